@@ -1,0 +1,20 @@
+-- Work items by lifecycle and outcome, and the measures over all of them.
+SELECT
+    count(*) FILTER (status = 'completed') AS completed,
+    count(*) FILTER (status = 'error') AS error,
+    count(*) FILTER (status = 'cancelled') AS cancelled,
+    count(*) FILTER (status = 'skipped') AS skipped,
+    count(*) FILTER (status = 'completed' AND outcome = 'passed') AS passed,
+    count(*) FILTER (status = 'completed' AND outcome = 'failed') AS failed,
+    count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
+    count(DISTINCT item) AS distinct_items,
+    sum(len(list_filter(assertions, a -> a.outcome = 'error'))) AS asserted_errors,
+    avg(latency_ms) AS avg_latency_ms,
+    quantile_cont(latency_ms, 0.5) AS p50_latency_ms,
+    quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
+    count(*) FILTER (latency_ms IS NULL) AS unmeasured_latency,
+    fsum(cost_usd ORDER BY item) AS total_cost_usd,
+    fsum(cost_usd ORDER BY item) / count(cost_usd) AS avg_cost_usd,
+    sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0))
+        FILTER (input_tokens IS NOT NULL OR output_tokens IS NOT NULL) AS total_tokens
+FROM items

@@ -1,0 +1,120 @@
+"""The aggregates of one run, computed in SQL over its Parquet parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from evalcore.model.failure import FailedAssertion, Failure
+from evalcore.model.run import Plan
+from evalcore.model.suite import Policy, Reducer, ScoreRule
+from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
+from evalcore.sql.connection import connect
+
+COMPLETE_REPORT_ITEMS = 20_000
+MAX_LISTED_CASES = 1_000
+OUTPUT_CHARACTERS = 2_000
+
+
+class Aggregates:
+    """The tables of one run in a connection of its own; close it, or use it as a context."""
+
+    def __init__(self, parts: Sequence[Path], plan: Plan, policy: Policy) -> None:
+        self._plan = plan
+        self._connection = connect()
+        by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
+            Reducer.MEAN,
+            Reducer.MEDIAN,
+        }
+        self._run(
+            "items",
+            files=[str(part) for part in parts],
+            variants=plan.variants,
+            iterations=plan.iterations,
+            errors=str(policy.errors),
+        )
+        self._run("cases", reducer=str(policy.reducer), k=policy.k, by_score=by_score)
+
+    def __enter__(self) -> Aggregates:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def _run(self, query: str, **parameters: Any) -> Any:
+        return self._connection.execute(query_text(query), parameters or None)
+
+    def summary(self) -> Summary:
+        """Return the aggregates that gates and reports need."""
+        row = dict(self._one("counts"))
+        counts = Counts(
+            planned=self._plan.items,
+            **{name: row[name] for name in _COUNT_NAMES},
+        )
+        variants = tuple(
+            VariantSummary(name, cases, passed, score)
+            for name, cases, passed, score in self._run("variants").fetchall()
+        )
+        required = self._run("required").fetchall()
+        slowest = self._run("slowest").fetchone()
+        tokens = row["total_tokens"]
+        return Summary(
+            counts=counts,
+            cases=sum(variant.cases for variant in variants),
+            passed_cases=sum(variant.passed for variant in variants),
+            score=self._run("score").fetchone()[0],
+            asserted_errors=int(row["asserted_errors"] or 0),
+            variants=variants,
+            avg_latency_ms=row["avg_latency_ms"],
+            p50_latency_ms=row["p50_latency_ms"],
+            p95_latency_ms=row["p95_latency_ms"],
+            slowest=Extreme(*slowest) if slowest else None,
+            unmeasured_latency=row["unmeasured_latency"],
+            avg_cost_usd=row["avg_cost_usd"],
+            total_cost_usd=row["total_cost_usd"],
+            total_tokens=None if tokens is None else int(tokens),
+            required_failures=required[0][5] if required else 0,
+            required_examples=tuple(RequiredFailure(*found[:5]) for found in required),
+        )
+
+    def report_cases(self) -> Iterator[str]:
+        """Yield the report's cases as JSON texts: all of them, or the first that did not pass."""
+        result = self._run(
+            "report_cases",
+            all=self.complete,
+            most=self._plan.items if self.complete else MAX_LISTED_CASES,
+            output_characters=OUTPUT_CHARACTERS,
+        )
+        while batch := result.fetchmany(1_000):
+            for (text,) in batch:
+                yield text
+
+    @property
+    def complete(self) -> bool:
+        """Whether the report lists every case."""
+        return self._plan.items <= COMPLETE_REPORT_ITEMS
+
+    def failures(self, most: int) -> tuple[Failure, ...]:
+        """Return the first work items that did not pass: errors, then failed, then blocked."""
+        rows = self._run("failures", most=most).fetchall()
+        return tuple(
+            Failure._make((*row[:-1], tuple(FailedAssertion(*entry) for entry in row[-1])))
+            for row in rows
+        )
+
+    def _one(self, query: str) -> Iterator[tuple[str, Any]]:
+        result = self._run(query)
+        names = [column[0] for column in result.description]
+        return zip(names, result.fetchone(), strict=True)
+
+
+_COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed", "blocked")
+
+
+@lru_cache(maxsize=64)
+def query_text(name: str) -> str:
+    """Return the text of a named query."""
+    return (files("evalcore.analytics") / "queries" / f"{name}.sql").read_text("utf-8")

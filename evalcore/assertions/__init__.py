@@ -1,0 +1,1 @@
+"""Checks on evidence: one family a file, one row each in `registry`."""

@@ -1,0 +1,41 @@
+"""Checks on what was measured, and the check that stands for one that cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalcore.assertions.subject import Subject
+from evalcore.model.assertion import PASSED, Verdict, blocked, failed
+
+NOT_MEASURED = "not measured"
+
+
+def cost(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the cost in USD is at most `threshold`; blocked where none was measured."""
+    return _at_most(subject.metrics.cost_usd, params["threshold"], " USD")
+
+
+def latency(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the latency in ms is at most `threshold`; blocked where none was measured."""
+    return _at_most(subject.metrics.latency_ms, params["threshold"], " ms")
+
+
+def tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that input and output tokens together are at most `threshold`; blocked if unknown."""
+    return _at_most(subject.metrics.total_tokens, params["threshold"], " tokens")
+
+
+def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form
+    """Be blocked for `reason`: the assertion's `type` cannot be evaluated here."""
+    return blocked(params["reason"])
+
+
+def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:
+    if measured is None:
+        return blocked(NOT_MEASURED)
+    if measured <= threshold:
+        return PASSED
+    actual = f"{measured:.10g}{unit}"
+    expected = f"≤ {threshold:.10g}{unit}"
+    return failed(f"{actual}, expected {expected}", actual=actual, expected=expected)

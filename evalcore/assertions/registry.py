@@ -1,0 +1,69 @@
+"""The table of checks: under which name which function stands."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from evalcore.assertions.subject import AsyncCheck, SyncCheck
+from evalcore.errors import UsageError
+
+
+class CheckRow(NamedTuple):
+    """Where a check stands; its module is imported when the check is first used."""
+
+    module: str
+    function: str
+    is_async: bool = False
+
+
+CHECKS: Mapping[str, CheckRow] = {
+    "contains": CheckRow("text", "contains"),
+    "contains-any": CheckRow("text", "contains_any"),
+    "contains-all": CheckRow("text", "contains_all"),
+    "starts-with": CheckRow("text", "starts_with"),
+    "ends-with": CheckRow("text", "ends_with"),
+    "equals": CheckRow("text", "equals"),
+    "word-count": CheckRow("text", "word_count"),
+    "regex": CheckRow("regex", "matches"),
+    "is-json": CheckRow("structure", "is_json"),
+    "contains-json": CheckRow("structure", "contains_json"),
+    "equals-json": CheckRow("structure", "equals_json"),
+    "levenshtein": CheckRow("similarity", "levenshtein"),
+    "bleu": CheckRow("similarity", "bleu"),
+    "rouge-n": CheckRow("similarity", "rouge_n"),
+    "cost": CheckRow("measures", "cost"),
+    "latency": CheckRow("measures", "latency"),
+    "tokens": CheckRow("measures", "tokens"),
+    "unavailable": CheckRow("measures", "unavailable"),
+    "custom": CheckRow("plugin", "custom", is_async=True),
+    "python": CheckRow("plugin", "python", is_async=True),
+}
+
+
+class SyncRow(NamedTuple):
+    """A check that answers at once."""
+
+    function: SyncCheck
+
+
+class AsyncRow(NamedTuple):
+    """A check that has to be awaited."""
+
+    function: AsyncCheck
+
+
+@cache
+def find_check(name: str) -> SyncRow | AsyncRow:
+    """Return the check of that name, imported; raise `UsageError` if there is none."""
+    row = CHECKS.get(name)
+    if row is None:
+        near = difflib.get_close_matches(name, CHECKS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else f" Valid are {', '.join(CHECKS)}."
+        raise UsageError(f"unknown check {name!r}.{hint}")
+    module = importlib.import_module(f"evalcore.assertions.{row.module}")
+    function = getattr(module, row.function)
+    return AsyncRow(function) if row.is_async else SyncRow(function)

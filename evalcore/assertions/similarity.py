@@ -1,0 +1,62 @@
+"""Checks on how near the output comes to a text: edit distance, BLEU, ROUGE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from evalcore.assertions.subject import Subject
+from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
+
+
+def levenshtein(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that at most `threshold` characters have to change to make the output `value`."""
+    from rapidfuzz.distance import Levenshtein
+
+    threshold = params["threshold"]
+    cutoff = max(math.floor(threshold), 0)
+    distance = Levenshtein.distance(subject.output, params["value"], score_cutoff=cutoff)
+    if distance <= threshold:
+        return PASSED
+    return failed(f"the edit distance is more than {threshold:g}")
+
+
+def bleu(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Measure BLEU-4 of lower-cased white-space-separated words; passes from `threshold` on.
+
+    Counts of two words and more are smoothed by one, so an order of which the output has no n-gram
+    counts as 1; an output without any word of `value` scores 0.
+    """
+    percent = _bleu().corpus_score([subject.output], [[params["value"]]]).score
+    return _graded("BLEU", min(percent / 100.0, 1.0), params["threshold"])
+
+
+def rouge_n(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Measure the F score of ROUGE-1 without stemming; passes from `threshold` on.
+
+    Words are the runs of `[a-z0-9]` in the lower-cased text.
+    """
+    score = _rouge().score(params["value"], subject.output)["rouge1"].fmeasure
+    return _graded("ROUGE-1", float(score), params["threshold"])
+
+
+def _graded(measure: str, score: float, threshold: float) -> Verdict:
+    if score >= threshold:
+        return Verdict(Outcome.PASSED, score)
+    return Verdict(Outcome.FAILED, score, f"{measure} is {score:.4g}, below {threshold:g}")
+
+
+@cache
+def _bleu() -> Any:
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(lowercase=True, tokenize="none", smooth_method="add-k", smooth_value=1, force=True)
+
+
+@cache
+def _rouge() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(["rouge1"], use_stemmer=False)

@@ -1,0 +1,75 @@
+"""Checks on the output as JSON: whether it is, whether it holds some, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalcore.assertions import strict_json
+from evalcore.assertions.json_schema import SchemaProblem, first_mistake
+from evalcore.assertions.strict_json import NotJsonError
+from evalcore.assertions.subject import Subject
+from evalcore.model.assertion import PASSED, Verdict, broken, failed
+
+_TOO_DEEP = "the JSON is nested too deeply to be read"
+
+
+def is_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the output is one JSON text and, unless `schema` is null, that it is valid."""
+    schema = params["schema"]
+    if schema is not None:
+        return _conforms(strict_json.parse, schema, subject)
+    try:
+        return PASSED if strict_json.is_json(subject.output) else failed("is not JSON")
+    except RecursionError:
+        return broken(_TOO_DEEP)
+
+
+def contains_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check the first JSON object or array in the output against `schema` (null: any will do)."""
+    return _conforms(strict_json.first_container, params["schema"], subject)
+
+
+def equals_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the output is JSON and means `value`: 1 is 1.0, true is not 1."""
+    try:
+        equal = same_json(strict_json.parse(subject.output), params["value"])
+    except NotJsonError as error:
+        return failed(str(error))
+    except RecursionError:
+        return broken(_TOO_DEEP)
+    return PASSED if equal else failed("is another JSON value")
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two JSON values mean the same; objects have no order."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(same_json(value, other[key]) for key, value in one.items())
+        )
+    if isinstance(one, list | tuple):
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(map(same_json, one, other))
+        )
+    return bool(one == other)
+
+
+def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verdict:
+    try:
+        value = read(subject.output)
+        if schema is None:
+            return PASSED
+        mistake = first_mistake(value, schema, subject.context.regex_timeout_s)
+    except NotJsonError as error:
+        return failed(str(error))
+    except SchemaProblem as error:
+        return broken(str(error))
+    except RecursionError:
+        return broken(_TOO_DEEP)
+    return PASSED if mistake is None else failed(mistake)

@@ -1,0 +1,45 @@
+"""What a check sees, and how a check is called."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalcore.model.assertion import Verdict
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.suite import Case
+from evalcore.trust.imports import ImportPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What belongs to the run rather than to the item.
+
+    `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
+    search, `plugin_timeout_s` one call of somebody else's code.
+    """
+
+    folder: Path
+    imports: ImportPolicy
+    regex_timeout_s: float = 2.0
+    plugin_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The text under a check (the block's or the primary output, after its transform) and the rest.
+
+    `metrics` are the block's where the assertion names a block, else the item's.
+    """
+
+    output: str
+    metrics: Metrics
+    evidence: Evidence
+    case: Case
+    context: CheckContext
+
+
+SyncCheck = Callable[[Mapping[str, Any], Subject], Verdict]
+AsyncCheck = Callable[[Mapping[str, Any], Subject], Awaitable[Verdict]]

@@ -1,0 +1,68 @@
+"""How values and errors read in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+KEPT_LENGTH = 500
+_QUOTED_LENGTH = 80
+_LISTED = 5
+# In this order: the first that an assertion has is its value to a person.
+_VALUE_PARAMS = ("value", "values", "pattern", "schema", "callable", "id")
+
+
+def shorten(text: str, limit: int = KEPT_LENGTH) -> str:
+    """Return the text, its end replaced by `…` where it is longer than `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quote(text: str) -> str:
+    """Return the text in quotes, on one line, shortened."""
+    return repr(shorten(text, _QUOTED_LENGTH))
+
+
+def quote_all(texts: Sequence[str]) -> str:
+    """Return the texts in quotes, the first five of them."""
+    listed = ", ".join(map(quote, texts[:_LISTED]))
+    more = len(texts) - _LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def one_line(text: str) -> str:
+    """Return the text with its white space (line breaks too) made single blanks, shortened."""
+    return shorten(" ".join(text[: 4 * KEPT_LENGTH].split()))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return `Type: message` on one line, even if the exception cannot say its message."""
+    try:
+        message = one_line(str(error))
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        message = ""
+    name = type(error).__name__
+    return f"{name}: {message}" if message else name
+
+
+def json_text(value: Any) -> str:
+    """Return the value as JSON text, or in Python's words where JSON has none for it."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def expected_text(params: Mapping[str, Any]) -> str | None:
+    """Return what the assertion asks for as a short text; None where it has no value."""
+    for name in _VALUE_PARAMS:
+        value = params.get(name)
+        if value is not None:
+            return shorten(value if type(value) is str else json_text(value))
+    if "threshold" in params:
+        return f"≤ {params['threshold']}"
+    low, high = params.get("min"), params.get("max")
+    bounds = [
+        f"{word} {bound}" for word, bound in (("min", low), ("max", high)) if bound is not None
+    ]
+    return ", ".join(bounds) or None

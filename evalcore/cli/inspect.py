@@ -1,0 +1,89 @@
+"""`evalcore validate` and `evalcore plan`: everything short of executing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from evalcore.cli.loading import load_suites
+from evalcore.cli.options import json_option, load_options, suite_options
+from evalcore.errors import ExitCode, LoadError, UsageError
+from evalcore.pipeline import PlanOptions, load, plan_size
+from evalcore.trust.text import sanitize_terminal
+
+
+@click.command()
+@suite_options
+@json_option
+def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
+    """Check suite files and run nothing; exit code 2 if one has a mistake."""
+    if not suites:
+        raise UsageError("name at least one suite file: evalcore validate SUITE…")
+    options = load_options(given)
+    worst = ExitCode.PASS
+    for path in suites:
+        entry: dict[str, Any] = {"file": path, "valid": True, "problems": [], "warnings": []}
+        try:
+            suite = load(Path(path), options)
+            entry |= {
+                "suite": suite.definition.name,
+                "format": suite.definition.format,
+                "cases": len(suite.cases),
+                "warnings": suite.warnings,
+            }
+        except LoadError as error:
+            worst = ExitCode.USAGE
+            entry |= {"valid": False, "problems": [_problem(found) for found in error.problems]}
+            if not as_json:
+                click.echo(sanitize_terminal(str(error)), err=True)
+        if as_json:
+            click.echo(orjson.dumps(entry))
+        elif entry["valid"]:
+            for warning in entry["warnings"]:
+                click.echo(sanitize_terminal(f"Warning: {path}: {warning}"), err=True)
+            line = f"{path}: valid, {entry['format']} '{entry['suite']}', {entry['cases']} cases"
+            click.echo(sanitize_terminal(line))
+    return int(worst)
+
+
+def _problem(found: Any) -> dict[str, Any]:
+    return {
+        "file": found.file,
+        "line": found.line,
+        "path": found.path,
+        "message": found.message,
+    }
+
+
+@click.command()
+@suite_options
+@json_option
+def plan(as_json: bool, suites: tuple[str, ...], **given: Any) -> None:
+    """Show what a run would execute: cases, variants, iterations, items, shards."""
+    for suite in load_suites(suites, load_options(given)):
+        definition = suite.definition
+        size = plan_size(suite, PlanOptions(), latency_s=None)
+        described = {
+            "suite": definition.name,
+            "format": definition.format,
+            "items": size.items,
+            "cases": size.cases,
+            "variants": [variant.id for variant in definition.variants],
+            "iterations": size.iterations,
+            "shards": size.shards,
+            "shard_size": size.shard_size,
+            "gates": [{"gate": gate.gate, **gate.params} for gate in definition.policy.gates],
+        }
+        if as_json:
+            click.echo(orjson.dumps(described))
+            continue
+        click.echo(sanitize_terminal(f"{definition.name} ({definition.format})"))
+        counted = f"{size.cases} cases × {size.variants} variants × {size.iterations} iterations"
+        click.echo(f"  {counted} = {size.items} items in {size.shards} shards")
+        for case in suite.cases:
+            answered = "given" if case.fixture is not None else case.target or "target"
+            text = f"  {case.id}  ({len(case.assertions)} assertions, {answered})"
+            click.echo(sanitize_terminal(text))

@@ -1,0 +1,86 @@
+"""The entry point: the table of commands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from evalcore import __version__
+from evalcore.errors import EvalError, ExitCode
+
+COMMANDS = {
+    "run": ("evalcore.cli.run:run", "Run suites and decide."),
+    "validate": ("evalcore.cli.inspect:validate", "Check suite files; run nothing."),
+    "plan": ("evalcore.cli.inspect:plan", "Show what a run would execute; run nothing."),
+    "report": ("evalcore.cli.report:report", "Show the report of a completed run."),
+    "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
+    "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),
+    "assert": ("evalcore.cli.assertions:assert_", "Grade single outputs: JSON lines in and out."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, not when help lists them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Name the nearest command for an unknown one."""
+        from difflib import get_close_matches
+
+        if args and args[0] not in COMMANDS:
+            near = get_close_matches(args[0], list(COMMANDS), n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"no such command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="evalcore")
+def cli() -> None:
+    """Evaluate LLM workflows: cases × variants × iterations, gates, regression history."""
+
+
+def main() -> None:
+    """Run the command line; print a mistake as one message and exit with its code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("evalcore: aborted", err=True)
+        code = ExitCode.ERRORS
+    except click.ClickException as error:
+        error.show()
+        code = ExitCode.USAGE
+    except EvalError as error:
+        show_error(error)
+        code = error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output went away; there is nobody left to tell.
+        sys.stderr.close()
+        code = ExitCode.PASS
+    sys.exit(int(code or 0))
+
+
+def show_error(error: EvalError) -> None:
+    """Print a message for a person to standard error, safe for a terminal."""
+    from evalcore.trust.text import sanitize_terminal
+
+    click.echo(sanitize_terminal(str(error)), err=True)

@@ -1,0 +1,103 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from evalcore.errors import UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.gates.registry import GateSyntaxError, parse_gate_option
+from evalcore.settings import Settings, read_settings
+from evalcore.storage.address import open_store
+from evalcore.storage.object_store import ObjectStore
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def store_option(command: F) -> F:
+    """Add `--store`."""
+    return click.option(
+        "--store",
+        metavar="ADDRESS",
+        help="A folder or s3://bucket/prefix.  [default: EVALCORE_STORE, else .evalcore]",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")(
+        command
+    )
+
+
+def verbose_option(command: F) -> F:
+    """Add `--verbose`."""
+    return click.option("-v", "--verbose", is_flag=True, help="Show more.")(command)
+
+
+def suite_options(command: F) -> F:
+    """Add the options that choose and override what a suite file says."""
+    decorators = (
+        click.argument("suites", nargs=-1, metavar="SUITE..."),
+        click.option("--format", "format_", metavar="FORMAT", help="Format of the files."),
+        click.option("--target", metavar="NAME", help="Target instead of the suite's."),
+        click.option("--variant", "variants", multiple=True, help="Only this variant."),
+        click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case."),
+        click.option("--cases", "case_lists", multiple=True, metavar="ID,ID", hidden=True),
+        click.option("--tag", "tags", multiple=True, help="Only cases with this tag."),
+        click.option("--exclude-tag", "excluded", multiple=True, help="No case with this tag."),
+        click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
+        click.option("--threshold", type=click.FloatRange(0, 1), help="Instead of the suite's."),
+        click.option("-n", "--iterations", type=click.IntRange(min=1), help="Runs of each case."),
+        click.option("--concurrency", type=click.IntRange(min=1), help="Items at the same time."),
+        click.option("--strict", is_flag=True, help="Treat warnings as errors."),
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+_GATE_HELP = "A gate in place of the suite's, such as pass_rate=0.9."
+
+
+def settings() -> Settings:
+    """Return the configuration of this process."""
+    return read_settings(os.environ, Path.cwd())
+
+
+def chosen_store(address: str | None) -> ObjectStore:
+    """Return the store that `--store`, the environment or the configuration names."""
+    return open_store(address or settings().store)
+
+
+def load_options(given: dict[str, Any]) -> LoadOptions:
+    """Return what the options of `suite_options` lay over a suite."""
+    try:
+        gates = tuple(parse_gate_option(text) for text in given["gates"])
+    except GateSyntaxError as error:
+        raise UsageError(f"--gate: {error}") from error
+    listed = [case for text in given["case_lists"] for case in _split(text)]
+    return LoadOptions(
+        format=given["format_"],
+        target=given["target"],
+        threshold=given["threshold"],
+        iterations=given["iterations"],
+        gates=gates,
+        concurrency=given["concurrency"],
+        cases=frozenset([*given["cases"], *listed]),
+        tags=frozenset(given["tags"]),
+        excluded_tags=frozenset(given["excluded"]),
+        variants=frozenset(given["variants"]),
+        strict=given["strict"],
+        readable_names=frozenset(settings().readable_names),
+        environment=os.environ,
+    )
+
+
+def _split(text: str) -> Iterable[str]:
+    return (part.strip() for part in text.split(",") if part.strip())

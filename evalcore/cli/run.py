@@ -1,0 +1,187 @@
+"""`evalcore run`: load, plan, execute, decide, report."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.cli.loading import load_suites
+from evalcore.cli.options import (
+    chosen_store,
+    json_option,
+    load_options,
+    settings,
+    store_option,
+    suite_options,
+    verbose_option,
+)
+from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.showing import print_terminal, report_forms, store_reports
+from evalcore.errors import ExitCode, UsageError
+from evalcore.execution.pool import Pool
+from evalcore.gates.decide import exit_code
+from evalcore.model.gate import Decision
+from evalcore.model.run import State
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    RunView,
+    cancel_run,
+    execute_run,
+    finish_run,
+    plan_run,
+    reopen_run,
+    view_run,
+)
+from evalcore.runners import find_runner
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun, find_run
+from evalcore.trust.imports import ImportPolicy
+
+_PREFECT_WORKERS = 2
+
+
+_ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
+
+
+@click.command()
+@suite_options
+@click.option("--resume", metavar="RUN", help="Go on with a run; takes no suite file.")
+@click.option("--prefect", is_flag=True, help="Execute through Prefect.")
+@click.option("--report", "forms", metavar="FORM,…", help="Also store these forms: markdown.")
+@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=_ALLOW_IMPORT_HELP)
+@store_option
+@json_option
+@verbose_option
+def run(**given: Any) -> int:
+    """Run suites one after another; the exit code is the worst decision's.
+
+    0 every gate passed, 1 a gate failed, 2 a suite does not load, 3 inconclusive, 4 errors
+    prevented the decision or somebody stopped the run.
+    """
+    paths = given.pop("suites")
+    options = RunOptions(
+        as_json=given.pop("as_json"),
+        verbose=given.pop("verbose"),
+        prefect=given.pop("prefect"),
+        forms=report_forms(given.pop("forms")),
+        imports=given.pop("imports"),
+    )
+    address, resume = given.pop("store"), given.pop("resume")
+    if resume is not None:
+        if paths:
+            raise UsageError("--resume takes no suite file: the plan in the store holds all")
+        return int(_resume(chosen_store(address), resume, options))
+    suites = load_suites(paths, load_options(given))
+    store = chosen_store(address)
+    decisions: list[Decision] = []
+    for suite in suites:
+        planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
+        folder = Path(suite.definition.source.folder)
+        decision = _execute(planned, options, roots=(folder, Path.cwd()))
+        if decision is None:
+            return int(ExitCode.ERRORS)
+        decisions.append(decision)
+    return int(exit_code(decisions))
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How runs are executed and shown."""
+
+    as_json: bool
+    verbose: bool
+    prefect: bool
+    forms: tuple[str, ...]
+    imports: tuple[str, ...]
+
+    @property
+    def plan(self) -> PlanOptions:
+        """How plans are cut: through an orchestrator a small run shows each case."""
+        if self.prefect:
+            return PlanOptions(workers=_PREFECT_WORKERS, single_items=True)
+        return PlanOptions()
+
+
+def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
+    """Go on with a run; a completed one is only shown."""
+    run = find_run(store, run_id)
+    if run.manifest().state is State.COMPLETED:
+        with view_run(run) as view:
+            show(view, options)
+            return exit_code([view.report.decision])
+    again = reopen_run(run)
+    # A plan in a store may have been written by somebody else: its folder is trusted only below
+    # the current one.
+    folder, here = Path(run.definition.source.folder), Path.cwd()
+    roots = (folder, here) if folder.is_relative_to(here) else (here,)
+    decision = _execute(run, options, roots=roots, reexecuted=again)
+    return ExitCode.ERRORS if decision is None else exit_code([decision])
+
+
+def _execute(
+    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], reexecuted: int = 0
+) -> Decision | None:
+    """Execute, finish and show a run; return its decision, None if it was stopped."""
+    allowed = (*settings().allow_imports, *options.imports)
+    policy = ImportPolicy(roots=roots, allowed=allowed)
+    manifest = run.manifest()
+    stopper = Stopper()
+    with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
+        execute = ExecuteOptions(imports=policy, progress=progress, on_start=stopper.watch)
+        if options.prefect:
+            find_runner("prefect").start(run, execute)
+        else:
+            receipts = execute_run(run, execute)
+    if stopper.stopped:
+        cancel_run(run, () if options.prefect else receipts, now=datetime.now(UTC))
+        click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
+        return None
+    if options.prefect:
+        context = view_run(run)
+    else:
+        context = finish_run(run, receipts, now=datetime.now(UTC), reexecuted=reexecuted)
+    with context as view:
+        show(view, options)
+        return view.report.decision
+
+
+class Stopper:
+    """Ends a pool at the first interrupt, the process at the second."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._pool: Pool | None = None
+
+    def watch(self, pool: Pool) -> None:
+        """Listen for interrupts while the pool runs; to be called in its event loop."""
+        self._pool = pool
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Without a main thread (an orchestrator's worker) signals are somebody else's.
+            with suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(number, self._interrupted)
+
+    def _interrupted(self) -> None:
+        if self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        click.echo("stopping (again to leave at once) …", err=True)
+        if self._pool is not None:
+            self._pool.stop()
+
+
+def show(view: RunView, options: RunOptions) -> None:
+    """Print a run's report, and store the other forms that were asked for."""
+    store_reports(view, options.forms)
+    if options.as_json:
+        click.echo(view.text(newline=""), nl=False)
+    else:
+        print_terminal(view, verbose=options.verbose)

@@ -1,0 +1,43 @@
+"""Print a run's view for people, and store the forms of its report that were asked for."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from evalcore.errors import UsageError
+from evalcore.pipeline import RunView
+from evalcore.report.registry import FORMS
+from evalcore.report.terminal import render_terminal
+from evalcore.trust.text import sanitize_terminal
+
+SHOWN_FAILURES = 10
+VERBOSE_FAILURES = 200
+
+
+def report_forms(text: str | None) -> tuple[str, ...]:
+    """Return the forms of `--report FORM,FORM`; raise `UsageError` for an unknown one."""
+    forms = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    for form in forms:
+        if form not in FORMS:
+            raise UsageError(f"--report: unknown form '{form}'; known: {', '.join(FORMS)}")
+    return forms
+
+
+def store_reports(view: RunView, forms: tuple[str, ...]) -> None:
+    """Write each form beside `report.json`."""
+    for form in forms:
+        row = FORMS[form]
+        text = row.render(view.report, view.failures(VERBOSE_FAILURES))
+        view.run.store.put(f"{view.run.keys.folder}report.{row.suffix}", text.encode())
+
+
+def print_terminal(view: RunView, *, verbose: bool) -> None:
+    """Print the report for people to standard output: what failed first."""
+    most = VERBOSE_FAILURES if verbose else SHOWN_FAILURES
+    lines = render_terminal(view.report, view.failures(most), clean=sanitize_terminal)
+    colour = sys.stdout.isatty()
+    for style, line in lines:
+        click.echo(click.style(line, fg=style) if style and colour else line)
+    click.echo(f"run {view.report.run.id} in {sanitize_terminal(view.run.store.url)}")

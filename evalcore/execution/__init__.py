@@ -1,0 +1,1 @@
+"""EXECUTE: a work item becomes evidence, assertion results and a row."""

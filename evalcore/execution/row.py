@@ -1,0 +1,97 @@
+"""A finished work item as one JSON line: the columns of spec/engine.md, Row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from evalcore.model.assertion import AssertionResult, Outcome
+from evalcore.model.evidence import Evidence
+from evalcore.model.run import State
+from evalcore.planning.codec import encode_evidence
+from evalcore.planning.expand import WorkItem
+
+# Larger outputs and evidence are blobs of their own.
+INLINE_BYTES = 64 * 1024
+
+_OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+
+
+class Finished(NamedTuple):
+    """What became of a work item. Times in microseconds since the epoch."""
+
+    item: WorkItem
+    status: State
+    started_us: int
+    ended_us: int
+    evidence: Evidence | None = None
+    results: Sequence[AssertionResult] = ()
+    score: float | None = None
+    outcome: Outcome | None = None
+    error: Mapping[str, str] | None = None
+    reason: str | None = None
+    attempts: int = 1
+
+
+def encode_row(finished: Finished, blobs: dict[str, bytes]) -> bytes:
+    """Return the row as one line; add what is too large for it to `blobs`, by SHA-256."""
+    item, evidence = finished.item, finished.evidence
+    case = item.case
+    row: dict[str, Any] = {
+        "item": item.number,
+        "case_id": case.id,
+        "case_group": case.group,
+        "variant": item.variant.id,
+        "target": None if item.target is None else item.target.name,
+        "iteration": item.iteration,
+        "exec_key": item.exec_key,
+        "grade_key": item.grade_key,
+        "status": finished.status,
+        "reason": finished.reason,
+        "outcome": finished.outcome,
+        "score": finished.score,
+        "threshold": case.threshold,
+        "error": finished.error,
+        "attempts": finished.attempts,
+        "started_at": finished.started_us,
+        "ended_at": finished.ended_us,
+        "tags": case.tags,
+        "metadata": case.metadata,
+        "assertions": [_result(result) for result in finished.results],
+    }
+    if evidence is not None:
+        _add_evidence(row, evidence, blobs)
+    return orjson.dumps(row, option=_OPTIONS)
+
+
+def _result(result: AssertionResult) -> dict[str, Any]:
+    return dict(zip(AssertionResult._fields, result, strict=True))
+
+
+def _add_evidence(row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes]) -> None:
+    metrics = evidence.metrics
+    row["latency_ms"], row["ttft_ms"] = metrics.latency_ms, metrics.ttft_ms
+    row["cost_usd"] = metrics.cost_usd
+    row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens
+    _add_text(row, "output", evidence.output, blobs)
+    if evidence.outputs or evidence.details or evidence.block_metrics:
+        text = orjson.dumps(encode_evidence(evidence), option=orjson.OPT_NON_STR_KEYS).decode()
+        _add_text(row, "evidence", text, blobs)
+
+
+def _add_text(row: dict[str, Any], name: str, text: str | None, blobs: dict[str, bytes]) -> None:
+    # A character has at most four bytes, so most texts need not be encoded to be measured.
+    if text is None or len(text) <= INLINE_BYTES // 4:
+        row[name] = text
+        return
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= INLINE_BYTES:
+        row[name] = text
+        return
+    import hashlib
+
+    digest = hashlib.sha256(data).hexdigest()
+    blobs[digest] = data
+    row[f"{name}_ref"] = digest

@@ -1,0 +1,89 @@
+"""A shard between the store and the worker: its items out of the plan, its rows into the store."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from evalcore.execution.pool import OpenShard
+from evalcore.model.run import Plan
+from evalcore.model.suite import Case
+from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
+from evalcore.planning.spool import decode_part
+from evalcore.sql.rows import write_rows
+from evalcore.storage.layout import blob_key
+from evalcore.storage.runs import StoredRun
+
+
+class ShardReceipt(NamedTuple):
+    """A committed shard. Times in seconds since the epoch.
+
+    `committed` is False if another worker's rows were there first: the copy was discarded.
+    """
+
+    shard: int
+    items: int
+    started_at: float
+    committed_at: float
+    committed: bool
+
+
+class StoredShards:
+    """Reads shards of one run from its plan and commits their rows; safe in several threads."""
+
+    def __init__(
+        self, run: StoredRun, plan: Plan, *, on_commit: Callable[[ShardReceipt], None] | None = None
+    ) -> None:
+        self._run = run
+        self._plan = plan
+        self._expander = Expander(run.definition)
+        self._on_commit = on_commit
+        self._lock = threading.Lock()
+        self._part: tuple[int, list[Case]] = (-1, [])
+        self._started: dict[int, float] = {}
+
+    def begin(self, shard: int) -> list[WorkItem]:
+        """Return the items of a shard in order; the claim says that it was begun."""
+        with self._lock:
+            self._started[shard] = time.time()
+            claim = orjson.dumps({"started_at": self._started[shard]})
+            self._run.store.put_if_absent(self._run.keys.claim(shard), claim)
+            return expand_shard(self._expander, self._plan, shard, self._cases(shard))
+
+    def _cases(self, shard: int) -> list[Case]:
+        """Return the cases of a shard; the part that was read last is kept."""
+        wanted = cases_of_shard(self._plan, shard)
+        cases: list[Case] = []
+        size = self._plan.part_cases
+        for number in range(wanted.start // size, (wanted.stop - 1) // size + 1):
+            if self._part[0] != number:
+                self._part = (number, decode_part(self._run.plan_part(number)))
+            first = number * size
+            start, stop = max(wanted.start - first, 0), min(wanted.stop - first, size)
+            cases.extend(self._part[1][start:stop])
+        return cases
+
+    def commit(self, shard: OpenShard) -> None:
+        """Write a shard's blobs, then its rows, once; whoever comes second discards its copy."""
+        store = self._run.store
+        for digest, data in shard.blobs.items():
+            store.put_if_absent(blob_key(digest), data)
+        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
+            path = Path(folder) / "rows.parquet"
+            write_rows(shard.lines, path)
+            etag = store.put_if_absent(self._run.keys.result(shard.number), path)
+        receipt = ShardReceipt(
+            shard.number,
+            len(shard.lines),
+            self._started[shard.number],
+            time.time(),
+            etag is not None,
+        )
+        if self._on_commit is not None:
+            self._on_commit(receipt)

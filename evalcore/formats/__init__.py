@@ -1,0 +1,1 @@
+"""LOAD: foreign text becomes a `Suite`; one file per format."""

@@ -1,0 +1,85 @@
+"""Find a plug-in's manifest, `custom/assertions/<id>.yaml` upward from the suite, and check it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Field, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from evalcore.errors import LoadError
+from evalcore.formats.problems import Problems
+from evalcore.formats.shapes import STRICT, adapter
+from evalcore.formats.source import Loc, read_document
+
+
+@with_config(STRICT)
+class Manifest(TypedDict, total=False):
+    """What a plug-in declares. `params` is the JSON Schema of an assertion's `config`."""
+
+    version: Required[str | float | int]
+    id: Required[str]
+    kind: Required[Literal["assertion"]]
+    name: str
+    description: str
+    returns: Required[Literal["bool", "grading_result"]]
+    source: Required[Annotated[str, Field(min_length=1)]]
+    params: dict[str, Any] | None
+
+
+def find_plugin(
+    plugin: str, config: dict[str, Any], folder: Path, loc: Loc, problems: Problems
+) -> dict[str, Any]:
+    """Return the parameters of the check `custom`; note a missing or wrong manifest.
+
+    A config that breaks the manifest's `params` is left to the check, which makes it an assertion
+    error.
+    """
+    path = _search(plugin, folder)
+    if path is None:
+        wanted = f"custom/assertions/{plugin}.yaml"
+        problems.add((*loc, "type"), f"no plug-in '{plugin}': {wanted} is in no folder upward")
+        return {}
+    try:
+        manifest = _read_manifest(path)
+    except LoadError as error:
+        problems.add((*loc, "type"), f"plug-in '{plugin}': {error}")
+        return {}
+    if manifest["id"] != plugin:
+        problems.add((*loc, "type"), f"{path} declares id '{manifest['id']}', not '{plugin}'")
+    source = (path.parent / manifest["source"]).resolve()
+    if not source.is_file() or not source.is_relative_to(path.parent.resolve()):
+        problems.add(
+            (*loc, "type"), f"plug-in '{plugin}': no file '{manifest['source']}' beside it"
+        )
+    return {
+        "id": plugin,
+        "source": str(source),
+        "returns": manifest["returns"],
+        "params": manifest.get("params"),
+        "config": config,
+    }
+
+
+def _search(plugin: str, folder: Path) -> Path | None:
+    start = folder.resolve()
+    for parent in (start, *start.parents):
+        path = parent / "custom" / "assertions" / f"{plugin}.yaml"
+        if path.is_file():
+            return path
+    return None
+
+
+@lru_cache(maxsize=64)
+def _read_manifest(path: Path) -> Manifest:
+    document = read_document(path)
+    problems = Problems(document.file, document.locate)
+    try:
+        manifest: Manifest = adapter(Manifest).validate_python(document.value)
+    except ValidationError as error:
+        problems.add_invalid(error, document.value, Manifest)
+        problems.raise_if_any()
+        raise
+    return manifest

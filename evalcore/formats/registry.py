@@ -1,0 +1,77 @@
+"""The table of formats, and how a file's format is recognised (spec/engine.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.source import Document, read_document
+from evalcore.model.suite import Format, Suite
+
+ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
+BUILT = (Format.WORKFLOW_HARNESS, Format.TEST_FILE)
+_TESTS_KEYS = ("tests", "eval_cases", "evalcases")
+
+
+def load_suite(path: Path, options: LoadOptions, *, name: str | None = None) -> Suite:
+    """Return the suite in a file, its format recognised by its content.
+
+    `name` is the file's name in messages. Raises `LoadError` with every mistake of the file.
+    """
+    shown = name or str(path)
+    forced = _forced(options)
+    if path.suffix.lower() in ROW_SUFFIXES:
+        if forced not in {None, Format.TEST_FILE}:
+            raise UsageError(f"{shown}: a {path.suffix} file is a test-file, not a {forced}")
+        from evalcore.formats.test_file import load_test_rows
+
+        return load_test_rows(path, shown, options)
+    document = read_document(path, shown)
+    format_ = forced or recognise(document)
+    return _load(format_, document, path, options)
+
+
+def _load(format_: Format, document: Document, path: Path, options: LoadOptions) -> Suite:
+    if format_ is Format.WORKFLOW_HARNESS:
+        from evalcore.formats.workflow_harness import load_workflow_file
+
+        return load_workflow_file(document, path, options)
+    if format_ is Format.TEST_FILE:
+        from evalcore.formats.test_file import load_test_file
+
+        return load_test_file(document, path, options)
+    known = ", ".join(BUILT)
+    message = f"is a {format_}; this version reads {known}"
+    raise LoadError((Problem(document.file, None, "", message),))
+
+
+def _forced(options: LoadOptions) -> Format | None:
+    if options.format is None:
+        return None
+    try:
+        return Format(options.format)
+    except ValueError:
+        known = ", ".join(Format)
+        raise UsageError(f"unknown format '{options.format}'; formats: {known}") from None
+
+
+def recognise(document: Document) -> Format:
+    """Return the format of a YAML or JSON document; raise `LoadError` if it is none."""
+    raw: Any = document.value
+    if isinstance(raw, Mapping):
+        if any(isinstance(raw.get(key), list | str) for key in _TESTS_KEYS):
+            return Format.TEST_FILE
+        if "eval" in raw or "workflow" in raw:
+            return Format.WORKFLOW_HARNESS
+        if "suites" in raw or isinstance(raw.get("tests"), Mapping):
+            return Format.SCRIPT_SUITE
+        if "cases" in raw and "flow" in raw:
+            return Format.SUITE
+    message = (
+        "not a suite: a workflow file has 'eval', a test file has 'tests' (a list or a path); "
+        "--format NAME says so explicitly"
+    )
+    raise LoadError((Problem(document.file, None, "", message),))

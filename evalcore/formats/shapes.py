@@ -1,0 +1,150 @@
+"""The shapes of foreign text that several formats share, and how to look into a shape.
+
+Shapes are TypedDicts that pydantic validates (strictly, extra keys forbidden); the JSON Schemas of
+`evalcore schema` come from the same ones.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, with_config
+from typing_extensions import TypedDict, is_typeddict
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+Text = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+@with_config(STRICT)
+class Metrics(TypedDict, total=False):
+    """Measures that a fixture carries: milliseconds, US dollars, tokens."""
+
+    latency_ms: Weight
+    ttft_ms: Weight
+    cost_usd: Weight
+    input_tokens: Annotated[int, Field(ge=0)]
+    output_tokens: Annotated[int, Field(ge=0)]
+
+
+@with_config(STRICT)
+class MeasuredFixture(TypedDict, total=False):
+    """A given output together with its measures."""
+
+    output: Required[str]
+    metrics: Metrics
+
+
+def text_or_mapping(value: object) -> str:
+    """Name the member of a union by the kind of value, so that a mistake is reported once."""
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+Fixture = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[MeasuredFixture, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+@with_config(STRICT)
+class VariantShape(TypedDict, total=False):
+    """A small named change to the target's configuration."""
+
+    id: Required[Text]
+    target: Text
+    config: dict[str, Any]
+    tags: list[str]
+
+
+@with_config(STRICT)
+class LimitsShape(TypedDict, total=False):
+    """Bounds of a run."""
+
+    concurrency: Count
+    timeout_s: Annotated[float, Field(gt=0)]
+
+
+@with_config(STRICT)
+class EvalcoreSection(TypedDict, total=False):
+    """What evalcore adds to a format: repetitions, gates, policies."""
+
+    name: Text
+    variants: Annotated[list[VariantShape], Field(min_length=1)]
+    baseline: Text
+    iterations: Count
+    reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
+    k: Count
+    threshold: Share
+    gates: list[Any]
+    errors: Literal["fail", "zero", "exclude"]
+    max_error_share: Share
+    limits: LimitsShape
+    tags: list[str]
+    cluster: Text
+
+
+@lru_cache(maxsize=64)
+def adapter(shape: Any) -> TypeAdapter[Any]:
+    """Return the validator of a shape, built once per process."""
+    return TypeAdapter(shape)
+
+
+def _strip_wrappers(shape: Any) -> Any:
+    while get_origin(shape) in {Annotated, Required, NotRequired}:
+        shape = get_args(shape)[0]
+    return shape
+
+
+def member_of(shape: Any, part: str | int) -> Any:
+    """Return the shape that stands at `part` of a shape (a key, an index, a union tag)."""
+    shape = _strip_wrappers(shape)
+    if is_typeddict(shape):
+        return get_type_hints(shape, include_extras=True).get(str(part), Any)
+    origin, arguments = get_origin(shape), get_args(shape)
+    if origin is list:
+        return arguments[0]
+    if origin is dict:
+        return arguments[1]
+    if origin in {Union, UnionType}:
+        return _union_member(arguments, part)
+    return Any
+
+
+def _union_member(arguments: tuple[Any, ...], part: str | int) -> Any:
+    """Return the member of a union that `part` names: a tag, an index or a key."""
+    for member in arguments:
+        inner = _strip_wrappers(member)
+        if is_typeddict(inner):
+            hints = get_type_hints(inner, include_extras=True)
+            if part in get_args(_strip_wrappers(hints.get("type", None))):
+                return inner
+            if part in hints:
+                return hints[str(part)]
+        elif get_origin(inner) is list and isinstance(part, int):
+            return member_of(inner, part)
+    return arguments[0] if len(arguments) == 1 else Any
+
+
+def fields_of(shape: Any) -> tuple[str, ...]:
+    """Return the keys of a TypedDict (of the only one in a union); () for anything else."""
+    shape = _strip_wrappers(shape)
+    if is_typeddict(shape):
+        return tuple(get_type_hints(shape))
+    found = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
+    return tuple(get_type_hints(found[0])) if len(found) == 1 else ()

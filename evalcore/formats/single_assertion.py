@@ -1,0 +1,46 @@
+"""One assertion on its own, in the words of a format: what `evalcore assert` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evalcore.errors import LoadError, UsageError
+from evalcore.formats.problems import Problems
+from evalcore.formats.shapes import adapter
+from evalcore.model.assertion import Assertion
+from evalcore.model.suite import Format
+
+FORMATS = (Format.WORKFLOW_HARNESS, Format.TEST_FILE)
+
+
+def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
+    """Return the assertion; raise `LoadError` where the format's loader would refuse it."""
+    problems = Problems("assertion", lambda _: None)
+    if format_ == Format.WORKFLOW_HARNESS:
+        from evalcore.formats.workflow_harness_assertions import read_assertion
+
+        found = read_assertion(raw, (), problems, block=None, folder=folder)
+    elif format_ == Format.TEST_FILE:
+        found = _test_file_assertion(raw, problems)
+    else:
+        known = ", ".join(FORMATS)
+        raise UsageError(f"no single assertions of format '{format_}'; formats: {known}")
+    problems.raise_if_any()
+    if found is None:
+        raise LoadError(())
+    return found
+
+
+def _test_file_assertion(raw: Any, problems: Problems) -> Assertion | None:
+    from pydantic import ValidationError
+
+    from evalcore.formats.test_file_cases import make_assertions
+    from evalcore.formats.test_file_shapes import AssertionShape
+
+    try:
+        checked = adapter(AssertionShape).validate_python(raw)
+    except ValidationError as error:
+        problems.add_invalid(error, raw, AssertionShape)
+        return None
+    return next(iter(make_assertions([checked], (), problems)), None)

@@ -1,0 +1,313 @@
+"""Read YAML and JSON that somebody else wrote, safely, with the line of everything in it.
+
+YAML is read with the core schema of YAML 1.2 (docs/decisions/0003): `yes` and `on` are text, and so
+are dates and `12:30`. Duplicate keys, deep nesting, alias bombs and tags are refused. Positions are
+found by reading a second time, and only when something is wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import yaml
+
+from evalcore.errors import LoadError, Problem
+
+try:
+    from yaml import CSafeLoader as _BaseLoader
+except ImportError:  # PyYAML without libyaml: slower, same rules
+    from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment,unused-ignore]
+
+MAX_FILE_BYTES = 256 * 1024 * 1024
+MAX_DEPTH = 100
+MAX_EXPANDED_NODES = 5_000_000
+MAX_PROBLEMS = 100
+
+Loc = tuple[str | int, ...]
+Locate = Callable[[Loc], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One parsed file: its value, and how to find the line of any path into it."""
+
+    file: str
+    value: Any
+    sha256: str
+    locate: Locate
+
+
+class _RefusedError(Exception):
+    """A rule of this page is broken at a line."""
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class CoreLoader(_BaseLoader):
+    """SafeLoader with YAML 1.2's core schema; duplicate keys are refused."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Build one mapping; `_RefusedError` names the line of a key that is written twice."""
+        pairs = node.value
+        mapping = super().construct_mapping(node, deep)
+        # PyYAML replaces `node.value` when it resolves a merge key, which may hide a duplicate.
+        if len(mapping) != len(pairs) or node.value is not pairs:
+            self._refuse_duplicates([key for key, _ in pairs if key.tag != _MERGE])
+        return mapping
+
+    def _refuse_duplicates(self, keys: Sequence[yaml.Node]) -> None:
+        first: dict[Any, int] = {}
+        for key in keys:
+            name = self.construct_object(key, deep=True)
+            line = key.start_mark.line + 1
+            if name in first:
+                raise _RefusedError(line, f"duplicate key {name!r} (first at line {first[name]})")
+            first[name] = line
+
+    def core_int(self, node: yaml.ScalarNode) -> int:
+        """Build a number as YAML 1.2 writes it."""
+        text = str(node.value)
+        try:
+            if text.startswith("0o"):
+                return int(text[2:], 8)
+            return int(text, 16) if text.startswith("0x") else int(text)
+        except ValueError as error:
+            raise _RefusedError(node.start_mark.line + 1, "number too large") from error
+
+    def core_float(self, node: yaml.ScalarNode) -> float:
+        """Build a number as YAML 1.2 writes it."""
+        text = str(node.value)
+        if text.lower().endswith(("inf", "nan")):
+            raise _RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
+        return float(text)
+
+
+_CORE_SCHEMA = (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
+    (
+        "float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+.0123456789",
+    ),
+    ("null", r"^(?:~|null|Null|NULL|)$", ("~", "n", "N", "")),
+    ("merge", r"^(?:<<)$", "<"),
+)
+for _tag, _pattern, _first in _CORE_SCHEMA:
+    CoreLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first)
+    )
+CoreLoader.add_constructor("tag:yaml.org,2002:int", CoreLoader.core_int)
+CoreLoader.add_constructor("tag:yaml.org,2002:float", CoreLoader.core_float)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which makes loading millions of objects 2.5 times slower."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def read_document(path: Path, name: str | None = None) -> Document:
+    """Read a YAML or (`*.json`) JSON file; raise `LoadError` naming the place of what is wrong.
+
+    `name` is the file's name in messages, the path by default.
+    """
+    file = name or str(path)
+    return parse_document(read_bytes(path, file), file, is_json=path.suffix.lower() == ".json")
+
+
+def read_bytes(path: Path, name: str) -> bytes:
+    """Return the file's bytes; raise `LoadError` if it cannot be read or is too large."""
+    try:
+        if path.is_dir():
+            raise_problem(name, None, "", "is a folder; name a suite file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            limit = MAX_FILE_BYTES // 2**20
+            raise_problem(
+                name, None, "", f"larger than {limit} MiB; use JSONL or Parquet, which are streamed"
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise_problem(name, None, "", "no such file")
+    except OSError as error:
+        raise_problem(name, None, "", f"cannot be read: {error.strerror}")
+
+
+def parse_document(data: bytes, file: str, *, is_json: bool = False) -> Document:
+    """Parse one document; raise `LoadError` with the line of the first thing that is wrong."""
+    text = decode(data, file)
+    try:
+        value = _parse_json(data) if is_json else _parse_yaml(text)
+    except _RefusedError as error:
+        raise_problem(file, error.line, "", error.message)
+    return Document(file, value, hashlib.sha256(data).hexdigest(), _locator(text))
+
+
+def decode(data: bytes, file: str) -> str:
+    """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise_problem(
+            file, line, "", f"not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8"
+        )
+
+
+def raise_problem(file: str, line: int | None, path: str, message: str) -> NoReturn:
+    """Raise a `LoadError` with this one problem."""
+    raise LoadError((Problem(file, line, path, message),))
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse strict JSON: no duplicate keys, no NaN; raise `ValueError` with line and column."""
+    import jiter
+
+    return jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False)
+
+
+def _parse_json(data: bytes) -> Any:
+    try:
+        return parse_json(data.removeprefix(b"\xef\xbb\xbf"))
+    except ValueError as error:
+        found = re.search(r" at line (\d+) column (\d+)$", str(error))
+        line = int(found[1]) if found else None
+        raise _RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
+
+
+def json_reason(error: ValueError) -> str:
+    """Return the parser's reason in our words: without a place, and with what would work."""
+    reason = re.sub(r" at line \d+ column \d+$", "", str(error))
+    reason = re.sub(r'^Detected duplicate key "(.*)"$', r"duplicate key '\1'", reason, flags=re.S)
+    return reason.replace("recursion limit exceeded", "nested too deeply")
+
+
+def _parse_yaml(text: str) -> Any:
+    try:
+        with collector_paused():
+            _check_structure(text)
+            return yaml.load(text, Loader=CoreLoader)  # noqa: S506  (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark: Any = error.problem_mark or error.context_mark
+        raise _RefusedError(mark.line + 1 if mark else None, _yaml_reason(error)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = (
+            f"the character {chr(error.character)!a} is not allowed in YAML"
+            if isinstance(error.character, int)
+            else "not readable as YAML"
+        )
+        raise _RefusedError(line, message) from error
+    except RecursionError as error:
+        raise _RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
+
+
+def _yaml_reason(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "cannot be parsed"
+    if "could not determine a constructor for the tag" in problem:
+        tag = problem.rsplit(" ", 1)[-1].strip("'").replace("tag:yaml.org,2002:", "!!")
+        return f"the tag {tag} is not supported; write a plain value"
+    if "expected a single document" in (error.context or ""):
+        return "holds several YAML documents; only one is allowed (remove the extra '---')"
+    if "found undefined alias" in problem:
+        return "alias without an anchor; quote a text that starts with '*'"
+    if "cannot start any token" in problem and error.problem_mark:
+        return (
+            "not valid YAML: a value cannot start with this character (a tab or a '%@`'); quote it"
+        )
+    hint = ""
+    if "mapping values are not allowed" in problem:
+        hint = " (quote a text that contains ': ')"
+    return f"not valid YAML: {problem}{hint}"
+
+
+def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
+    """Refuse what would exhaust the C stack (depth) or memory (aliases) before it is built."""
+    depth, size, opened = 0, 0, list[tuple[str | None, int]]()
+    sizes: dict[str, int] = {}
+    events: Any = yaml.parse(text, Loader=CoreLoader)
+    for event in events:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            size += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif issubclass(kind, yaml.CollectionStartEvent):
+            depth += 1
+            size += 1
+            opened.append((event.anchor, size))
+            if depth > MAX_DEPTH:
+                message = f"nested deeper than {MAX_DEPTH} levels"
+                raise _RefusedError(event.start_mark.line + 1, message)
+        elif issubclass(kind, yaml.CollectionEndEvent):
+            depth -= 1
+            anchor, before = opened.pop()
+            if anchor:
+                sizes[anchor] = size - before + 1
+        elif kind is yaml.AliasEvent:
+            if any(anchor == event.anchor for anchor, _ in opened):
+                message = f"the alias *{event.anchor} contains itself"
+                raise _RefusedError(event.start_mark.line + 1, message)
+            size += sizes.get(event.anchor, 1)
+            if size > MAX_EXPANDED_NODES:
+                message = f"aliases expand to more than {MAX_EXPANDED_NODES} values"
+                raise _RefusedError(event.start_mark.line + 1, message)
+
+
+def _locator(text: str) -> Locate:
+    """Return a function from a path to its line; the text is composed once, at the first call."""
+    composed: list[yaml.Node | None] = []
+
+    def locate(loc: Loc) -> int | None:
+        if not composed:
+            try:
+                # JSON may be indented with tabs, which YAML refuses.
+                composed.append(yaml.compose(text.replace("\t", " "), Loader=CoreLoader))
+            except yaml.YAMLError:
+                composed.append(None)
+        return _line_of(composed[0], loc)
+
+    return locate
+
+
+def _line_of(node: yaml.Node | None, loc: Loc) -> int | None:
+    """Return the 1-based line of the deepest part of `loc` that exists."""
+    if node is None:
+        return None
+    line = node.start_mark.line
+    for part in loc:
+        child: yaml.Node | None = None
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            child = node.value[part] if part < len(node.value) else None
+            line = child.start_mark.line if child else line
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value == str(part):
+                    child, line = value, key.start_mark.line
+        if child is None:
+            break
+        node = child
+    return int(line) + 1

@@ -1,0 +1,326 @@
+"""Load test files: `tests:` in YAML or JSON, JSONL, tables (spec/test-files.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.environment import Variables, interpolate, variables_for
+from evalcore.formats.options import (
+    LoadOptions,
+    limits_of,
+    policy_of,
+    refuse_both,
+    selected,
+    suite_name,
+    variants_of,
+)
+from evalcore.formats.problems import Problems, raise_all
+from evalcore.formats.shapes import adapter
+from evalcore.formats.source import Document, collector_paused, read_document
+from evalcore.formats.targets_file import check_target, read_targets
+from evalcore.formats.test_file_cases import (
+    MAX_WARNINGS,
+    SuiteDefaults,
+    TestReader,
+    as_messages,
+    make_assertions,
+)
+from evalcore.formats.test_file_shapes import TestSuite
+from evalcore.formats.test_sources import RawTest, file_tests, listed_tests, named_tests
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import (
+    Format,
+    Limits,
+    Policy,
+    Reducer,
+    ScoreRule,
+    Source,
+    Suite,
+    SuiteDefinition,
+)
+from evalcore.model.target import Variant
+from evalcore.planning.spool import CaseSpool
+
+DEFAULT_THRESHOLD = 0.8
+DEFAULT_TARGET = "default"
+ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
+_TESTS_KEYS = ("tests", "eval_cases", "evalcases")
+_SUITE_KEYS = (*_TESTS_KEYS, "eval", "workflow", "cases", "suites")
+
+
+def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
+    """Return the suite of a YAML or JSON test file; raise `LoadError` with every mistake."""
+    raw = document.value
+    problems = Problems(document.file, document.locate)
+    if not isinstance(raw, dict):
+        problems.add((), "a test file is a mapping with 'tests'")
+        problems.raise_if_any()
+    keys = [key for key in _TESTS_KEYS if key in raw]
+    if len(keys) != 1:
+        wanted = "keep one of them" if keys else "is required"
+        problems.add((keys[-1],) if keys else (), f"'tests': {', '.join(keys)} {wanted}")
+        problems.raise_if_any()
+    suite_level = {key: value for key, value in raw.items() if key not in _TESTS_KEYS}
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, document.sha256, options)
+
+
+def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
+    """Return the suite of a JSONL file or a table, with the defaults of the YAML file beside it."""
+    raw: Any = {}
+    problems = Problems(name, lambda _: None)
+    document = _defaults_beside(path)
+    if document is not None:
+        raw = document.value
+        problems = Problems(document.file, document.locate)
+    return _load(raw, name, "tests", problems, path, _sha256(path, name), options)
+
+
+def _defaults_beside(path: Path) -> Document | None:
+    """Return the YAML file of the same base name, unless it is a suite of its own."""
+    base = path.stem.removesuffix(".eval")
+    for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
+        if (path.parent / name).is_file():
+            document = read_document(path.parent / name)
+            raw = document.value
+            if isinstance(raw, dict) and not any(key in raw for key in _SUITE_KEYS):
+                return document
+    return None
+
+
+def _sha256(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise LoadError((Problem(name, None, "", str(reason)),)) from error
+
+
+def _load(
+    raw: dict[str, Any],
+    tests: Any,
+    key: str,
+    problems: Problems,
+    path: Path,
+    sha256: str,
+    options: LoadOptions,
+) -> Suite:
+    """Read the suite level, then every test in one pass into a spool."""
+    variables = variables_for(path.parent, options)
+    raw = interpolate(raw, variables, (), problems)
+    try:
+        adapter(TestSuite).validate_python(raw)
+    except ValidationError as error:
+        problems.add_invalid(error, raw, TestSuite)
+        problems.raise_if_any()
+    level = _SuiteLevel(raw, path, options, variables, problems)
+    reader = TestReader(level.defaults(), variables)
+    rows = _raw_tests(tests, key, path, raw.get("columns", {}), problems)
+    spool = _spool(rows, reader, options, problems)
+    warnings = [*level.warnings, *reader.warnings]
+    if reader.warned > MAX_WARNINGS:
+        warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
+    if options.strict:
+        for warning in warnings:
+            problems.add((), warning)
+    problems.raise_if_any()
+    shown = problems.file if key in _TESTS_KEYS and path.suffix not in ROW_SUFFIXES else tests
+    definition = SuiteDefinition(
+        name=suite_name(path, level.section.get("name"), raw.get("name")),
+        format=Format.TEST_FILE,
+        source=Source(shown, str(path.resolve().parent), sha256),
+        policy=level.policy,
+        targets=level.targets,
+        default_target=level.default_target,
+        variants=level.variants,
+        baseline=level.section.get("baseline"),
+        limits=level.limits,
+        tags=tuple(raw.get("tags", ())) or tuple(level.section.get("tags", ())),
+    )
+    return Suite(definition, spool, tuple(warnings))
+
+
+def _raw_tests(
+    tests: Any, key: str, path: Path, columns: Mapping[str, str], problems: Problems
+) -> Iterator[RawTest]:
+    """Yield the raw tests of whatever `tests` is: a list, a path, a list of paths."""
+    if path.suffix.lower() in ROW_SUFFIXES:
+        return file_tests(path, tests, columns)
+    if isinstance(tests, str):
+        return named_tests([tests], (key,), path.parent, columns, problems)
+    if isinstance(tests, list) and tests and all(isinstance(item, str) for item in tests):
+        return named_tests(tests, (key,), path.parent, columns, problems)
+    if isinstance(tests, list):
+        return listed_tests(tests, (key,), problems)
+    problems.add((key,), "expected a list of tests, a path, or a list of paths")
+    return iter(())
+
+
+def _spool(
+    rows: Iterator[RawTest], reader: TestReader, options: LoadOptions, problems: Problems
+) -> CaseSpool:
+    """Return the valid, selected cases; raise `LoadError` if there are mistakes in any file."""
+    spool = CaseSpool()
+    collectors = {id(problems): problems}
+    read = 0
+    with collector_paused():
+        for value, loc, found, marked in rows:
+            if found is not problems:
+                collectors[id(found)] = found
+            if value is None and found.cheap:
+                continue
+            read += 1
+            case = reader.read(value, loc, found, marked=marked)
+            if case is None or not selected(case.id, case.tags, options):
+                continue
+            try:
+                spool.append(case)
+            except (TypeError, RecursionError) as error:
+                found.add(loc, f"test '{case.id}' holds a value that JSON cannot: {error}")
+    if not read and not any(collector.count for collector in collectors.values()):
+        problems.add((), "holds no test")
+    raise_all(tuple(collectors.values()))
+    return spool
+
+
+class _SuiteLevel:
+    """What the suite level says, together with what the caller lays over it."""
+
+    def __init__(
+        self,
+        raw: dict[str, Any],
+        path: Path,
+        options: LoadOptions,
+        variables: Variables,
+        problems: Problems,
+    ) -> None:
+        self.raw, self.path, self.options, self.problems = raw, path, options, problems
+        self.section: dict[str, Any] = raw.get("evalcore", {})
+        self.execution: dict[str, Any] = raw.get("execution", {})
+        self.warnings: list[str] = []
+        self.targets = read_targets(raw.get("targets"), path.parent, variables, problems)
+        self._refuse_conflicts()
+        self.default_target = self._default_target()
+        self.variants = self._variants()
+        self.threshold = self._threshold()
+        self.policy = self._policy()
+        workers = self.execution.get("workers")
+        limits = limits_of(self.section, options)
+        self.limits: Limits = limits if limits.concurrency else replace(limits, concurrency=workers)
+        if self.execution.get("total_budget_usd") is not None:
+            self.warnings.append("execution.total_budget_usd is not enforced by this version")
+
+    def defaults(self) -> SuiteDefaults:
+        """Return what each test inherits."""
+        raw, problems = self.raw, self.problems
+        if "assertions" in raw and "assert" in raw:
+            problems.add(("assert",), "is an alias of 'assertions'; keep one of them")
+        key = "assert" if "assert" in raw else "assertions"
+        return SuiteDefaults(
+            folder=self.path.resolve().parent,
+            assertions=tuple(make_assertions(raw.get(key), (key,), problems)),
+            messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
+            input_files=tuple(raw.get("input_files", ())),
+            threshold=self.threshold,
+            target_names=frozenset(self.targets),
+            has_target=self.default_target is not None or "targets" in self.execution,
+            forced_target=self.options.target is not None,
+            has_workspace=raw.get("workspace") is not None,
+            skip=bool(self.execution.get("skip_defaults")),
+        )
+
+    def _refuse_conflicts(self) -> None:
+        execution, problems = self.execution, self.problems
+        own = {
+            "threshold": "execution.threshold",
+            "name": "name",
+            "tags": "tags",
+            "variants": "execution.targets",
+            "iterations": "execution.trials.count",
+            "reducer": "execution.trials.strategy",
+            "k": "execution.trials.k",
+        }
+        trials = execution.get("trials") or {}
+        present = {
+            "threshold": execution.get("threshold"),
+            "name": self.raw.get("name"),
+            "tags": self.raw.get("tags"),
+            "variants": execution.get("targets"),
+            "iterations": trials.get("count"),
+            "reducer": trials.get("strategy"),
+            "k": trials.get("k"),
+        }
+        refuse_both(self.section, own, present, problems)
+        if execution.get("target") and execution.get("targets"):
+            problems.add(("execution", "targets"), "is given beside 'target'; keep one of them")
+
+    def _default_target(self) -> str | None:
+        options, problems = self.options, self.problems
+        loc: tuple[str, ...] = ("execution", "target")
+        name = options.target or self.execution.get("target")
+        if name is None and DEFAULT_TARGET in self.targets:
+            name, loc = DEFAULT_TARGET, ()
+        if name is None:
+            return None
+        self._check(name, () if options.target else loc, problems)
+        return str(name)
+
+    def _variants(self) -> tuple[Variant, ...]:
+        """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
+        names = () if self.options.target else self.execution.get("targets", ())
+        for index, name in enumerate(names):
+            self._check(name, ("execution", "targets", index), self.problems)
+        if names:
+            return tuple(Variant(id=name, target=name) for name in dict.fromkeys(names))
+        variants = variants_of(self.section, self.problems)
+        for index, variant in enumerate(variants):
+            if variant.target is not None:
+                loc = ("evalcore", "variants", index, "target")
+                self._check(variant.target, loc, self.problems)
+        return variants
+
+    def _check(self, name: str, loc: tuple[str | int, ...], problems: Problems) -> None:
+        target = self.targets.get(name)
+        if target is None:
+            known = ", ".join(sorted(self.targets)) or "none is defined"
+            problems.add(loc, f"unknown target '{name}' (known: {known})")
+        else:
+            check_target(target, loc, problems)
+
+    def _threshold(self) -> float:
+        for given in (
+            self.options.threshold,
+            self.execution.get("threshold"),
+            self.section.get("threshold"),
+        ):
+            if given is not None:
+                return float(given)
+        return DEFAULT_THRESHOLD
+
+    def _policy(self) -> Policy:
+        policy = policy_of(
+            self.section,
+            self.options,
+            score_rule=ScoreRule.WEIGHTED,
+            default_gates=(GateSpec("pass_rate", {"threshold": 1.0, "per_variant": False}),),
+            threshold=self.threshold,
+            problems=self.problems,
+        )
+        trials = self.execution.get("trials")
+        if not trials:
+            return policy
+        strategy = Reducer(trials.get("strategy", Reducer.MEAN))
+        count = self.options.iterations or trials["count"]
+        k = trials.get("k")
+        if strategy is Reducer.AT_LEAST_K and k is None:
+            self.problems.add(("execution", "trials"), "'at_least_k' needs 'k'")
+        if k is not None and k > count:
+            self.problems.add(("execution", "trials", "k"), f"is {k}, but there are {count} trials")
+        return replace(policy, iterations=count, reducer=strategy, k=k)

@@ -1,0 +1,81 @@
+"""Assertions in the words of test files → the engine's checks.
+
+Regular expressions are ECMAScript's; `starts-with`, `ends-with` and `equals` trim as ECMAScript
+does (spec/test-files.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalcore.model.assertion import Assertion
+
+DEFAULT_REQUIRED = 0.8
+
+_MEASURES = {"latency": "latency", "cost": "cost", "token-usage": "tokens"}
+
+
+class AssertionValueError(ValueError):
+    """An assertion is well-shaped and still wrong; the message says what would work."""
+
+
+def make_assertion(raw: Mapping[str, Any]) -> Assertion:
+    """Return the assertion of a validated mapping; raise `AssertionValueError`."""
+    kind = raw["type"].replace("_", "-")
+    value = raw.get("value")
+    if kind in {"contains", "icontains"}:
+        check, params = "contains", {"value": value, "fold": kind[0] == "i"}
+    elif kind in {"starts-with", "ends-with", "equals"}:
+        check, params = kind, {"value": value, "trim": "ecmascript"}
+    elif kind == "regex":
+        check = "regex"
+        params = {"pattern": value, "flags": raw.get("flags", ""), "dialect": "ecmascript"}
+    elif kind == "is-json":
+        check, params = kind, {"schema": None}
+    elif isinstance(value, list) and kind != "similar":
+        check, params = kind.removeprefix("i"), {"values": value, "fold": kind[0] == "i"}
+    elif kind in _MEASURES:
+        check, params = _MEASURES[kind], {"threshold": raw["threshold"]}
+    else:
+        return unavailable(kind, raw)
+    required = _required(raw) if "required" in raw or "min_score" in raw else None
+    return Assertion(
+        kind,
+        check,
+        raw.get("name") or _name(kind, value),
+        params,
+        None,
+        float(raw.get("weight", 1.0)),
+        required,
+        raw.get("negate", False),
+    )
+
+
+def unavailable(kind: str, raw: Mapping[str, Any]) -> Assertion:
+    """Return an assertion that always ends in error: this version cannot evaluate its type."""
+    return Assertion(
+        type=kind,
+        check="unavailable",
+        name=raw.get("name") or kind.replace("-", "_"),
+        params={"type": kind, "reason": f"this version cannot evaluate '{kind}' assertions"},
+        weight=float(raw.get("weight", 1.0)),
+        required=_required(raw),
+        negate=raw.get("negate", False),
+    )
+
+
+def _required(raw: Mapping[str, Any]) -> float | None:
+    """Return the score below which the test fails: `required: true` means 0.8."""
+    if "required" in raw and "min_score" in raw:
+        raise AssertionValueError("'required' and its alias 'min_score' are both given; keep one")
+    required = raw.get("required", raw.get("min_score"))
+    if isinstance(required, bool):
+        return DEFAULT_REQUIRED if required else None
+    return None if required is None else float(required)
+
+
+def _name(kind: str, value: str | Sequence[str] | None) -> str:
+    if value is None:
+        return kind.replace("-", "_")
+    return f"{kind}-{value[:30]}" if isinstance(value, str) else f"{kind}-{len(value)}"

@@ -1,0 +1,259 @@
+"""The foreign text of test files (spec: test-files)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Discriminator, Field, Tag, with_config
+from typing_extensions import TypedDict
+
+from evalcore.formats.shapes import (
+    OPEN,
+    STRICT,
+    Count,
+    EvalcoreSection,
+    Metrics,
+    Share,
+    Text,
+    Weight,
+)
+
+
+@with_config(STRICT)
+class _Common(TypedDict, total=False):
+    name: Text
+    weight: Weight
+    negate: bool
+    required: Annotated[bool | Share, Field(union_mode="left_to_right")]
+    min_score: Share
+    flags: str
+
+
+@with_config(STRICT)
+class TextAssertion(_Common, total=False):
+    """The output against one text; `starts-with`, `ends-with` and `equals` trim both sides."""
+
+    type: Required[
+        Literal[
+            "contains",
+            "icontains",
+            "starts-with",
+            "starts_with",
+            "ends-with",
+            "ends_with",
+            "equals",
+            "regex",
+        ]
+    ]
+    value: Required[Text]
+
+
+@with_config(STRICT)
+class ListAssertion(_Common, total=False):
+    """The output against several texts."""
+
+    type: Required[
+        Literal[
+            "contains-any",
+            "contains_any",
+            "contains-all",
+            "contains_all",
+            "icontains-any",
+            "icontains_any",
+            "icontains-all",
+            "icontains_all",
+        ]
+    ]
+    value: Required[Annotated[list[str], Field(min_length=1)]]
+
+
+@with_config(STRICT)
+class JsonAssertion(_Common, total=False):
+    """The output is strict JSON text."""
+
+    type: Required[Literal["is-json", "is_json"]]
+
+
+@with_config(STRICT)
+class MeasureAssertion(_Common, total=False):
+    """A measured quantity is at most `threshold`: milliseconds, US dollars, tokens."""
+
+    type: Required[Literal["latency", "cost", "token-usage", "token_usage"]]
+    threshold: Required[Weight]
+
+
+@with_config(OPEN)
+class GraderAssertion(_Common, total=False):
+    """An assertion that needs a judge, a program or a trajectory."""
+
+    type: Required[
+        Literal[
+            "llm-grader",
+            "llm_grader",
+            "rubrics",
+            "code-grader",
+            "code_grader",
+            "composite",
+            "tool-trajectory",
+            "tool_trajectory",
+            "field-accuracy",
+            "field_accuracy",
+            "execution-metrics",
+            "execution_metrics",
+            "similar",
+        ]
+    ]
+
+
+AssertionShape = Annotated[
+    TextAssertion | ListAssertion | JsonAssertion | MeasureAssertion | GraderAssertion,
+    Field(discriminator="type"),
+]
+
+
+@with_config(OPEN)
+class Message(TypedDict, total=False):
+    """One message; its content is text or a list of segments."""
+
+    role: Required[Literal["system", "user", "assistant", "tool"]]
+    content: Any
+
+
+def _kind_of_input(value: object) -> str:
+    if isinstance(value, list):
+        return "<messages>"
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+Input = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[dict[str, Any], Tag("<mapping>")]
+    | Annotated[list[Message], Field(min_length=1), Tag("<messages>")],
+    Discriminator(_kind_of_input),
+]
+
+
+@with_config(STRICT)
+class Trials(TypedDict, total=False):
+    """Repetitions and how they become one score."""
+
+    count: Required[Count]
+    strategy: Literal["mean", "median", "pass_at_k", "pass_all_k", "at_least_k"]
+    k: Count
+
+
+@with_config(STRICT)
+class SuiteExecution(TypedDict, total=False):
+    """How the suite runs."""
+
+    target: Text
+    targets: Annotated[list[Text], Field(min_length=1)]
+    workers: Count
+    threshold: Share
+    skip_defaults: bool
+    trials: Trials
+    total_budget_usd: Weight
+    fail_on_error: bool
+    cache: Any
+
+
+@with_config(STRICT)
+class TestExecution(TypedDict, total=False):
+    """How one test runs."""
+
+    target: Text
+    targets: Annotated[list[Text], Field(min_length=1)]
+    threshold: Share
+    skip_defaults: bool
+    assertions: list[AssertionShape]
+
+
+@with_config(STRICT)
+class TestFixture(TypedDict, total=False):
+    """The target's answer, given: nothing is called."""
+
+    output: Required[str]
+    metrics: Metrics
+
+
+@with_config(STRICT)
+class Test(TypedDict, total=False):
+    """One test: a message, what a good answer does, and assertions."""
+
+    id: Required[Text]
+    description: str
+    criteria: str
+    expected_outcome: str
+    input: Required[Input]
+    input_files: list[Text]
+    expected_output: Any
+    execution: TestExecution
+    workspace: Any
+    metadata: dict[str, Any]
+    rubrics: list[Any]
+    assertions: list[AssertionShape]
+    # `assert` stands in `TestAlias`: it is a keyword of Python.
+    conversation_id: str
+    tags: list[str]
+    fixtures: TestFixture
+
+
+_SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[AssertionShape]}, total=False)
+
+
+@with_config(STRICT)
+class TestAlias(Test, _SuiteAlias, total=False):
+    """A test, `assert` allowed for `assertions`."""
+
+
+@with_config(OPEN)
+class TargetShape(TypedDict, total=False):
+    """A named target: the provider says its kind, the rest are that kind's options."""
+
+    name: Required[Text]
+    provider: Required[Text]
+
+
+@with_config(STRICT)
+class TestSuite(_SuiteAlias, total=False):
+    """The suite level of a test file."""
+
+    name: Text
+    description: str
+    version: str | float | int
+    tags: list[str]
+    input: Input
+    input_files: list[Text]
+    assertions: list[AssertionShape]
+    execution: SuiteExecution
+    workspace: Any
+    targets: list[TargetShape]
+    columns: dict[str, Text]
+    evalcore: EvalcoreSection
+
+
+TestItems = Annotated[list[TestAlias], Field(min_length=1)] | str | list[str]
+
+
+@with_config(STRICT)
+class TestFile(TestSuite, total=False):
+    """A whole test file: `tests` is a list, or the path of a file or glob that holds them."""
+
+    tests: TestItems
+    eval_cases: TestItems
+    evalcases: TestItems
+
+
+GRADERS: tuple[str, ...] = ("llm-grader", "rubrics", "code-grader", "composite")
+ASSERTION_COLUMNS: tuple[str, ...] = (
+    "contains",
+    "icontains",
+    "contains-any",
+    "contains-all",
+    "icontains-any",
+    "icontains-all",
+    "starts-with",
+    "ends-with",
+    "equals",
+    "regex",
+)

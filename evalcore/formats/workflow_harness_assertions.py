@@ -1,0 +1,146 @@
+"""Assertions in the words of workflow files → the engine's checks.
+
+Texts are compared untrimmed, regular expressions are Python's (spec/workflow-harness.md).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalcore.formats.custom_assertions import find_plugin
+from evalcore.formats.problems import Problems, suggest
+from evalcore.formats.shapes import adapter
+from evalcore.formats.source import Loc
+from evalcore.formats.workflow_harness_shapes import (
+    ASSERTION_TYPES,
+    AssertionShape,
+    CustomAssertion,
+)
+from evalcore.model.assertion import Assertion
+
+_THRESHOLDS = {"levenshtein": 5, "bleu": 0.5, "rouge-n": 0.75}
+_MEASURES = {"cost", "latency", "tokens"}
+_JUDGED = {"llm_judge", "similar"}
+
+
+def read_assertion(
+    raw: object, loc: Loc, problems: Problems, *, block: str | None, folder: Any
+) -> Assertion | None:
+    """Return the assertion at `loc`, or note what is wrong with it and return None."""
+    before = problems.count
+    if not isinstance(raw, dict):
+        problems.add(loc, "an assertion is a mapping with 'type'")
+        return None
+    kind = raw.get("type")
+    if not isinstance(kind, str):
+        problems.add((*loc, "type"), "is required" if kind is None else "must be text")
+        return None
+    bare = kind.removeprefix("not-")
+    custom = bare.startswith("custom:")
+    if not custom and bare not in ASSERTION_TYPES:
+        problems.add((*loc, "type"), f"unknown assertion '{kind}'.{suggest(kind, ASSERTION_TYPES)}")
+        return None
+    shape: Any = CustomAssertion if custom else AssertionShape
+    try:
+        checked = adapter(shape).validate_python(raw)
+    except ValidationError as error:
+        problems.add_invalid(error, raw, shape, loc)
+        return None
+    check, params = _check_of(bare, checked, loc, problems, folder)
+    if problems.count > before:
+        return None
+    return Assertion(
+        type=kind,
+        check=check,
+        name=checked.get("metric") or _name(kind, checked.get("value")),
+        params=params,
+        block=block,
+        weight=float(checked.get("weight", 1.0)),
+        negate=kind.startswith("not-"),
+        transform=checked.get("transform"),
+        metric=checked.get("metric"),
+    )
+
+
+def _check_of(  # noqa: C901  (a table in the form of branches)
+    kind: str, raw: Mapping[str, Any], loc: Loc, problems: Problems, folder: Any
+) -> tuple[str, dict[str, Any]]:
+    """Return the engine's check and its parameters."""
+    value, config = raw.get("value"), raw.get("config") or {}
+    fold = kind.startswith("i") and kind != "is-json"
+    result: tuple[str, dict[str, Any]]
+    if kind in {"contains", "icontains"}:
+        result = "contains", {"value": str(value), "fold": fold}
+    elif kind in {"starts-with", "ends-with"}:
+        result = kind, {"value": str(value), "trim": None}
+    elif kind.endswith(("contains-all", "contains-any")):
+        result = (
+            kind.removeprefix("i"),
+            {"values": [str(item) for item in value or ()], "fold": fold},
+        )
+    elif kind == "equals":
+        result = _equals(value, config, loc, problems)
+    elif kind == "regex":
+        flags = config.get("flags", "")
+        result = "regex", {"pattern": str(value), "flags": str(flags), "dialect": "python"}
+    elif kind == "word-count":
+        bounds = value if isinstance(value, Mapping) else {"min": value, "max": value}
+        result = "word-count", {"min": bounds.get("min"), "max": bounds.get("max")}
+    elif kind in {"is-json", "contains-json"}:
+        result = kind, {"schema": value}
+    elif kind in _THRESHOLDS:
+        threshold = raw.get("threshold")
+        limit = _THRESHOLDS[kind] if threshold is None else threshold
+        result = kind, {"value": str(value), "threshold": limit}
+    elif kind in _MEASURES:
+        result = kind, {"threshold": raw["threshold"]}
+    elif kind == "python":
+        result = "python", {"callable": raw["callable"], "config": config}
+    elif kind in _JUDGED:
+        reason = f"'{kind}' needs a judge or an embedding model, which this version does not have"
+        result = "unavailable", {"type": kind, "reason": reason}
+    else:
+        result = "custom", find_plugin(kind.removeprefix("custom:"), config, folder, loc, problems)
+    return result
+
+
+def _equals(
+    value: object, config: Mapping[str, Any], loc: Loc, problems: Problems
+) -> tuple[str, dict[str, Any]]:
+    mode = config.get("mode")
+    if value is None:
+        problems.add((*loc, "value"), "is required")
+    if mode == "json":
+        return "equals-json", {"value": _json_value(value, loc, problems)}
+    if mode is not None:
+        problems.add((*loc, "config", "mode"), f"unknown mode {mode!r}; only 'json' is known")
+    return "equals", {"value": str(value), "trim": None}
+
+
+def _json_value(value: object, loc: Loc, problems: Problems) -> object:
+    """Return what the value says as JSON: text is parsed, a YAML value stands for itself."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            problems.add((*loc, "value"), f"is not JSON: {error}")
+    if isinstance(value, float) and not math.isfinite(value):
+        problems.add((*loc, "value"), "is not a JSON number")
+    return value
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _name(kind: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"{kind}-{len(value)}"
+    if isinstance(value, str | int | float):
+        return f"{kind}-{str(value)[:30]}"
+    return kind

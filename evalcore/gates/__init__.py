@@ -1,0 +1,1 @@
+"""DECIDE: gates over aggregates; pure, no I/O."""

@@ -1,0 +1,91 @@
+"""What is checked on the evidence, and what a check found.
+
+These are tuples rather than dataclasses: a run of a million items makes ten million of them, and a
+tuple is made in a third of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Outcome(StrEnum):
+    """Outcome of an assertion. An item's outcome is one of the first three."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    ERROR = "error"
+
+
+class Assertion(NamedTuple):
+    """A check on the evidence, as a loader chose it.
+
+    `type` is the word of the suite's format; `check` names the row of `assertions.registry` that
+    evaluates it, and `params` (JSON values) hold everything that this check needs: value,
+    threshold, trimming, the dialect of a regular expression. `block` says whose output is checked,
+    None the primary output. `required` is the score below which the item fails whatever its total.
+    """
+
+    type: str
+    check: str
+    name: str
+    params: Mapping[str, Any]
+    block: str | None = None
+    weight: float = 1.0
+    required: float | None = None
+    negate: bool = False
+    transform: str | None = None
+    metric: str | None = None
+
+
+class Verdict(NamedTuple):
+    """What a check found. `score` is in [0, 1]; blocked and error score 0.
+
+    `actual` is what was looked at where that is not simply the output; `expected` is a text for
+    people. Both may be None: the result then takes the output and the assertion's value.
+    """
+
+    outcome: Outcome
+    score: float
+    message: str = ""
+    actual: str | None = None
+    expected: str | None = None
+
+
+class AssertionResult(NamedTuple):
+    """An assertion together with its verdict: what a result row keeps."""
+
+    name: str
+    type: str
+    block: str | None
+    outcome: Outcome
+    score: float
+    weight: float
+    required: float | None
+    actual: str | None
+    expected: str | None
+    message: str
+    latency_ms: float | None = None
+    cost_usd: float | None = None
+
+
+PASSED = Verdict(Outcome.PASSED, 1.0)
+FAILED = Verdict(Outcome.FAILED, 0.0)
+
+
+def failed(message: str, *, actual: str | None = None, expected: str | None = None) -> Verdict:
+    """Return the verdict of a check that does not hold."""
+    return Verdict(Outcome.FAILED, 0.0, message, actual, expected)
+
+
+def blocked(message: str) -> Verdict:
+    """Return the verdict of a check that could not be evaluated for want of evidence."""
+    return Verdict(Outcome.BLOCKED, 0.0, message)
+
+
+def broken(message: str) -> Verdict:
+    """Return the verdict of a check that is itself in error; it is never negated into a pass."""
+    return Verdict(Outcome.ERROR, 0.0, message)

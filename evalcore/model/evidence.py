@@ -1,0 +1,43 @@
+"""What one execution left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Measured quantities of one execution or one block; None where nothing was measured."""
+
+    latency_ms: float | None = None
+    ttft_ms: float | None = None
+    cost_usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input and output tokens together; None when neither was measured."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+UNMEASURED = Metrics()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Outputs as text (mappings and lists are JSON text), the state behind them, and measures.
+
+    `output` is the primary output. `outputs` holds the output of each block that ran, by block id
+    (`block.exit` for an exit); it is empty where the target has no blocks.
+    """
+
+    output: str | None
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    metrics: Metrics = UNMEASURED
+    block_metrics: Mapping[str, Metrics] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)

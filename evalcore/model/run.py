@@ -1,0 +1,76 @@
+"""A run: one execution of one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+SCHEMA = 1
+
+
+class State(StrEnum):
+    """Lifecycle of a run and of a work item."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The frozen size of a run. Item `i` is case `i // (variants × iterations)`, and so on.
+
+    Shard `s` holds the items from `s × shard_size`; the plan's part `p` holds the cases from
+    `p × part_cases`.
+    """
+
+    items: int
+    cases: int
+    variants: int
+    iterations: int
+    shards: int
+    shard_size: int
+    parts: int
+    part_cases: int
+
+    def shard_items(self, shard: int) -> range:
+        """Return the items of a shard."""
+        start = shard * self.shard_size
+        return range(start, min(start + self.shard_size, self.items))
+
+    @property
+    def items_per_case(self) -> int:
+        """Work items that one case has."""
+        return self.variants * self.iterations
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What stands in `manifest.json`. Times are ISO 8601 in UTC.
+
+    `execution` holds what this and earlier processes measured: when the first shard started and
+    the last one was committed, and how many items had to be executed again.
+    """
+
+    id: str
+    suite: str
+    format: str
+    state: State
+    mode: str
+    created_at: str
+    source: Mapping[str, Any]
+    plan: Plan
+    settings: Mapping[str, Any]
+    engine: Mapping[str, Any]
+    started_at: str | None = None
+    ended_at: str | None = None
+    counts: Mapping[str, int] | None = None
+    decision: str | None = None
+    execution: Mapping[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA

@@ -1,0 +1,142 @@
+"""A suite: cases, targets, variants, assertions, gates and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import Evidence
+from evalcore.model.gate import GateSpec
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+
+
+class Format(StrEnum):
+    """Names of the formats, wherever one is given."""
+
+    WORKFLOW_HARNESS = "workflow-harness"
+    SUITE = "suite"
+    SCRIPT_SUITE = "script-suite"
+    TEST_FILE = "test-file"
+    WORKFLOW_EVALS = "workflow-evals"
+
+
+class ScoreRule(StrEnum):
+    """How an item's assertions become its score and outcome."""
+
+    BLOCKS = "blocks"  # mean of block means; every assertion has to pass
+    WEIGHTED = "weighted"  # weighted mean; the score has to reach the item's threshold
+
+
+class Reducer(StrEnum):
+    """How a case's iterations become its score."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+    MIN = "min"
+    MAX = "max"
+    PASS_AT_K = "pass_at_k"
+    PASS_ALL_K = "pass_all_k"
+    AT_LEAST_K = "at_least_k"
+
+
+class ErrorPolicy(StrEnum):
+    """What an item in error does to the scores (spec/engine.md, States and outcomes)."""
+
+    FAIL = "fail"
+    ZERO = "zero"
+    EXCLUDE = "exclude"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One input somebody cares about, with what is expected of the outcome.
+
+    `fixture` is the answer when it is given: nothing is executed then. `reason_not_executable` is
+    the error of an item that can be neither given nor executed. `threshold` is the score that an
+    item must reach (rule `weighted`), already resolved from test, command line and suite.
+    """
+
+    id: str
+    input: Any = None
+    assertions: tuple[Assertion, ...] = ()
+    fixture: Evidence | None = None
+    group: str | None = None
+    target: str | None = None
+    threshold: float | None = None
+    expected_output: Any = None
+    criteria: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    reason_not_executable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a run. Durations in seconds; None means no bound (concurrency: chosen)."""
+
+    concurrency: int | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a suite came from: the file as it was named, its absolute folder, its SHA-256."""
+
+    path: str
+    folder: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How results become a decision: repetitions, reducer, error policy, gates."""
+
+    score_rule: ScoreRule
+    gates: tuple[GateSpec, ...]
+    threshold: float | None = None
+    iterations: int = 1
+    reducer: Reducer = Reducer.MEAN
+    k: int | None = None
+    errors: ErrorPolicy = ErrorPolicy.FAIL
+    max_error_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteDefinition:
+    """A suite without its cases: what the plan keeps once, and every worker reads."""
+
+    name: str
+    format: Format
+    source: Source
+    policy: Policy
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    default_target: str | None = None
+    variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
+    baseline: str | None = None
+    limits: Limits = Limits()
+    tags: tuple[str, ...] = ()
+
+
+class CaseSource(Protocol):
+    """Valid cases that can be iterated again and again, always in the same order."""
+
+    def __iter__(self) -> Iterator[Case]:
+        """Iterate the cases in their order."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the cases as plan parts: compressed JSON lines, `PART_CASES` cases each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Everything a run needs. `warnings` are for people and change nothing."""
+
+    definition: SuiteDefinition
+    cases: CaseSource
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,87 @@
+"""What a run came to: the aggregates that gates decide over and reports show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Work items by lifecycle, and the completed ones by outcome."""
+
+    planned: int = 0
+    completed: int = 0
+    error: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+    passed: int = 0
+    failed: int = 0
+    blocked: int = 0
+
+    @property
+    def add_up(self) -> bool:
+        """Whether each planned item ended in exactly one way (spec/engine.md, invariant)."""
+        ended = self.completed + self.error + self.cancelled + self.skipped
+        return self.planned == ended and self.completed == self.passed + self.failed + self.blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The work item that holds a maximum, and the maximum."""
+
+    variant: str
+    case: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class VariantSummary:
+    """Cases of one variant: how many there are and how many passed; their mean score."""
+
+    variant: str
+    cases: int
+    passed: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredFailure:
+    """A required assertion that did not reach its threshold."""
+
+    variant: str
+    case: str
+    assertion: str
+    score: float
+    required: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Aggregates of a run, all computed in SQL. None means not measured, never zero.
+
+    `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
+    passed. Under the error policy `exclude`, cases without any measured item are in neither.
+    `asserted_errors` counts assertions in error in completed items.
+    """
+
+    counts: Counts
+    cases: int
+    passed_cases: int
+    score: float | None
+    asserted_errors: int = 0
+    variants: tuple[VariantSummary, ...] = ()
+    avg_latency_ms: float | None = None
+    p50_latency_ms: float | None = None
+    p95_latency_ms: float | None = None
+    slowest: Extreme | None = None
+    unmeasured_latency: int = 0
+    avg_cost_usd: float | None = None
+    total_cost_usd: float | None = None
+    total_tokens: int | None = None
+    required_failures: int = 0
+    required_examples: tuple[RequiredFailure, ...] = field(default=())
+
+    @property
+    def pass_rate(self) -> float:
+        """Passed share of the cases; 0.0 when there is none."""
+        return self.passed_cases / self.cases if self.cases else 0.0

@@ -1,0 +1,1 @@
+"""PLAN: suite × variants × iterations become an ordered sequence of identified work items."""

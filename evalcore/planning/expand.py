@@ -1,0 +1,79 @@
+"""Cases × variants × iterations → work items, in the plan's order and with their identities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from evalcore.model.identity import (
+    assertions_identity,
+    case_identity,
+    exec_key,
+    grade_key,
+    target_identity,
+)
+from evalcore.model.run import Plan
+from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.target import Target, Variant
+
+
+class WorkItem(NamedTuple):
+    """The unit that is executed, recorded, resumed, counted; `number` is its place in the plan."""
+
+    number: int
+    case: Case
+    variant: Variant
+    target: Target | None
+    iteration: int
+    exec_key: str
+    grade_key: str
+
+
+class Expander:
+    """Turns cases into work items; keeps the digests of the targets."""
+
+    def __init__(self, suite: SuiteDefinition) -> None:
+        self._suite = suite
+        self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
+
+    def expand(self, case: Case, first: int, wanted: range) -> Iterator[WorkItem]:
+        """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
+        number = first
+        executed, graded = case_identity(case), assertions_identity(case)
+        for variant in self._suite.variants:
+            target, digest = self._target(case, variant)
+            for iteration in range(self._suite.policy.iterations):
+                if number in wanted:
+                    key = exec_key(executed, digest, iteration)
+                    grade = grade_key(key, graded)
+                    yield WorkItem(number, case, variant, target, iteration, key, grade)
+                number += 1
+
+    def _target(self, case: Case, variant: Variant) -> tuple[Target | None, bytes]:
+        """Return the target: the case's own, else the variant's, else the suite's."""
+        key = (case.target, variant.id)
+        found = self._digests.get(key)
+        if found is None:
+            name = case.target or variant.target or self._suite.default_target
+            target = None if name is None else self._suite.targets.get(name)
+            found = target, target_identity(target, variant)
+            self._digests[key] = found
+        return found
+
+
+def expand_shard(
+    expander: Expander, plan: Plan, shard: int, cases: Sequence[Case]
+) -> list[WorkItem]:
+    """Return the work items of a shard in order; `cases` are those of `cases_of_shard`."""
+    wanted = plan.shard_items(shard)
+    first_case = wanted.start // plan.items_per_case
+    items: list[WorkItem] = []
+    for offset, case in enumerate(cases):
+        items.extend(expander.expand(case, (first_case + offset) * plan.items_per_case, wanted))
+    return items
+
+
+def cases_of_shard(plan: Plan, shard: int) -> range:
+    """Return the indices of the cases that a shard's items belong to."""
+    items = plan.shard_items(shard)
+    return range(items.start // plan.items_per_case, (items.stop - 1) // plan.items_per_case + 1)

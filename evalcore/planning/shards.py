@@ -1,0 +1,43 @@
+"""How many work items a shard holds (spec/orchestration.md, Shard size)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from evalcore.model.run import Plan
+
+SINGLE_ITEM_LIMIT = 100
+MAX_SHARDS = 2_000
+SHARD_SECONDS = 20.0
+# A shard's rows are in memory until it is committed.
+MAX_SHARD_ITEMS = 5_000
+
+
+def shard_size(
+    items: int,
+    *,
+    concurrency: int,
+    latency_s: float,
+    workers: int,
+    single_items: bool,
+    min_items: int = 1,
+) -> int:
+    """Return the items of a shard, at least 1.
+
+    `latency_s` is the median time of an item. `single_items` gives each item of a small run a shard
+    of its own, so that an orchestrator shows each case by name. Else a shard holds about twenty
+    seconds of work, so little that each worker gets four shards (but at least `min_items` where
+    items take no time), and there are at most `MAX_SHARDS` shards.
+    """
+    if single_items and items <= SINGLE_ITEM_LIMIT:
+        return 1
+    by_time = math.ceil(SHARD_SECONDS * concurrency / latency_s) if latency_s > 0 else items
+    by_workers = max(math.ceil(items / (4 * workers)), min_items if latency_s == 0 else 1)
+    bounded = min(by_time, by_workers, MAX_SHARD_ITEMS)
+    return max(1, math.ceil(items / MAX_SHARDS), bounded)
+
+
+def pending_shards(plan: Plan, written: Collection[int]) -> tuple[int, ...]:
+    """Return the shards that have no result object yet, in plan order."""
+    return tuple(shard for shard in range(plan.shards) if shard not in written)

@@ -1,0 +1,88 @@
+"""The validated cases of a suite, compressed, in memory up to a bound and then on disk.
+
+A spool is what makes `Suite.cases` re-iterable without reading the suite file again, and its blocks
+are the plan parts that go into the store: a million cases are never a million Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from tempfile import SpooledTemporaryFile
+from typing import NamedTuple
+
+import zstandard
+
+from evalcore.model.suite import Case
+from evalcore.planning.codec import decode_case, encode_case
+
+PART_CASES = 2_000
+MEMORY_BYTES = 64 * 1024 * 1024
+
+
+class _Block(NamedTuple):
+    offset: int
+    size: int
+
+
+class CaseSpool:
+    """Cases in their order, `PART_CASES` to a block; append first, then iterate again and again."""
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
+        self._blocks: list[_Block] = []
+        self._pending: list[bytes] = []
+        self._end = 0
+        self.count = 0
+
+    def append(self, case: Case) -> None:
+        """Add a case at the end."""
+        self.append_line(encode_case(case))
+
+    def append_line(self, line: bytes) -> None:
+        """Add a case that is encoded already."""
+        self._pending.append(line)
+        self.count += 1
+        if len(self._pending) == PART_CASES:
+            self._flush()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Case]:
+        for part in self.parts():
+            yield from decode_part(part)
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the compressed blocks in order, each a plan part."""
+        if self._pending:
+            self._flush()
+        for block in self._blocks:
+            self._file.seek(block.offset)
+            yield self._file.read(block.size)
+
+    def _flush(self) -> None:
+        data = compress(b"".join(self._pending))
+        self._file.seek(self._end)
+        self._file.write(data)
+        self._blocks.append(_Block(self._end, len(data)))
+        self._end += len(data)
+        self._pending = []
+
+
+def spool_cases(cases: Iterable[Case]) -> CaseSpool:
+    """Return a spool of the cases."""
+    spool = CaseSpool()
+    for case in cases:
+        spool.append(case)
+    return spool
+
+
+def compress(data: bytes) -> bytes:
+    """Return `data` as one zstandard frame."""
+    return zstandard.ZstdCompressor(level=1).compress(data)
+
+
+def decode_part(part: bytes) -> list[Case]:
+    """Return the cases of one plan part."""
+    lines = zstandard.ZstdDecompressor().decompress(part).splitlines()
+    return [decode_case(line) for line in lines]

@@ -1,0 +1,1 @@
+"""REPORT: forms of one summary; pure functions from values to text."""

@@ -1,0 +1,89 @@
+"""`report.json`: the report that every other form is made from (spec/engine.md, The report).
+
+Everything that may differ between two runs of the same plan stands in `run`, `summary`, `metrics`
+and scorers of measured times; the rest is byte-identical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from evalcore.model.gate import Decision, GateResult
+from evalcore.model.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The block `run`: what differs from run to run. Times are ISO 8601 in UTC."""
+
+    id: str
+    mode: str
+    started_at: str
+    ended_at: str
+    duration_s: float
+    reexecuted: int
+    engine: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A decided run, without its cases."""
+
+    run: RunFacts
+    suite: str
+    format: str
+    decision: Decision
+    threshold: float | None
+    summary: Summary
+    gates: tuple[GateResult, ...]
+    cases_complete: bool
+
+
+def report_head(report: Report) -> dict[str, Any]:
+    """Return the report as JSON values, without `cases`."""
+    summary = report.summary
+    return {
+        "run": asdict(report.run),
+        "suite": report.suite,
+        "format": report.format,
+        "decision": report.decision,
+        "score": summary.score,
+        "threshold": report.threshold,
+        "counts": asdict(summary.counts),
+        "summary": {
+            "pass_rate": summary.pass_rate,
+            "avg_latency_ms": summary.avg_latency_ms,
+            "p50_latency_ms": summary.p50_latency_ms,
+            "p95_latency_ms": summary.p95_latency_ms,
+            "avg_cost_usd": summary.avg_cost_usd,
+            "total_cost_usd": summary.total_cost_usd,
+            "total_tokens": summary.total_tokens,
+            "regressions": 0,
+            "improvements": 0,
+        },
+        "comparison": [],
+        "gates": [
+            {"name": gate.name, "outcome": gate.outcome, "message": gate.message}
+            | {"details": dict(gate.details)}
+            for gate in report.gates
+        ],
+        "cases_complete": report.cases_complete,
+    }
+
+
+def report_chunks(report: Report, cases: Iterable[str], *, newline: str = "\n") -> Iterator[str]:
+    """Yield the text of the whole report; `cases` are JSON texts, one a line.
+
+    With `newline=""` the report is one line, for JSON lines.
+    """
+    head = orjson.dumps(report_head(report)).decode()
+    yield f'{head[:-1]},"cases":['
+    separator = newline
+    for case in cases:
+        yield separator + case
+        separator = "," + newline
+    yield f"{newline}]}}\n"

@@ -1,0 +1,1 @@
+"""DuckDB: the connection, rows → Parquet, tables → cases."""

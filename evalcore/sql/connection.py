@@ -1,0 +1,35 @@
+"""One DuckDB connection per process, bounded in memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import duckdb
+
+MEMORY_LIMIT = "256MB"
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a cursor of the process's database: safe to use in one thread, cheap to make.
+
+    What does not fit into `MEMORY_LIMIT` is spilled to a folder of the system's temporary folder.
+    """
+    return _database(os.getpid()).cursor()
+
+
+@lru_cache(maxsize=1)
+def _database(_process: int) -> duckdb.DuckDBPyConnection:
+    # A forked process must not share its parent's database, hence the process id as the key.
+    spill = Path(tempfile.gettempdir()) / f"evalcore-duckdb-{os.getpid()}"
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": str(spill),
+            "autoinstall_known_extensions": "false",
+            "preserve_insertion_order": "true",
+        },
+    )

@@ -1,0 +1,53 @@
+"""Result rows → one Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from evalcore.sql.connection import connect
+
+# Times come as microseconds since the epoch: DuckDB parses integers faster than ISO texts.
+_COLUMNS = """{
+    item: 'BIGINT', case_id: 'VARCHAR', case_group: 'VARCHAR', variant: 'VARCHAR',
+    target: 'VARCHAR', iteration: 'INTEGER', exec_key: 'VARCHAR', grade_key: 'VARCHAR',
+    status: 'VARCHAR', reason: 'VARCHAR', outcome: 'VARCHAR', score: 'DOUBLE',
+    threshold: 'DOUBLE', error: 'STRUCT(kind VARCHAR, message VARCHAR)',
+    output: 'VARCHAR', output_ref: 'VARCHAR', evidence: 'VARCHAR', evidence_ref: 'VARCHAR',
+    latency_ms: 'DOUBLE', ttft_ms: 'DOUBLE', cost_usd: 'DOUBLE',
+    input_tokens: 'BIGINT', output_tokens: 'BIGINT', attempts: 'INTEGER',
+    started_at: 'BIGINT', ended_at: 'BIGINT', tags: 'VARCHAR[]', metadata: 'JSON',
+    scores: 'STRUCT(name VARCHAR, value DOUBLE, raw DOUBLE)[]',
+    assertions: 'STRUCT(name VARCHAR, type VARCHAR, block VARCHAR, outcome VARCHAR, score DOUBLE,
+        weight DOUBLE, required DOUBLE, actual VARCHAR, expected VARCHAR, message VARCHAR,
+        latency_ms DOUBLE, cost_usd DOUBLE)[]'
+}"""
+# DuckDB reserves several buffers of the largest object that it is told to expect.
+_MIN_BUFFER_BYTES = 1024 * 1024
+
+
+def write_rows(lines: list[bytes], destination: Path) -> None:
+    """Write rows (JSON lines, one object each, in order) to a new Parquet file.
+
+    The columns are those of spec/engine.md; a missing key is NULL.
+    """
+    longest = max(_MIN_BUFFER_BYTES, *map(len, lines)) if lines else _MIN_BUFFER_BYTES
+    with NamedTemporaryFile(dir=destination.parent, suffix=".jsonl", prefix=".rows-") as file:
+        file.writelines(lines)
+        file.flush()
+        connect().execute(
+            f"""
+            COPY (
+                SELECT * REPLACE (
+                    make_timestamp(started_at) AS started_at, make_timestamp(ended_at) AS ended_at
+                )
+                FROM read_json($1, columns = {_COLUMNS}, format = 'newline_delimited',
+                               maximum_object_size = {longest + 1})
+            ) TO '{_quoted(destination)}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)
+            """,  # noqa: S608  (COPY takes no parameter for its file; the path is ours)
+            [file.name],
+        )
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

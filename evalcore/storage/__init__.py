@@ -1,0 +1,1 @@
+"""Object storage: one protocol, a local folder, and S3."""

@@ -1,0 +1,170 @@
+"""Where things stand in a store: the keys of spec/engine.md, "Object layout"."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NewType
+from urllib.parse import quote
+
+from evalcore.errors import UsageError
+
+NameKey = NewType("NameKey", str)
+"""One part of a key that stands for a name (`suite_key`)."""
+
+HISTORY_PREFIX = "history/"
+RUNS_PREFIX = "runs/"
+
+_MAX_NAME_KEY_BYTES = 200  # a local file's name may have 255
+_RUN_ID = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{6}")
+_RUN_ID_TIME = "%Y%m%dT%H%M%SZ"
+_MANIFEST_KEY = re.compile(r"runs/([a-z0-9._%~A-F-]+)/([^/]+)/manifest\.json")
+_SHARD_KEY = re.compile(r".*/(?:results/(\d{5,})\.parquet|claims/(\d{5,}))")
+
+
+def suite_key(name: str) -> NameKey:
+    """Return the key part of a suite's name, or of any other name that stands in a key.
+
+    Lower-cased; what is outside `[a-z0-9._-]` percent-encoded as UTF-8, as are the names `.` and
+    `..`. Names that differ in case share a key. A key of more than 200 bytes is cut and ends in
+    `~` and 16 hex digits of its SHA-256, so that a file system can hold it. An empty name raises
+    `UsageError`.
+    """
+    if not name:
+        raise UsageError("a name is empty: give the suite a `name`")
+    # A lone surrogate cannot be encoded otherwise, and YAML and JSON can spell one.
+    whole = quote(name.lower().encode("utf-8", "surrogatepass"), safe="").replace("~", "%7E")
+    if whole in {".", ".."}:
+        whole = whole.replace(".", "%2E")
+    if len(whole) > _MAX_NAME_KEY_BYTES:
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        begin = re.sub("%.?$", "", whole[: _MAX_NAME_KEY_BYTES - len(digest) - 1])
+        whole = f"{begin}~{digest}"
+    return NameKey(whole)
+
+
+def new_run_id(now: datetime, random: bytes) -> str:
+    """Return a run id: the aware time `now` in UTC to the second, and three random bytes."""
+    return f"{now.astimezone(UTC).strftime(_RUN_ID_TIME)}-{random[:3].hex():0>6}"
+
+
+def run_created_at(run_id: str) -> datetime | None:
+    """Return the time in a run id (aware, UTC), or None if `run_id` is not one."""
+    match = _RUN_ID.fullmatch(run_id)
+    if match is None:
+        return None
+    try:
+        return datetime.strptime(match[1], _RUN_ID_TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunKeys:
+    """The keys of one run. `suite` is the key of the suite's name: `suite_key(name)`.
+
+    Raises `UsageError` for a `run_id` that is none.
+    """
+
+    suite: NameKey
+    run_id: str
+
+    def __post_init__(self) -> None:
+        if run_created_at(self.run_id) is None:
+            raise UsageError(
+                f"{self.run_id!r} is not a run id (such as 20260518T100000Z-0a1b2c): "
+                "`evalcore runs list` shows them"
+            )
+
+    @property
+    def folder(self) -> str:
+        """What every key of the run starts with."""
+        return f"{runs_prefix(self.suite)}{self.run_id}/"
+
+    @property
+    def manifest(self) -> str:
+        """The manifest: created first, changed by compare-and-swap."""
+        return f"{self.folder}manifest.json"
+
+    @property
+    def plan_suite(self) -> str:
+        """The suite without its cases."""
+        return f"{self.folder}plan/suite.json"
+
+    def plan_part(self, number: int) -> str:
+        """One part of the cases, counted from 0: JSON lines, compressed."""
+        return f"{self.folder}plan/cases-{number:05d}.jsonl.zst"
+
+    @property
+    def results_prefix(self) -> str:
+        """What the results of all shards start with."""
+        return f"{self.folder}results/"
+
+    def result(self, shard: int) -> str:
+        """The rows of one shard, counted from 0; written once."""
+        return f"{self.results_prefix}{shard:05d}.parquet"
+
+    @property
+    def claims_prefix(self) -> str:
+        """What the claims on all shards start with."""
+        return f"{self.folder}claims/"
+
+    def claim(self, shard: int) -> str:
+        """A worker's lease on one shard."""
+        return f"{self.claims_prefix}{shard:05d}"
+
+    @property
+    def cancel(self) -> str:
+        """Stands there when the run is to be cancelled."""
+        return f"{self.folder}CANCEL"
+
+    @property
+    def events_prefix(self) -> str:
+        """What the events and snapshots of executed workflows start with."""
+        return f"{self.folder}events/"
+
+    @property
+    def report(self) -> str:
+        """The report, as JSON."""
+        return f"{self.folder}report.json"
+
+
+def runs_prefix(suite: NameKey) -> str:
+    """Return what the keys of all runs of a suite start with."""
+    return f"{RUNS_PREFIX}{suite}/"
+
+
+def parse_manifest_key(key: str) -> RunKeys | None:
+    """Return the run (suite key and run id) whose manifest stands at `key`; None for other keys."""
+    match = _MANIFEST_KEY.fullmatch(key)
+    if match is None or run_created_at(match[2]) is None:
+        return None
+    return RunKeys(NameKey(match[1]), match[2])
+
+
+def parse_shard_key(key: str) -> int | None:
+    """Return the shard whose result or claim stands at `key`; None for other keys."""
+    match = _SHARD_KEY.fullmatch(key)
+    return int(match[1] or match[2]) if match else None
+
+
+def recording_key(digest: str) -> str:
+    """Return the key of a provider exchange, given the hex digest that names it."""
+    return f"recordings/{digest[:2]}/{digest}"
+
+
+def blob_key(sha256: str) -> str:
+    """Return the key of a blob, given the SHA-256 of its content in hex."""
+    return f"blobs/{sha256[:2]}/{sha256}"
+
+
+def dataset_prefix(name: str, version: str) -> str:
+    """Return what the keys of one version of a data set start with."""
+    return f"datasets/{suite_key(name)}/{suite_key(version)}/"
+
+
+def baseline_key(suite: NameKey, name: str) -> str:
+    """Return the key of the pointer to a suite's baseline of that name."""
+    return f"baselines/{suite}/{suite_key(name)}.json"

@@ -1,0 +1,344 @@
+"""An object store in a folder.
+
+Objects are plain files under their keys. A hidden folder beside them holds unfinished writes and
+lock files; it is no part of the keys. Every write is finished in that folder and then appears by
+one rename or link: after a crash, a full disk or a power cut an object is old, new or missing, and
+never in between. (After a power cut the last writes may be missing.)
+
+The folder must lie in one file system with POSIX locks and hard links; where links are refused,
+exclusive creation falls back to the locks.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.storage.object_store import (
+    ObjectInfo,
+    StoredObject,
+    check_folder,
+    check_key,
+    check_prefix,
+)
+
+HIDDEN_FOLDER = ".store"
+_ETAG_ATTRIBUTE = "user.evalcore.etag"
+_LEFTOVER_AGE_S = 24 * 3600
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+class LocalStore:
+    """An `ObjectStore` below the folder `root`, which the first write creates.
+
+    The ETag is the BLAKE2b hash of the content.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+        self._hidden = self._root / HIDDEN_FOLDER
+        self._swept = False
+
+    @property
+    def url(self) -> str:
+        """The folder as a `file://` URL."""
+        return self._root.as_uri()
+
+    def get(self, key: str) -> StoredObject:
+        """Return the object at `key`."""
+        path = self._path(key)
+        with self._explained(key, "read"):
+            data = path.read_bytes()
+        return StoredObject(data, _hash(data))
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write the object, replacing any; return its ETag."""
+        path = self._path(key)
+        # Under the lock, so that it falls wholly before or after a compare-and-swap.
+        with self._explained(key, "write"), self._finished(data) as file, self._locked(key):
+            _replace(file, path)
+        return _hash(data)
+
+    def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
+        """Write the object unless one exists (a file is linked in where that is possible)."""
+        path = self._path(key)
+        with self._explained(key, "write"):
+            if _is_taken(path):
+                return None
+            if isinstance(data, bytes):
+                with self._finished(data) as file:
+                    return _hash(data) if self._appear_first(key, file, path) else None
+            return self._take_in(key, data, path)
+
+    def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
+        """Replace the object if its ETag is still `etag`; None if it is not (or it is gone)."""
+        path = self._path(key)
+        with self._explained(key, "write"), self._finished(data) as file, self._locked(key):
+            try:
+                current = _content_etag(path)
+            except _NOT_THERE:
+                return None
+            if current != etag:
+                return None
+            _replace(file, path)
+        return _hash(data)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys start with `prefix`, in byte order of their keys."""
+        check_prefix(prefix)
+        return self._walk(prefix.rpartition("/")[0], prefix)
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """Yield the names of the folders directly below `prefix`, in byte order."""
+        check_folder(prefix)
+        yield from sorted(
+            entry.name for entry in self._entries(prefix.removesuffix("/")) if entry.is_dir()
+        )
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens if there is none."""
+        path = self._path(key)
+        with self._explained(key, "delete"), suppress(*_NOT_THERE):
+            path.lstat()  # a store that is only read gets no lock files
+            with self._locked(key):
+                path.unlink()
+
+    def presign(self, key: str, *, expires_s: int = 3600) -> str:  # noqa: ARG002 - protocol
+        """Return the file's `file://` URL, which does not expire."""
+        return self.local_path(key).as_uri()
+
+    def local_path(self, key: str) -> Path:
+        """Return the file that holds the object."""
+        path = self._path(key)
+        if not path.is_file():
+            raise self._not_found(key)
+        return path
+
+    def probe_conditional_writes(self) -> bool:
+        """Say yes: links and locks are exclusive."""
+        return True
+
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        if key.split("/", 1)[0] == HIDDEN_FOLDER:
+            raise StoreError(f"{key!r} cannot be a key: {HIDDEN_FOLDER!r} belongs to the store")
+        return self._root / key
+
+    def _not_found(self, key: str) -> ObjectNotFoundError:
+        return ObjectNotFoundError(f"{key}: no such object in {self._root}")
+
+    @contextmanager
+    def _explained(self, key: str, action: str) -> Iterator[None]:
+        """Turn what the operating system says into a `StoreError` that names the key."""
+        try:
+            yield
+        except _NOT_THERE as error:
+            if action == "read":
+                raise self._not_found(key) from None
+            raise self._failed(key, action, error) from error
+        except OSError as error:
+            raise self._failed(key, action, error) from error
+
+    def _failed(self, key: str, action: str, error: OSError) -> StoreError:
+        reason = error.strerror or str(error)
+        return StoreError(f"{key}: cannot {action} in {self._root}: {reason}")
+
+    @contextmanager
+    def _finished(self, data: bytes | Path) -> Iterator[Path]:
+        """Give a whole, synced file in the hidden folder; remove that name at the end."""
+        folder = self._hidden / "unfinished"
+        _make_folder(folder)
+        if not self._swept:
+            _remove_leftovers(folder)
+            self._swept = True
+        temporary = folder / uuid4().hex
+        try:
+            _write(temporary, data)
+            yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _take_in(self, key: str, source: Path, path: Path) -> str | None:
+        """Link a file of the caller's to its key; copy it where links are refused."""
+        if not source.is_file():
+            raise StoreError(f"{key}: there is no file {source} to store")
+        etag = _content_etag(source)
+        with source.open("rb") as file:
+            os.fsync(file.fileno())
+        _remember_etag(source, etag)
+        try:
+            return etag if _link(source.resolve(), path) else None
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK:
+                raise
+        with self._finished(source) as copy:
+            return etag if self._appear_first(key, copy, path) else None
+
+    def _appear_first(self, key: str, file: Path, path: Path) -> bool:
+        """Give a finished file of the store's own its key, unless taken; say whether it was free.
+
+        Only a file system without hard links at all may take the second way, because then every
+        writer does: a rename under the lock does not see another's link.
+        """
+        try:
+            return _link(file, path)
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK:
+                raise
+        with self._locked(key):
+            if _is_taken(path):
+                return False
+            _replace(file, path)
+        return True
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        """Hold the key's lock, against threads and processes alike; a crash releases it."""
+        folder = self._hidden / "locks"
+        _make_folder(folder)
+        name = hashlib.blake2b(key.encode(), digest_size=1).hexdigest()
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                # Not left to close(): a child forked meanwhile holds a copy of the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, folder: str) -> tuple[os.DirEntry[str], ...]:
+        """Return a folder's entries in the byte order of the keys below them."""
+        if folder.split("/", 1)[0] == HIDDEN_FOLDER:
+            return ()
+        try:
+            with os.scandir(self._root / folder) as scan:
+                found = [entry for entry in scan if folder or entry.name != HIDDEN_FOLDER]
+            # A folder's keys go on with '/', which sorts after '-' and '.'.
+            found.sort(key=lambda e: f"{e.name}/" if e.is_dir() else e.name)
+        except _NOT_THERE:
+            return ()
+        except OSError as error:
+            raise self._failed(folder or ".", "list", error) from error
+        return tuple(found)
+
+    def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
+        for entry in self._entries(folder):
+            key = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir():
+                if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
+                    yield from self._walk(key, prefix)
+            elif key.startswith(prefix):
+                info = self._info(key, Path(entry.path))
+                if info is not None:
+                    yield info
+
+    def _info(self, key: str, path: Path) -> ObjectInfo | None:
+        try:
+            status = path.stat()
+            etag = _remembered_etag(path, status) or _content_etag(path)
+        except _NOT_THERE:
+            return None  # deleted since the folder was read
+        except OSError as error:
+            raise self._failed(key, "list", error) from error
+        modified_at = datetime.fromtimestamp(status.st_mtime, UTC)
+        return ObjectInfo(key, status.st_size, etag, modified_at)
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _content_etag(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _write(path: Path, data: bytes | Path) -> None:
+    """Create the file and hand it to the disk; `path` must be new."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - opened by its descriptor
+        if isinstance(data, bytes):
+            file.write(data)
+        else:
+            with data.open("rb") as source:
+                shutil.copyfileobj(source, file, 1024 * 1024)
+        file.flush()
+        _remember_etag(path, _hash(data) if isinstance(data, bytes) else _content_etag(path))
+        os.fsync(descriptor)
+
+
+def _link(file: Path, path: Path) -> bool:
+    """Give the file a second name; say whether that name was free."""
+    _make_folder(path.parent)
+    try:
+        path.hardlink_to(file)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _replace(file: Path, path: Path) -> None:
+    _make_folder(path.parent)
+    file.replace(path)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        # Not to be mistaken for "the object exists".
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a file") from None
+
+
+def _is_taken(path: Path) -> bool:
+    """Say whether an object stands there; raise `IsADirectoryError` for a folder."""
+    try:
+        mode = path.lstat().st_mode
+    except _NOT_THERE:
+        return False
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, f"{path} is a folder of other objects")
+    return True
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what writers that crashed long ago left unfinished."""
+    oldest = time.time() - _LEFTOVER_AGE_S
+    for entry in os.scandir(folder):
+        with suppress(OSError):  # another process may be sweeping too
+            if entry.stat().st_mtime < oldest:
+                Path(entry.path).unlink()
+
+
+def _remember_etag(path: Path, etag: str) -> None:
+    """Keep the ETag with the file where the file system can, so that listings need not read it."""
+    with suppress(OSError, AttributeError):
+        status = path.stat()
+        os.setxattr(path, _ETAG_ATTRIBUTE, f"{etag} {_stamp(status)}".encode())
+
+
+def _remembered_etag(path: Path, status: os.stat_result) -> str | None:
+    """Return the kept ETag unless the file was changed in place since."""
+    try:
+        etag, _, stamp = os.getxattr(path, _ETAG_ATTRIBUTE).decode().partition(" ")
+    except (OSError, AttributeError):
+        return None
+    return etag if stamp == _stamp(status) else None
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_size} {status.st_mtime_ns}"

@@ -1,0 +1,127 @@
+"""What the project asks of an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from evalcore.errors import StoreError
+
+MAX_KEY_BYTES = 1024  # of UTF-8; S3 has no longer keys
+
+
+class StoredObject(NamedTuple):
+    """An object's bytes and the ETag that names exactly this content."""
+
+    data: bytes
+    etag: str
+
+
+class ObjectInfo(NamedTuple):
+    """One row of a listing. `size` in bytes, `modified_at` aware and in UTC."""
+
+    key: str
+    size: int
+    etag: str
+    modified_at: datetime
+
+
+class ObjectStore(Protocol):
+    """Objects under keys. Safe to use from several threads and processes at once.
+
+    Keys are `/`-separated, relative, without empty, `.` or `..` parts (`check_key`); no key is
+    also a folder of another. A missing object raises `ObjectNotFoundError`, every other failure
+    `StoreError` with the key in its message. A reader sees an object whole or not at all.
+
+    ETags come without quotes and are compared for equality only; where two stores hold the same
+    bytes, their ETags may differ.
+    """
+
+    @property
+    def url(self) -> str:
+        """The address that `open_store` turns into this store again (no secrets in it).
+
+        What the environment gives (an S3 endpoint, a region, credentials) is not part of it.
+        """
+
+    def get(self, key: str) -> StoredObject:
+        """Return the object at `key`."""
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write the object, replacing any; return its ETag."""
+
+    def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
+        """Write the object (bytes, or a file's content) unless one exists; None if one does.
+
+        Of several callers at once exactly one gets an ETag. A file given by its path may be
+        linked instead of copied: nobody may change it afterwards, only delete it.
+        """
+
+    def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
+        """Replace the object if its ETag is still `etag`; None if it is not (or it is gone)."""
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys start with `prefix`, in byte order of their keys.
+
+        The prefix need not end at a `/`. Objects that come or go meanwhile may or may not appear.
+        """
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """Yield the names of the folders directly below `prefix` (empty, or ending in `/`), in
+        byte order: `runs/` gives the suites' keys, at the cost of their number, not of the
+        objects'. A folder whose objects are all deleted may still appear.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens if there is none."""
+
+    def presign(self, key: str, *, expires_s: int = 3600) -> str:
+        """Return a URL under which the object can be read for a while (`file://` locally)."""
+
+    def local_path(self, key: str) -> Path | None:
+        """Return the file that holds the object, or None if this store has no files."""
+
+    def probe_conditional_writes(self) -> bool:
+        """Say whether `put_if_absent` and `compare_and_swap` keep their promises here.
+
+        Some S3-compatible servers ignore the conditions; work must not be shared through them.
+        """
+
+
+def check_key(key: str) -> None:
+    """Raise `StoreError` unless `key` can name an object in every store."""
+    _check_text(key)
+    if any(part in {"", ".", ".."} for part in key.split("/")):
+        raise StoreError(
+            f"{key!r} cannot be a key: keys are relative paths such as 'runs/a/manifest.json', "
+            "without empty, '.' or '..' parts"
+        )
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise `StoreError` unless `prefix` can begin a key; the empty prefix can."""
+    if prefix:
+        check_key(prefix.removesuffix("/") or prefix)
+
+
+def check_folder(prefix: str) -> None:
+    """Raise `StoreError` unless `prefix` is empty or a key's beginning that ends in `/`."""
+    check_prefix(prefix)
+    if prefix and not prefix.endswith("/"):
+        raise StoreError(f"{prefix!r} is no folder of keys: it must end in '/'")
+
+
+def _check_text(key: str) -> None:
+    try:
+        size = len(key.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise StoreError(f"{key!r} cannot be a key: it is not valid Unicode text") from None
+    if size > MAX_KEY_BYTES:
+        raise StoreError(
+            f"{key[:80]!r}… cannot be a key: {size} bytes, and {MAX_KEY_BYTES} are the most"
+        )
+    # Some S3 servers take a backslash for a slash.
+    if any(ord(character) < 32 or character in "\\\x7f" for character in key):
+        raise StoreError(f"{key!r} cannot be a key: it has a control character or a backslash")

@@ -1,0 +1,138 @@
+"""A run in the store: its manifest, its plan, its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from evalcore.errors import ObjectNotFoundError, RunConflictError, RunNotFoundError, StoreError
+from evalcore.model.run import SCHEMA, Manifest, Plan, State
+from evalcore.model.suite import CaseSource, SuiteDefinition
+from evalcore.storage.layout import (
+    RUNS_PREFIX,
+    NameKey,
+    RunKeys,
+    parse_shard_key,
+    run_created_at,
+    runs_prefix,
+    suite_key,
+)
+from evalcore.storage.object_store import ObjectStore
+
+_SWAP_ATTEMPTS = 20
+_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run in one store."""
+
+    store: ObjectStore
+    keys: RunKeys
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.keys.run_id
+
+    def create(self, manifest: Manifest) -> None:
+        """Write the manifest; raise `RunConflictError` if the run exists already."""
+        data = orjson.dumps(manifest, option=_INDENTED)
+        if self.store.put_if_absent(self.keys.manifest, data) is None:
+            raise RunConflictError(f"run {self.run_id} exists already in {self.store.url}")
+
+    def manifest(self) -> Manifest:
+        """Return the manifest; raise `StoreError` if it is not one that this version reads."""
+        return _parse_manifest(self.store.get(self.keys.manifest).data, self.keys.manifest)
+
+    def update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
+        """Change the manifest by compare-and-swap; `change` is called again after a lost race."""
+        for _ in range(_SWAP_ATTEMPTS):
+            stored = self.store.get(self.keys.manifest)
+            changed = change(_parse_manifest(stored.data, self.keys.manifest))
+            data = orjson.dumps(changed, option=_INDENTED)
+            if self.store.compare_and_swap(self.keys.manifest, data, stored.etag) is not None:
+                return changed
+        raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
+
+    def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> None:
+        """Write the suite and its cases; parts that are there already stay."""
+        self.store.put_if_absent(self.keys.plan_suite, orjson.dumps(definition, option=_INDENTED))
+        for number, part in enumerate(cases.parts()):
+            self.store.put_if_absent(self.keys.plan_part(number), part)
+
+    @cached_property
+    def definition(self) -> SuiteDefinition:
+        """The suite without its cases, as it was planned."""
+        from pydantic import TypeAdapter
+
+        try:
+            data = self.store.get(self.keys.plan_suite).data
+        except ObjectNotFoundError as error:
+            raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
+        definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(data)
+        return definition
+
+    def plan_part(self, number: int) -> bytes:
+        """Return one part of the cases as it was written."""
+        try:
+            return self.store.get(self.keys.plan_part(number)).data
+        except ObjectNotFoundError as error:
+            raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
+
+    def written_shards(self) -> frozenset[int]:
+        """Return the shards that have a result object."""
+        return self._shards(self.keys.results_prefix)
+
+    def claimed_shards(self) -> frozenset[int]:
+        """Return the shards that some worker has begun."""
+        return self._shards(self.keys.claims_prefix)
+
+    def _shards(self, prefix: str) -> frozenset[int]:
+        shards = (parse_shard_key(info.key) for info in self.store.list(prefix))
+        return frozenset(shard for shard in shards if shard is not None)
+
+
+def _parse_manifest(data: bytes, key: str) -> Manifest:
+    try:
+        raw: dict[str, Any] = orjson.loads(data)
+        if raw["schema"] != SCHEMA:
+            raise StoreError(f"{key} has schema {raw['schema']}; this version reads {SCHEMA}")
+        return Manifest(**{**raw, "plan": Plan(**raw["plan"]), "state": State(raw["state"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{key} is not a manifest that this version reads: {error}") from error
+
+
+def open_run(store: ObjectStore, suite: str, run_id: str) -> StoredRun:
+    """Return the run of a suite (by the suite's name); nothing is read."""
+    return StoredRun(store, RunKeys(suite_key(suite), run_id))
+
+
+def find_run(store: ObjectStore, run_id: str) -> StoredRun:
+    """Return the run with this id, whatever its suite; raise `RunNotFoundError`."""
+    if run_created_at(run_id) is not None:
+        for suite in store.list_folders(RUNS_PREFIX):
+            run = StoredRun(store, RunKeys(NameKey(suite), run_id))
+            if next(iter(store.list(run.keys.manifest)), None) is not None:
+                return run
+    raise RunNotFoundError(f"no run {run_id!r} in {store.url}; `evalcore runs list` shows them")
+
+
+def list_runs(store: ObjectStore, suite: str | None = None) -> Iterator[Manifest]:
+    """Yield the manifests of all runs (of one suite), newest first."""
+    suites = [suite_key(suite)] if suite else list(store.list_folders(RUNS_PREFIX))
+    found = [
+        RunKeys(NameKey(name), run)
+        for name in suites
+        for run in store.list_folders(runs_prefix(NameKey(name)))
+        if run_created_at(run) is not None
+    ]
+    for keys in sorted(found, key=lambda keys: keys.run_id, reverse=True):
+        try:
+            yield StoredRun(store, keys).manifest()
+        except ObjectNotFoundError:
+            continue

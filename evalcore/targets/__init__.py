@@ -1,0 +1,1 @@
+"""What can be evaluated: each kind answers a piece of work with evidence."""

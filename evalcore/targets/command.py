@@ -1,0 +1,196 @@
+"""The target `command`: somebody's program answers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.targets.work import Work
+from evalcore.trust.commands import CommandResult, run_command
+from evalcore.trust.text import redact, tail_line
+
+_OUTPUT_LIMIT: Final = 8 << 20
+# `${id}` is the shell's, not ours.
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|output_file|id)\}")
+_VARIABLES: Final = {
+    "prompt": "EVALCORE_PROMPT",
+    "prompt_file": "EVALCORE_PROMPT_FILE",
+    "output_file": "EVALCORE_OUTPUT_FILE",
+    "id": "EVALCORE_ID",
+}
+_REFERENCES: Final = {"": '"${%s}"', '"': "${%s}", "'": "'\"${%s}\"'"}
+
+
+class CommandOptions(BaseModel):
+    """Options of a target of kind `command`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: (
+        Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
+    ) = Field(
+        description="An array is run without a shell, a string by `/bin/sh -c`. `{prompt}`, "
+        "`{prompt_file}`, `{output_file}` and `{id}` (the case's) are replaced; in a string they "
+        "are quoted for the shell. Without `{prompt}` and `{prompt_file}` the prompt is the "
+        "standard input. The answer is the content of `{output_file}` if that is named, else the "
+        "standard output, each without one newline at its end; UTF-8."
+    )
+    timeout: float = Field(
+        default=300,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds after which the program and its children are killed.",
+    )
+    cwd: str | None = Field(
+        default=None,
+        description="Working directory, relative to the suite's folder (which is the default).",
+    )
+    env: dict[str, str] = Field(
+        default_factory=dict,
+        description="Environment variables beside PATH, HOME, LANG, LC_*, TMPDIR and SYSTEMROOT. "
+        "Their values are left out of error messages.",
+    )
+    memory_mb: int | None = Field(
+        default=None,
+        gt=0,
+        description="Address space that each process may use, in MiB. Some runtimes (Node, Java) "
+        "reserve far more than they use.",
+    )
+
+
+class _Files(NamedTuple):
+    prompt: Path
+    output: Path
+
+
+class CommandTarget:
+    """Runs the program once per item (evalcore.trust.commands says within which limits)."""
+
+    def __init__(self, options: CommandOptions) -> None:
+        self._options = options
+        command = options.command
+        text = command if isinstance(command, str) else "\0".join(command)
+        self._named = frozenset(match[1] for match in _PLACEHOLDER.finditer(text))
+
+    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
+        """Return None: a program takes its time."""
+        return None
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return what the program answers; its latency is measured from start to end.
+
+        Raise `TargetError`: of kind `timeout` if its time ran out (`timeout` or the item's,
+        whichever is shorter), else of kind `command`, with the end of what it wrote.
+        """
+        with self._files(work.prompt) as files:
+            started = time.perf_counter()
+            result = await self._run(work, files)
+            latency_ms = (time.perf_counter() - started) * 1000
+            self._check(result, self._timeout_s(work))
+            answer = self._answer(result, files)
+        ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
+        text = answer.removesuffix(ending).decode(errors="replace")
+        return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
+
+    @contextmanager
+    def _files(self, prompt: str) -> Iterator[_Files | None]:
+        if not self._named & {"prompt_file", "output_file"}:
+            yield None
+            return
+        with TemporaryDirectory(prefix="evalcore-", ignore_cleanup_errors=True) as folder:
+            files = _Files(Path(folder, "prompt.txt"), Path(folder, "output.txt"))
+            files.prompt.write_bytes(prompt.encode(errors="replace"))
+            yield files
+
+    async def _run(self, work: Work, files: _Files | None) -> CommandResult:
+        options = self._options
+        values = {"prompt": work.prompt, "id": work.case.id}
+        if files is not None:
+            values |= {"prompt_file": str(files.prompt), "output_file": str(files.output)}
+        env = dict(options.env)
+        if isinstance(options.command, str):
+            command: str | list[str] = _shell_command(options.command)
+            env |= {_VARIABLES[name]: values[name] for name in self._named}
+        else:
+            command = [_filled(element, values) for element in options.command]
+        reads_input = not self._named & {"prompt", "prompt_file"}
+        return await run_command(
+            command,
+            stdin=work.prompt.encode(errors="replace") if reads_input else b"",
+            cwd=work.folder / (options.cwd or ""),
+            timeout_s=self._timeout_s(work),
+            env=env,
+            output_limit=_OUTPUT_LIMIT,
+            memory_limit=None if options.memory_mb is None else options.memory_mb << 20,
+        )
+
+    def _timeout_s(self, work: Work) -> float:
+        return min(self._options.timeout, work.timeout_s or self._options.timeout)
+
+    def _check(self, result: CommandResult, timeout_s: float) -> None:
+        if result.timed_out:
+            raise self._error("timeout", f"the command took longer than {timeout_s:g} s", result)
+        if result.exit_code < 0:
+            ending = f"the command was killed by signal {-result.exit_code}"
+            raise self._error("command", ending, result)
+        if result.exit_code:
+            ending = f"the command ended with exit code {result.exit_code}"
+            raise self._error("command", ending, result)
+
+    def _error(self, kind: str, ending: str, result: CommandResult) -> TargetError:
+        said = (result.stderr.strip() or result.stdout).decode(errors="replace")
+        # Cut after the redaction: half a secret is not recognised.
+        tail = tail_line(redact(said, self._options.env.values()))
+        return TargetError(kind, f"{ending}: {tail}" if tail else ending)
+
+    def _answer(self, result: CommandResult, files: _Files | None) -> bytes:
+        if files is None or "output_file" not in self._named:
+            if result.truncated and len(result.stdout) >= _OUTPUT_LIMIT:
+                raise _too_long("standard output")
+            return result.stdout
+        # Only a regular file: to open a pipe would wait for its writer.
+        if not files.output.is_file():
+            raise self._error("command", "the command wrote no {output_file}", result)
+        if files.output.stat().st_size > _OUTPUT_LIMIT:
+            raise _too_long("{output_file}")
+        return files.output.read_bytes()
+
+
+def _too_long(place: str) -> TargetError:
+    return TargetError("command", f"the command's {place} is longer than {_OUTPUT_LIMIT >> 20} MiB")
+
+
+def _filled(element: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], element)
+
+
+def _shell_command(text: str) -> str:
+    """Return the command with a reference to a variable in the place of each placeholder.
+
+    What a variable holds is never read as shell code, wherever it stands; a quoted value would be,
+    where the placeholder already stands in quotes, backticks or a here-document.
+    """
+    parts: list[str] = []
+    quote = ""
+    at = 0
+    while at < len(text):
+        match = _PLACEHOLDER.match(text, at)
+        if match is not None:
+            parts.append(_REFERENCES[quote] % _VARIABLES[match[1]])
+            at = match.end()
+            continue
+        step = 2 if text[at] == "\\" and quote != "'" else 1
+        if text[at] in "'\"" and quote in ("", text[at]):
+            quote = "" if quote else text[at]
+        parts.append(text[at : at + step])
+        at += step
+    return "".join(parts)

@@ -1,0 +1,33 @@
+"""The target `echo`: the prompt is the answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.targets.work import Work
+
+_NO_TIME: Final = Metrics(latency_ms=0.0)
+
+
+class EchoOptions(BaseModel):
+    """Options of a target of kind `echo`: none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EchoTarget:
+    """Answers with the text of the last user message. Its latency is 0."""
+
+    def __init__(self, options: EchoOptions) -> None:
+        self.options = options
+
+    def answer_now(self, work: Work) -> Evidence | None:
+        """Return the prompt."""
+        return Evidence(output=work.prompt, metrics=_NO_TIME)
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the prompt."""
+        return Evidence(output=work.prompt, metrics=_NO_TIME)

@@ -1,0 +1,46 @@
+"""What a target is given for one work item, and how it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
+from evalcore.model.target import Variant
+from evalcore.targets.messages import Message
+from evalcore.trust.imports import ImportPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One work item as a target sees it.
+
+    `iteration` counts from 0, `item` is the item's place in the plan. `messages` and `prompt` are
+    `messages_of` the case's input and `prompt_of` those. `folder` is the suite's folder. The
+    caller enforces `timeout_s`; a target that starts a process ends it at that time as well.
+    """
+
+    case: Case
+    variant: Variant
+    iteration: int
+    item: int
+    prompt: str
+    messages: tuple[Message, ...]
+    folder: Path
+    imports: ImportPolicy
+    timeout_s: float | None = None
+
+
+class Runnable(Protocol):
+    """A target with its options, ready to answer any number of items at the same time.
+
+    Both raise `TargetError` where there is no output; its kind and message stand in the item's row.
+    """
+
+    def answer_now(self, work: Work) -> Evidence | None:
+        """Return the evidence if that needs no waiting, else None: call `answer` then."""
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the evidence."""

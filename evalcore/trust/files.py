@@ -1,0 +1,62 @@
+"""Where a file that a suite names is looked for, and what lies out of its reach."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from evalcore.errors import NotAllowedError, UsageError
+
+
+def repository_root(folder: Path) -> Path:
+    """Return the nearest folder upward from `folder` with a `.git`, else `folder` (resolved)."""
+    start = folder.resolve()
+    for candidate in (start, *start.parents):
+        if (candidate / ".git").exists():
+            return candidate
+    return start
+
+
+def resolve_inside(root: Path, folder: Path, name: str) -> Path:
+    """Return the resolved path of the file `name`, looked for from `folder` upward to `root`.
+
+    The nearest one wins. Raise `NotAllowedError` if the name or a symbolic link leads outside
+    `root`, `UsageError` with the places where it was looked for if there is none. An absolute name
+    is taken as it is and has to lie inside `root`.
+    """
+    root, folder = root.resolve(), folder.resolve()
+    if not folder.is_relative_to(root):
+        raise ValueError(f"{folder} does not lie below {root}")
+    places: list[Path] = []
+    for start in _upward(folder, root):
+        candidate = Path(os.path.normpath(start / name))
+        if not candidate.is_relative_to(root):
+            continue
+        places.append(candidate)
+        found = _file_at(candidate)
+        if found is None:
+            continue
+        if not found.is_relative_to(root):
+            message = f"file {name!r} leads outside {root} through a symbolic link"
+            raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
+        return found
+    if not places:
+        message = f"file {name!r} lies outside {root}"
+        raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
+    looked = ", ".join(str(place) for place in dict.fromkeys(places))
+    raise UsageError(f"there is no file {name!r}; looked for {looked}")
+
+
+def _upward(folder: Path, root: Path) -> Iterator[Path]:
+    for place in (folder, *folder.parents):
+        yield place
+        if place == root:
+            return
+
+
+def _file_at(path: Path) -> Path | None:
+    try:
+        return path.resolve() if path.is_file() else None
+    except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
+        return None

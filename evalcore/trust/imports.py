@@ -1,0 +1,170 @@
+"""Which Python a suite may name, and how it is found."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from evalcore.errors import EvalError, NotAllowedError, UsageError
+from evalcore.trust.root_modules import locate, root_modules
+
+_DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_REFERENCE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})")
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPolicy:
+    """Modules below one of `roots`, or whose dotted name stands on `allowed` (or below one there).
+
+    `roots` is empty for suites that reach a worker through the store: only `allowed` counts then.
+    The roots come first, in their order; the standard library has to be on `allowed` like anything
+    else that is installed. A module below a root is decided on and found without importing
+    anything, and loaded once per root, so that equal names in two folders stay two modules.
+    """
+
+    roots: tuple[Path, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    def load(self, reference: str) -> Callable[..., Any]:
+        """Return the callable that `module:function` names (`module:Class.method` too).
+
+        Raise `NotAllowedError` if trust does not grant it, `UsageError` if there is no such module
+        or callable, or if the module raises while it is imported (with the type and text of that).
+        """
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
+            message = f"{reference!r} does not name a Python callable; write 'module:function'"
+            raise UsageError(message)
+        name, attributes = match.groups()
+        with _loading(reference):
+            root = self._root_of(name)
+            if root is not None:
+                roots = [path.resolve() for path in self.roots]
+                module = root_modules().load(name, root, roots)
+                return _callable_in(module, attributes, reference)
+            if not self.allows(name):
+                raise self._refusal(reference, name)
+            found = _callable_in(importlib.import_module(name), attributes, reference)
+            self._check_origin(found, reference)
+            return found
+
+    def allows(self, module: str) -> bool:
+        """Whether the dotted name, or a package above it, stands on `allowed`."""
+        return any(module == name or module.startswith(f"{name}.") for name in self.allowed)
+
+    def _root_of(self, name: str) -> Path | None:
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        for root in (path.resolve() for path in self.roots):
+            place = locate(root, name)
+            if place is not None and place.is_file():
+                return root
+        return None
+
+    def _check_origin(self, found: Callable[..., Any], reference: str) -> None:
+        # A module on the list has its own imports in reach: `mine:run` with
+        # `from subprocess import run` in mine.py would grant what is not on the list.
+        if not (inspect.isroutine(found) or inspect.isclass(found)):
+            return
+        origin = getattr(found, "__module__", None)
+        if isinstance(origin, str) and not self.allows(origin):
+            message = (
+                f"{reference}: it is defined in module '{origin}', which is not allowed; "
+                f"allow that one with --allow-import {origin}"
+            )
+            raise NotAllowedError(message)
+
+    def _refusal(self, reference: str, name: str) -> EvalError:
+        if not self.roots:
+            message = (
+                f"{reference}: module '{name}' is not on the allow-list, and only that counts for "
+                f"a suite from the store; allow it with --allow-import {name}"
+            )
+            return NotAllowedError(message)
+        where = " or ".join(str(root) for root in self.roots)
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and (
+            any(locate(root.resolve(), top) for root in self.roots) or not _is_installed(top)
+        ):
+            hint = _did_you_mean(name, self._module_names())
+            return UsageError(f"{reference}: there is no module '{name}' below {where}.{hint}")
+        message = (
+            f"{reference}: module '{name}' does not lie below {where} and is not on the "
+            f"allow-list; allow it with --allow-import {name}"
+        )
+        if top in sys.stdlib_module_names:
+            message += " (it is part of Python's standard library: a file of that name is hidden)"
+        return NotAllowedError(message)
+
+    def _module_names(self) -> Iterator[str]:
+        for root in self.roots:
+            for file in root.glob("*.py"):
+                yield file.stem
+            for file in root.glob("*/*.py"):
+                parent = file.parent.name
+                yield parent if file.stem == "__init__" else f"{parent}.{file.stem}"
+
+
+@contextmanager
+def _loading(reference: str) -> Iterator[None]:
+    """Turn whatever somebody's module raises, `sys.exit` included, into a `UsageError`."""
+    try:
+        yield
+    except EvalError:
+        raise
+    except (Exception, SystemExit) as error:
+        module = reference.partition(":")[0]
+        message = f"{reference}: importing '{module}' failed: {type(error).__name__}: {error}"
+        raise UsageError(message) from error
+
+
+def _is_installed(top: str) -> bool:
+    """Whether Python would find a module of this name; nothing is imported to know it."""
+    if top in sys.modules:
+        return True
+    return importlib.util.find_spec(top) is not None
+
+
+def _callable_in(module: ModuleType, attributes: str, reference: str) -> Callable[..., Any]:
+    value: Any = module
+    for name in attributes.split("."):
+        if name.startswith("__"):
+            raise NotAllowedError(f"{reference}: '{name}' cannot be named; name a public function")
+        found = getattr(value, name, _MISSING)
+        if found is _MISSING:
+            owner = getattr(value, "__name__", type(value).__name__)
+            names = [
+                key for key, member in getattr(value, "__dict__", {}).items() if callable(member)
+            ]
+            hint = _did_you_mean(name, names)
+            raise UsageError(f"{reference}: '{owner}' has no '{name}'.{hint}")
+        if isinstance(found, ModuleType):
+            rest = attributes.rpartition(".")[2]
+            message = (
+                f"{reference}: '{name}' is a module; name the function's own module, "
+                f"'{found.__name__}:{rest}'"
+            )
+            raise NotAllowedError(message)
+        value = found
+    if not callable(value):
+        raise UsageError(f"{reference}: it is not callable but of type {type(value).__name__}")
+    return value  # type: ignore[no-any-return] # foreign by nature
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    names = sorted({item for item in known if not item.startswith("_")})
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f" Did you mean '{close[0]}'?"
+    return f" There is: {', '.join(names[:10])}" if names else ""

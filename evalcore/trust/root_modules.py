@@ -1,0 +1,180 @@
+"""Modules loaded from folders that are not on `sys.path`, each folder with names of its own.
+
+Two suites may both have a `targets.py` and a `helper.py` beside it. While a module of one folder is
+being loaded, the modules of the other folders are out of sight; afterwards everything that stood in
+`sys.modules` before stands there again. An import inside a function, made when the function is
+called, finds modules of every folder loaded so far, after everything installed; where two folders
+have the same name it gets the one that was loaded first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+
+
+def locate(root: Path, name: str) -> Path | None:
+    """Return the file of module `name` below `root` (resolved), or the folder of a namespace.
+
+    Nothing is imported. None if there is no such file, or if it or a package on the way to it
+    leads outside `root` through a symbolic link.
+    """
+    *packages, last = name.split(".")
+    folder = root
+    for package in packages:
+        folder = folder / package
+        if not folder.is_dir() or not _is_inside(folder / "__init__.py", root):
+            return None
+    files = (folder / last / "__init__.py", folder / f"{last}.py")
+    place = next((file for file in files if file.is_file()), folder / last)
+    exists = place in files or place.is_dir()
+    return place if exists and _is_inside(place, root) else None
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root)
+
+
+class _RootFinder(MetaPathFinder):
+    """Finds modules below one root. `modules` are those it found that were then loaded.
+
+    `wanted` names the packages on the way to the module that is being loaded: for them a folder
+    without `__init__.py` comes before an installed package of the same name, whose `__init__`
+    must not run.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.modules: dict[str, ModuleType] = {}
+        self.wanted: frozenset[str] = frozenset()
+        self._found: set[str] = set()
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,  # noqa: ARG002 - the protocol's parameter
+    ) -> ModuleSpec | None:
+        """Return the spec of a module below the root; the standard library is never hidden."""
+        top, *_ = packages = fullname.split(".")
+        if top in sys.stdlib_module_names:
+            return None
+        if path is not None and str(self.root.joinpath(*packages[:-1])) not in path:
+            return None
+        place = locate(self.root, fullname)
+        if place is None:
+            return None
+        if place.is_dir():
+            if fullname not in self.wanted and PathFinder.find_spec(fullname, path) is not None:
+                return None
+            namespace = ModuleSpec(fullname, None, is_package=True)
+            namespace.submodule_search_locations = [str(place)]
+            self._found.add(fullname)
+            return namespace
+        self._found.add(fullname)
+        return spec_from_file_location(fullname, place)
+
+    def keep(self) -> None:
+        """Note which of the found modules were loaded."""
+        self.modules = {name: sys.modules[name] for name in self._found if name in sys.modules}
+
+    def hide(self) -> None:
+        """Take this root's modules out of `sys.modules`."""
+        for name, module in self.modules.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+    def hide_orphans(self) -> None:
+        """Take out the submodules whose package is now, again, somebody else's."""
+        for name, module in self.modules.items():
+            top = name.partition(".")[0]
+            stranger = sys.modules.get(top) is not self.modules.get(top)
+            if stranger and top != name and sys.modules.get(name) is module:
+                del sys.modules[name]
+
+
+class RootModules:
+    """The modules of every root that this process has loaded from."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._finders: dict[Path, _RootFinder] = {}
+
+    def load(self, name: str, root: Path, siblings: Sequence[Path]) -> ModuleType:
+        """Return module `name`, which `locate` found below `root`; load it once per root.
+
+        What it imports is looked for below `root`, then below `siblings` (both resolved), then
+        where Python looks. Whatever the module raises while it is loaded goes through.
+        """
+        with self._lock:
+            finder = self._finder(root)
+            if name in finder.modules:
+                return finder.modules[name]
+            loaded, place = sys.modules.get(name), locate(root, name)
+            if loaded is not None and place is not None and _is_from(loaded, place):
+                return loaded
+            active = [finder, *(self._finder(other) for other in siblings if other != root)]
+            with self._in_sight(name, active):
+                return importlib.import_module(name)
+
+    def _finder(self, root: Path) -> _RootFinder:
+        return self._finders.setdefault(root, _RootFinder(root))
+
+    @contextmanager
+    def _in_sight(self, name: str, active: Sequence[_RootFinder]) -> Iterator[None]:
+        before = dict(sys.modules)
+        for finder in self._finders.values():
+            finder.hide()
+        for finder in reversed(active):
+            sys.modules.update(finder.modules)
+        _hide_strangers(name, active[0].root)
+        parts = name.split(".")
+        active[0].wanted = frozenset(".".join(parts[:end]) for end in range(1, len(parts)))
+        _place_finders(first=active)
+        try:
+            yield
+        finally:
+            active[0].wanted = frozenset()
+            for finder in active:
+                finder.keep()
+            sys.modules.update(before)
+            for finder in active:
+                finder.hide_orphans()
+            _place_finders(last=list(self._finders.values()))
+
+
+def _place_finders(*, first: Sequence[_RootFinder] = (), last: Sequence[_RootFinder] = ()) -> None:
+    others = [hook for hook in sys.meta_path if not isinstance(hook, _RootFinder)]
+    sys.meta_path[:] = [*first, *others, *last]
+
+
+def _hide_strangers(name: str, root: Path) -> None:
+    """Take a package of the same name from elsewhere out of `sys.modules`, with all below it."""
+    top = name.partition(".")[0]
+    present, place = sys.modules.get(top), locate(root, top)
+    if present is None or (place is not None and _is_from(present, place)):
+        return
+    for other in [key for key in sys.modules if key == top or key.startswith(f"{top}.")]:
+        del sys.modules[other]
+
+
+def _is_from(module: ModuleType, place: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        return Path(file).resolve() == place.resolve()
+    return str(place) in list(getattr(module, "__path__", ()))
+
+
+@cache
+def root_modules() -> RootModules:
+    """Return the one of this process: `sys.modules`, which it completes, is the process's too."""
+    return RootModules()

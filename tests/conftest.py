@@ -1,0 +1,26 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import S3Server, s3_server
+
+
+@pytest.fixture(scope="session")
+def running_s3() -> Iterator[S3Server]:
+    """One S3 server per test process: it starts in under a second."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(running_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The S3 server, reachable through the environment (for child processes, too)."""
+    for name, value in running_s3.environment.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    return running_s3

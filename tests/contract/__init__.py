@@ -1,0 +1,1 @@
+"""One table of promises, checked against every implementation."""

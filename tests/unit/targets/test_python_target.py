@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
+from evalcore.targets.messages import messages_of, prompt_of
+from evalcore.targets.python import CallContext
+from evalcore.targets.registry import build
+from evalcore.targets.work import Work
+from evalcore.trust.imports import ImportPolicy
+
+VARIANT = Variant("v1", config={"tone": "kind"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, numbers: Iterator[int]) -> Path:
+    return tmp_path / f"suite{next(numbers)}"
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Iterator[int]:
+    return itertools.count()
+
+
+def work_in(folder: Path, case_input: Any = "hi") -> Work:
+    case = Case("c1", case_input, metadata={"m": 1})
+    messages = messages_of(case_input)
+    imports = ImportPolicy(roots=(folder,))
+    return Work(case, VARIANT, 2, 7, prompt_of(messages), messages, folder, imports)
+
+
+def answer(folder: Path, code: str, case_input: Any = "hi") -> Evidence:
+    folder.mkdir(exist_ok=True)
+    (folder / "mine.py").write_text(code)
+    target = build(Target("t", "python", {"callable": "mine:fn"}), VARIANT)
+    work = work_in(folder, case_input)
+    assert target.answer_now(work) is None
+    return asyncio.run(target.answer(work))
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("def fn(input): return input + '!'", "hi!"),
+        ("async def fn(input): return input + '!'", "hi!"),
+        ("def fn(input, *, context): return context.case_id", "c1"),
+        ("def fn(input, **more): return more['context']['variant']", "v1"),
+        ("class A:\n  async def __call__(self, input): return 'a'\nfn = A()", "a"),
+        ("async def a(input): return 'a'\nfn = lambda input: a(input)", "a"),
+        ("import functools\ndef f(a, input): return a\nfn = functools.partial(f, 'p')", "p"),
+        ("fn = str.upper", "HI"),
+        ("def fn(input): return {'b': 1, 'a': ['ü']}", '{"b": 1, "a": ["ü"]}'),
+        ("def fn(input): return [1, None]", "[1, null]"),
+        ("def fn(input): return ''", ""),
+    ],
+    ids=[
+        "sync", "async", "context", "any keyword", "async instance", "returns a coroutine",
+        "partial", "without a signature", "mapping", "list", "empty text",
+    ],
+)  # fmt: skip
+def test_function_answers(folder: Path, code: str, output: str) -> None:
+    assert answer(folder, code).output == output
+
+
+def test_input_arrives_as_it_stands_in_the_case(folder: Path) -> None:
+    assert answer(folder, "def fn(input): return input['q']", {"q": "deep"}).output == "deep"
+
+
+def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
+    code = "def fn(input, *, context): return {k: context[k] for k in context}"
+    assert json.loads(answer(folder, code).output or "") == {
+        "case_id": "c1",
+        "variant": "v1",
+        "iteration": 2,
+        "metadata": {"m": 1},
+        "messages": [{"role": "user", "content": "hi"}],
+        "config": {"tone": "kind"},
+    }
+
+
+def test_context_cannot_be_changed() -> None:
+    context = CallContext("c", "v", 0, {}, (), {})
+    with pytest.raises((FrozenInstanceError, TypeError)):
+        context.case_id = "other"  # type: ignore[misc]
+    with pytest.raises(KeyError):
+        context["_names"]
+
+
+def test_latency_is_measured(folder: Path) -> None:
+    code = "import time\ndef fn(input):\n  time.sleep(0.02)\n  return ''"
+    latency_ms = answer(folder, code).metrics.latency_ms
+    assert latency_ms is not None
+    assert latency_ms >= 20
+
+
+def test_evidence_is_taken_as_it_is_with_the_latency_added(folder: Path) -> None:
+    code = (
+        "from evalcore.model.evidence import Evidence, Metrics\n"
+        "def fn(input): return Evidence('o', {'b': 'x'}, Metrics(cost_usd=0.5))\n"
+    )
+    evidence = answer(folder, code)
+    assert (evidence.output, evidence.outputs, evidence.metrics.cost_usd) == ("o", {"b": "x"}, 0.5)
+    assert evidence.metrics.latency_ms is not None
+
+
+def test_latency_that_the_evidence_brings_stays(folder: Path) -> None:
+    code = (
+        "from evalcore.model.evidence import Evidence, Metrics\n"
+        "def fn(input): return Evidence('o', metrics=Metrics(latency_ms=5.0))\n"
+    )
+    assert answer(folder, code).metrics.latency_ms == 5.0
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        ("def fn(input): raise ValueError('no luck')", "python", "ValueError: no luck"),
+        ("async def fn(input): raise KeyError", "python", "KeyError"),
+        ("def fn(input): raise StopIteration(1)", "python", "StopIteration: 1"),
+        ("import sys\ndef fn(input): sys.exit(3)", "python", "SystemExit: 3"),
+        ("import sys\nasync def fn(input): sys.exit(3)", "python", "SystemExit: 3"),
+        ("def fn(): return ''", "python", "TypeError: .*positional"),
+        ("def fn(input): return None", "python", "returned NoneType; return text"),
+        ("def fn(input): return 7", "python", "returned int"),
+        ("def fn(input): return {'a': {1}}", "python", "JSON cannot hold.*set"),
+        ("def fn(input): return [float('nan')]", "python", "JSON cannot hold"),
+        (
+            "from evalcore.model.evidence import Evidence\ndef fn(input): return Evidence(7)",
+            "python",
+            "output is int",
+        ),
+        (
+            "from evalcore.errors import TargetError\n"
+            "def fn(input): raise TargetError('quota', 'used up')",
+            "quota",
+            "used up",
+        ),
+        ("def fun(input): ...", "import", "Did you mean 'fun'"),
+        ("1 / 0", "import", "ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_answer_is_an_error(folder: Path, code: str, kind: str, message: str) -> None:
+    with pytest.raises(TargetError, match=message) as caught:
+        answer(folder, code)
+    assert caught.value.kind == kind
+
+
+def test_function_outside_the_roots_is_refused(folder: Path) -> None:
+    target = build(Target("t", "python", {"callable": "os:system"}))
+    with pytest.raises(TargetError, match="--allow-import os") as caught:
+        asyncio.run(target.answer(work_in(folder)))
+    assert caught.value.kind == "import"
+
+
+def test_sync_functions_that_overrun_block_nothing(folder: Path) -> None:
+    folder.mkdir()
+    code = "import threading\nBARRIER = threading.Event()\ndef fn(input): BARRIER.wait(); return ''"
+    (folder / "mine.py").write_text(code)
+    target = build(Target("t", "python", {"callable": "mine:fn"}))
+    work = work_in(folder)
+    before = threading.active_count()
+
+    async def overrun() -> None:
+        for _ in range(50):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await target.answer(work)
+
+    asyncio.run(overrun())
+    assert threading.active_count() >= before + 50
+    work.imports.load("mine:fn").__globals__["BARRIER"].set()
+
+
+def test_async_function_is_cancelled_when_its_time_is_up(folder: Path) -> None:
+    folder.mkdir()
+    code = (
+        "import asyncio\nSEEN = []\n"
+        "async def fn(input):\n"
+        "  try: await asyncio.sleep(1000)\n"
+        "  except asyncio.CancelledError: SEEN.append('cancelled'); raise\n"
+    )
+    (folder / "mine.py").write_text(code)
+    target = build(Target("t", "python", {"callable": "mine:fn"}))
+    work = work_in(folder)
+
+    async def overrun() -> None:
+        async with asyncio.timeout(0.05):
+            await target.answer(work)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(overrun())
+    seen = work.imports.load("mine:fn").__globals__["SEEN"]
+    assert seen == ["cancelled"]

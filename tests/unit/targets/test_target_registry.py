@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from evalcore.errors import TargetError, UsageError
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.targets.messages import messages_of, prompt_of
+from evalcore.targets.registry import KINDS, build, merge_options, options_model
+from evalcore.targets.work import Work
+from evalcore.trust.imports import ImportPolicy
+
+
+def work_for(case: Case) -> Work:
+    messages = messages_of(case.input)
+    return Work(case, DEFAULT_VARIANT, 0, 0, prompt_of(messages), messages, Path(), ImportPolicy())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_schema_with_descriptions(kind: str) -> None:
+    schema = options_model(kind).model_json_schema()
+    assert schema["additionalProperties"] is False
+    assert all("description" in field for field in schema["properties"].values())
+
+
+def test_misspelt_kind_gets_a_suggestion() -> None:
+    with pytest.raises(UsageError, match=r"'ecoh'\. Did you mean 'echo'\?.*mock"):
+        options_model("ecoh")
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "http", "workflow"])
+def test_kind_of_a_later_version_says_so(kind: str) -> None:
+    with pytest.raises(UsageError, match="does not have targets of kind"):
+        build(Target("t", kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("mock", {}),
+        ("mock", {"response": "x", "latency_ms": -1}),
+        ("mock", {"response": "x", "latency_ms": float("nan")}),
+        ("mock", {"response": "x", "colour": "red"}),
+        ("echo", {"response": "x"}),
+        ("python", {}),
+        ("command", {"command": []}),
+        ("command", {"command": ""}),
+        ("command", {"command": ["x"], "timeout": 0}),
+        ("command", {"command": {"a": 1}}),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(kind: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        build(Target("t", kind, options))
+
+
+def test_variant_is_laid_over_the_options() -> None:
+    target = Target("t", "mock", {"response": "a", "latency_ms": 5})
+    merged = merge_options(target, Variant("v", config={"response": "b"}))
+    assert merged.model_dump() == {"response": "b", "latency_ms": 5}
+
+
+def test_variant_that_does_not_fit_is_refused() -> None:
+    target = Target("t", "mock", {"response": "a"})
+    with pytest.raises(ValidationError, match="temperature"):
+        merge_options(target, Variant("v", config={"temperature": 1}))
+
+
+def test_free_configuration_of_a_variant_reaches_a_function() -> None:
+    target = Target("t", "python", {"callable": "a:b", "config": {"k": 1, "l": 2}})
+    merged = merge_options(target, Variant("v", config={"l": 3, "callable": "c:d"}))
+    assert merged.model_dump() == {"callable": "c:d", "config": {"k": 1, "l": 3}}
+
+
+@pytest.mark.parametrize("value", [None, [1], "ab"], ids=repr)
+def test_free_configuration_over_something_misshapen_is_refused(value: Any) -> None:
+    target = Target("t", "python", {"callable": "a:b", "config": value})
+    with pytest.raises(ValidationError, match="config"):
+        merge_options(target, Variant("v", config={"l": 3}))
+
+
+def test_mock_answers_at_once_with_its_response() -> None:
+    evidence = build(Target("t", "mock", {"response": "{{input}}"})).answer_now(
+        work_for(Case("c", "hi"))
+    )
+    assert evidence is not None
+    assert (evidence.output, evidence.metrics.latency_ms) == ("{{input}}", 0.0)
+
+
+def test_mock_with_a_latency_has_to_be_awaited() -> None:
+    target = build(Target("t", "mock", {"response": "r", "latency_ms": 1}))
+    work = work_for(Case("c", "hi"))
+    assert target.answer_now(work) is None
+    assert asyncio.run(target.answer(work)).metrics.latency_ms == 1
+
+
+def test_echo_answers_with_the_prompt() -> None:
+    evidence = build(Target("t", "echo")).answer_now(work_for(Case("c", {"q": 1})))
+    assert evidence is not None
+    assert evidence.output == '{"q": 1}'
+
+
+def test_fixture_answers_with_the_fixture() -> None:
+    given = Evidence("given")
+    target = build(Target("t", "fixture"))
+    work = work_for(Case("c", "hi", fixture=given))
+    assert target.answer_now(work) is given
+    assert asyncio.run(target.answer(work)) is given
+
+
+def test_case_without_a_fixture_is_an_error() -> None:
+    with pytest.raises(TargetError, match="case 'c' has no fixture") as caught:
+        build(Target("t", "fixture")).answer_now(work_for(Case("c", "hi")))
+    assert caught.value.kind == "fixture"
+
+
+def test_registry_alone_loads_neither_pydantic_nor_asyncio() -> None:
+    code = (
+        "import sys, evalcore.targets.registry\n"
+        "print([name for name in ('pydantic', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -29,9 +29,9 @@ class Aggregates:
             Reducer.MEAN,
             Reducer.MEDIAN,
         }
+        self._connection.execute("SET VARIABLE files = $1", [[str(part) for part in parts]])
         self._run(
             "items",
-            files=[str(part) for part in parts],
             variants=plan.variants,
             iterations=plan.iterations,
             errors=str(policy.errors),

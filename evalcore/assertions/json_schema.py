@@ -54,7 +54,7 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
     schema = json.loads(schema_text)
     if not isinstance(schema, dict | bool):
         raise SchemaProblem("a JSON Schema is an object, true or false")
-    draft = validator_for(schema, default=Draft202012Validator)
+    draft: Any = validator_for(schema, default=Draft202012Validator)
     try:
         draft.check_schema(schema)
     except SchemaError as error:
@@ -69,5 +69,6 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
             yield ValidationError(f"{quote(value)} does not match {quote(wanted)}")
 
     # jsonschema's own check of `pattern` cannot be interrupted.
-    bounded = extend(draft, {"pattern": pattern})
-    return bounded(schema, registry=Registry())
+    bounded: Any = extend(draft, {"pattern": pattern})  # type: ignore[no-untyped-call]
+    validator: Validator = bounded(schema, registry=Registry())
+    return validator

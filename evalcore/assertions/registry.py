@@ -43,27 +43,18 @@ CHECKS: Mapping[str, CheckRow] = {
     "python": CheckRow("plugin", "python", is_async=True),
 }
 
-
-class SyncRow(NamedTuple):
-    """A check that answers at once."""
-
-    function: SyncCheck
-
-
-class AsyncRow(NamedTuple):
-    """A check that has to be awaited."""
-
-    function: AsyncCheck
+# The names of the checks that have to be awaited.
+AWAITED = frozenset(name for name, row in CHECKS.items() if row.is_async)
 
 
 @cache
-def find_check(name: str) -> SyncRow | AsyncRow:
+def find_check(name: str) -> SyncCheck | AsyncCheck:
     """Return the check of that name, imported; raise `UsageError` if there is none."""
     row = CHECKS.get(name)
     if row is None:
         near = difflib.get_close_matches(name, CHECKS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else f" Valid are {', '.join(CHECKS)}."
-        raise UsageError(f"unknown check {name!r}.{hint}")
+        hint = f"Did you mean {near[0]!r}?" if near else f"Valid are {', '.join(CHECKS)}."
+        raise UsageError(f"unknown check {name!r}. {hint}")
     module = importlib.import_module(f"evalcore.assertions.{row.module}")
-    function = getattr(module, row.function)
-    return AsyncRow(function) if row.is_async else SyncRow(function)
+    check: SyncCheck | AsyncCheck = getattr(module, row.function)
+    return check

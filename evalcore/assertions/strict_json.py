@@ -76,7 +76,8 @@ def _integer(digits: str) -> int:
     if digits.startswith("-"):
         return -_integer(digits[1:])
     half = len(digits) // 2
-    return _integer(digits[:-half]) * 10**half + _integer(digits[-half:])
+    scale: int = 10**half
+    return _integer(digits[:-half]) * scale + _integer(digits[-half:])
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

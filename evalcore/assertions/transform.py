@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalcore.assertions import strict_json
 from evalcore.assertions.strict_json import NotJsonError
-from evalcore.assertions.wording import describe_error, json_text, quote
+from evalcore.assertions.wording import json_text, quote
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
@@ -28,7 +28,9 @@ def apply_transform(transform: str, output: str) -> str:
     from jsonpath.exceptions import JSONPathError
 
     if not transform.startswith(_JSON_PATH):
-        raise TransformError(f"unknown transform {quote(transform)} (valid: json_path:<expression>)")
+        raise TransformError(
+            f"unknown transform {quote(transform)} (valid: json_path:<expression>)"
+        )
     expression = transform.removeprefix(_JSON_PATH).strip()
     if not expression:
         raise TransformError(f"transform {quote(transform)} has no expression")

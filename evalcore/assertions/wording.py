@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalcore.errors import EvalError
+
 KEPT_LENGTH = 500
 _QUOTED_LENGTH = 80
 _LISTED = 5
 # In this order: the first that an assertion has is its value to a person.
-_VALUE_PARAMS = ("value", "values", "pattern", "schema", "callable", "id")
+_VALUE_PARAMS = ("value", "pattern", "values", "schema", "callable", "id")
 
 
 def shorten(text: str, limit: int = KEPT_LENGTH) -> str:
@@ -36,12 +38,17 @@ def one_line(text: str) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return `Type: message` on one line, even if the exception cannot say its message."""
+    """Return `Type: message` on one line, even if the exception cannot say its message.
+
+    The project's own errors say enough without their type.
+    """
     try:
         message = one_line(str(error))
     except Exception:  # noqa: BLE001 - somebody else's __str__
         message = ""
     name = type(error).__name__
+    if message and isinstance(error, EvalError):
+        return message
     return f"{name}: {message}" if message else name
 
 
@@ -56,13 +63,15 @@ def json_text(value: Any) -> str:
 def expected_text(params: Mapping[str, Any]) -> str | None:
     """Return what the assertion asks for as a short text; None where it has no value."""
     for name in _VALUE_PARAMS:
-        value = params.get(name)
-        if value is not None:
-            return shorten(value if type(value) is str else json_text(value))
+        if name in params:
+            value = params[name]
+            if type(value) is str:
+                return value if len(value) <= KEPT_LENGTH else shorten(value)
+            if value is not None or name == "value":
+                return shorten(json_text(value))
     if "threshold" in params:
         return f"≤ {params['threshold']}"
     low, high = params.get("min"), params.get("max")
-    bounds = [
-        f"{word} {bound}" for word, bound in (("min", low), ("max", high)) if bound is not None
-    ]
-    return ", ".join(bounds) or None
+    if low is None:
+        return None if high is None else f"max {high}"
+    return f"min {low}" if high is None else f"min {low}, max {high}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from typing import Any
@@ -61,6 +62,8 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; print a mistake as one message and exit with its code."""
+    # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
+    gc.set_threshold(100_000, 50, 50)
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Abort:

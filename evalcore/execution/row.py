@@ -67,7 +67,9 @@ def encode_row(finished: Finished, blobs: dict[str, bytes]) -> bytes:
 
 
 def _result(result: AssertionResult) -> dict[str, Any]:
-    return dict(zip(AssertionResult._fields, result, strict=True))
+    """Return the fields that are not NULL: what is not written need not be read."""
+    fields = zip(AssertionResult._fields, result, strict=True)
+    return {name: value for name, value in fields if value is not None}
 
 
 def _add_evidence(row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes]) -> None:

@@ -35,7 +35,7 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
 def _test_file_assertion(raw: Any, problems: Problems) -> Assertion | None:
     from pydantic import ValidationError
 
-    from evalcore.formats.test_file_cases import make_assertions
+    from evalcore.formats.test_file_cases import AssertionMaker
     from evalcore.formats.test_file_shapes import AssertionShape
 
     try:
@@ -43,4 +43,4 @@ def _test_file_assertion(raw: Any, problems: Problems) -> Assertion | None:
     except ValidationError as error:
         problems.add_invalid(error, raw, AssertionShape)
         return None
-    return next(iter(make_assertions([checked], (), problems)), None)
+    return next(iter(AssertionMaker().make([checked], (), problems)), None)

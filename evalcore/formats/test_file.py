@@ -27,10 +27,10 @@ from evalcore.formats.source import Document, collector_paused, read_document
 from evalcore.formats.targets_file import check_target, read_targets
 from evalcore.formats.test_file_cases import (
     MAX_WARNINGS,
+    AssertionMaker,
     SuiteDefaults,
     TestReader,
     as_messages,
-    make_assertions,
 )
 from evalcore.formats.test_file_shapes import TestSuite
 from evalcore.formats.test_sources import RawTest, file_tests, listed_tests, named_tests
@@ -225,7 +225,7 @@ class _SuiteLevel:
         key = "assert" if "assert" in raw else "assertions"
         return SuiteDefaults(
             folder=self.path.resolve().parent,
-            assertions=tuple(make_assertions(raw.get(key), (key,), problems)),
+            assertions=tuple(AssertionMaker().make(raw.get(key), (key,), problems)),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,

@@ -34,6 +34,7 @@ NO_ANSWER = (
     "or the suite a target (`execution.target`, a target named 'default', --target NAME)"
 )
 MAX_WARNINGS = 20
+MAX_SHARED_ASSERTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class TestReader:
         self.warned = 0
         self._seen: dict[str, int | None] = {}
         self._validate = adapter(Test).validate_python
+        self._maker = AssertionMaker()
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
@@ -112,9 +114,10 @@ class TestReader:
     ) -> tuple[Assertion, ...]:
         """Return the test's assertions, then the suite's; the default grader if there is none."""
         execution = test.get("execution") or {}
-        own = list(make_assertions(test.get("assertions"), (*loc, "assertions"), problems))
-        place = (*loc, "execution", "assertions")
-        own.extend(make_assertions(execution.get("assertions"), place, problems))
+        own = self._maker.make(test.get("assertions"), (*loc, "assertions"), problems)
+        if execution:
+            place = (*loc, "execution", "assertions")
+            own.extend(self._maker.make(execution.get("assertions"), place, problems))
         if test.get("rubrics"):
             own.append(unavailable("rubrics", {}))
         if not self.defaults.skip and not execution.get("skip_defaults"):
@@ -228,15 +231,36 @@ def as_messages(value: Any) -> list[Any]:
     return [{"role": "user", "content": json.dumps(value, ensure_ascii=False)}]
 
 
-def make_assertions(raw: Any, loc: Loc, problems: Problems) -> list[Assertion]:
-    """Return the assertions of validated mappings; note those that are wrong all the same."""
-    made = []
-    for index, entry in enumerate(raw or ()):
+class AssertionMaker:
+    """Makes assertions of validated mappings; those that are written alike are one object."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+
+    def make(self, raw: Any, loc: Loc, problems: Problems) -> list[Assertion]:
+        """Return the assertions; note those that are wrong all the same."""
+        made = []
+        for index, entry in enumerate(raw or ()):
+            try:
+                made.append(self._one(entry))
+            except AssertionValueError as error:
+                problems.add((*loc, index), str(error))
+        return made
+
+    def _one(self, raw: dict[str, Any]) -> Assertion:
+        # `required: true` and `required: 1` are equal to Python and differ here.
+        if "required" in raw or "min_score" in raw:
+            return make_assertion(raw)
+        key = tuple(raw.items())
         try:
-            made.append(make_assertion(entry))
-        except AssertionValueError as error:
-            problems.add((*loc, index), str(error))
-    return made
+            found = self._made.get(key)
+        except TypeError:  # a list as value
+            return make_assertion(raw)
+        if found is None:
+            if len(self._made) >= MAX_SHARED_ASSERTIONS:
+                self._made.clear()
+            found = self._made[key] = make_assertion(raw)
+        return found
 
 
 def _label(case_id: object) -> str:

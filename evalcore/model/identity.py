@@ -6,11 +6,12 @@ Keys are computed from behaviour only: descriptions, tags and the order of keys 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
+from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 
@@ -41,18 +42,19 @@ def exec_key(case: bytes, target: bytes, iteration: int) -> str:
     return digest.hexdigest()
 
 
-def assertions_identity(case: Case) -> bytes:
-    """Return the bytes of everything that grades a case's evidence."""
-    grading: Mapping[str, Any] = {
-        "assertions": [tuple(assertion) for assertion in case.assertions],
-        "threshold": case.threshold,
-        "criteria": case.criteria,
-    }
-    return _canonical(grading)
+def assertion_identity(assertion: Assertion) -> bytes:
+    """Return the digest of one assertion."""
+    return hashlib.sha256(_canonical(tuple(assertion))).digest()
 
 
-def grade_key(execution: str, assertions: bytes) -> str:
+def grading_identity(case: Case, assertions: Iterable[bytes]) -> bytes:
+    """Return the bytes of everything that grades a case's evidence: its assertions' digests too."""
+    # One byte string per part, each of fixed length or last, so that none can pass for another.
+    return b"".join(assertions) + _canonical([case.threshold, case.criteria])
+
+
+def grade_key(execution: str, grading: bytes) -> str:
     """Return the SHA-256 (hex) of one grading: the execution's key and what grades it."""
     digest = hashlib.sha256(execution.encode())
-    digest.update(assertions)
+    digest.update(grading)
     return digest.hexdigest()

@@ -1,11 +1,13 @@
-"""A case as one line of JSON and back: what the plan in the store is made of.
+"""Cases as lines of JSON and back: what the plan in the store is made of.
 
-`decode_case(encode_case(case)) == case` for every case that a loader makes. Defaults are left out.
+A block of cases begins with a line that holds its distinct assertions; the lines after it hold a
+case each and name their assertions by place. Cases of one suite repeat their assertions, and what
+is read once need not be decoded, hashed or written again for each of them. Defaults are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,30 +30,60 @@ _PLAIN = (
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
-def encode_case(case: Case) -> bytes:
-    """Return the case as one line (with its newline)."""
-    raw: dict[str, Any] = {
-        "id": case.id,
-        "input": case.input,
-        "assertions": [tuple(assertion) for assertion in case.assertions],
-    }
-    if case.fixture is not None:
-        raw["fixture"] = encode_evidence(case.fixture)
-    for name in _PLAIN:
-        value = getattr(case, name)
-        if value or (value is not None and not isinstance(value, tuple | dict)):
-            raw[name] = value
-    return orjson.dumps(raw, option=_OPTIONS)
+class CaseEncoder:
+    """Encodes the cases of one block; `decode_block` gives equal cases back."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._assertions: list[Assertion] = []
+        self._lines: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, case: Case) -> None:
+        """Add a case; raise `TypeError` for a value that JSON cannot hold."""
+        raw: dict[str, Any] = {
+            "id": case.id,
+            "input": case.input,
+            "assertions": [self._place(assertion) for assertion in case.assertions],
+        }
+        if case.fixture is not None:
+            raw["fixture"] = encode_evidence(case.fixture)
+        for name in _PLAIN:
+            value = getattr(case, name)
+            if value or (value is not None and not isinstance(value, tuple | dict)):
+                raw[name] = value
+        self._lines.append(orjson.dumps(raw, option=_OPTIONS))
+
+    def _place(self, assertion: Assertion) -> int:
+        """Return the assertion's place; the same object has the same one."""
+        place = self._places.get(id(assertion))
+        if place is None:
+            # `_assertions` keeps the object alive, so its id cannot be another's meanwhile.
+            place = self._places[id(assertion)] = len(self._assertions)
+            self._assertions.append(assertion)
+        return place
+
+    def block(self) -> bytes:
+        """Return the whole block."""
+        head = {"assertions": [tuple(assertion) for assertion in self._assertions]}
+        return orjson.dumps(head, option=_OPTIONS) + b"".join(self._lines)
 
 
-def decode_case(line: bytes) -> Case:
-    """Return the case that `encode_case` wrote."""
-    raw = orjson.loads(line)
+def decode_block(block: bytes) -> list[Case]:
+    """Return the cases of a block; equal assertions of its table are one object."""
+    head, *lines = block.splitlines()
+    table = [Assertion(*fields) for fields in orjson.loads(head)["assertions"]]
+    return [_decode_case(orjson.loads(line), table) for line in lines]
+
+
+def _decode_case(raw: dict[str, Any], table: Sequence[Assertion]) -> Case:
     fixture = raw.get("fixture")
     return Case(
         id=raw["id"],
         input=raw["input"],
-        assertions=tuple([Assertion(*fields) for fields in raw["assertions"]]),
+        assertions=tuple([table[place] for place in raw["assertions"]]),
         fixture=None if fixture is None else decode_evidence(fixture),
         group=raw.get("group"),
         target=raw.get("target"),

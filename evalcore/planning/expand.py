@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from evalcore.model.assertion import Assertion
 from evalcore.model.identity import (
-    assertions_identity,
+    assertion_identity,
     case_identity,
     exec_key,
     grade_key,
+    grading_identity,
     target_identity,
 )
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
+
+MAX_SHARED_ASSERTIONS = 10_000
 
 
 class WorkItem(NamedTuple):
@@ -35,11 +39,13 @@ class Expander:
     def __init__(self, suite: SuiteDefinition) -> None:
         self._suite = suite
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
+        self._assertions: dict[int, tuple[Assertion, bytes]] = {}
 
     def expand(self, case: Case, first: int, wanted: range) -> Iterator[WorkItem]:
         """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
         number = first
-        executed, graded = case_identity(case), assertions_identity(case)
+        executed = case_identity(case)
+        graded = grading_identity(case, [self._assertion(one) for one in case.assertions])
         for variant in self._suite.variants:
             target, digest = self._target(case, variant)
             for iteration in range(self._suite.policy.iterations):
@@ -48,6 +54,18 @@ class Expander:
                     grade = grade_key(key, graded)
                     yield WorkItem(number, case, variant, target, iteration, key, grade)
                 number += 1
+
+    def _assertion(self, assertion: Assertion) -> bytes:
+        """Return the assertion's digest; cases that share the object share it."""
+        known = self._assertions.get(id(assertion))
+        if known is not None and known[0] is assertion:
+            return known[1]
+        if len(self._assertions) >= MAX_SHARED_ASSERTIONS:
+            self._assertions.clear()
+        digest = assertion_identity(assertion)
+        # The entry keeps the object alive, so its id cannot be another's meanwhile.
+        self._assertions[id(assertion)] = (assertion, digest)
+        return digest
 
     def _target(self, case: Case, variant: Variant) -> tuple[Target | None, bytes]:
         """Return the target: the case's own, else the variant's, else the suite's."""

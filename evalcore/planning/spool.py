@@ -13,7 +13,7 @@ from typing import NamedTuple
 import zstandard
 
 from evalcore.model.suite import Case
-from evalcore.planning.codec import decode_case, encode_case
+from evalcore.planning.codec import CaseEncoder, decode_block
 
 PART_CASES = 2_000
 MEMORY_BYTES = 64 * 1024 * 1024
@@ -30,23 +30,19 @@ class CaseSpool:
     def __init__(self) -> None:
         self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
         self._blocks: list[_Block] = []
-        self._pending: list[bytes] = []
+        self._encoder = CaseEncoder()
         self._end = 0
-        self.count = 0
+        self._count = 0
 
     def append(self, case: Case) -> None:
-        """Add a case at the end."""
-        self.append_line(encode_case(case))
-
-    def append_line(self, line: bytes) -> None:
-        """Add a case that is encoded already."""
-        self._pending.append(line)
-        self.count += 1
-        if len(self._pending) == PART_CASES:
+        """Add a case at the end; raise `TypeError` for a value that JSON cannot hold."""
+        self._encoder.add(case)
+        self._count += 1
+        if len(self._encoder) == PART_CASES:
             self._flush()
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     def __iter__(self) -> Iterator[Case]:
         for part in self.parts():
@@ -54,19 +50,19 @@ class CaseSpool:
 
     def parts(self) -> Iterator[bytes]:
         """Yield the compressed blocks in order, each a plan part."""
-        if self._pending:
+        if len(self._encoder):
             self._flush()
         for block in self._blocks:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
 
     def _flush(self) -> None:
-        data = compress(b"".join(self._pending))
+        data = compress(self._encoder.block())
         self._file.seek(self._end)
         self._file.write(data)
         self._blocks.append(_Block(self._end, len(data)))
         self._end += len(data)
-        self._pending = []
+        self._encoder = CaseEncoder()
 
 
 def spool_cases(cases: Iterable[Case]) -> CaseSpool:
@@ -84,5 +80,4 @@ def compress(data: bytes) -> bytes:
 
 def decode_part(part: bytes) -> list[Case]:
     """Return the cases of one plan part."""
-    lines = zstandard.ZstdDecompressor().decompress(part).splitlines()
-    return [decode_case(line) for line in lines]
+    return decode_block(zstandard.ZstdDecompressor().decompress(part))

@@ -13,13 +13,8 @@ WITH reduced AS (
         count(*) FILTER (passed) AS c,
         coalesce($k, count(*) FILTER (counted)) AS k,
         list(counted_score ORDER BY item) FILTER (counted_score IS NOT NULL) AS scores,
-        bool_and(
-            status = 'completed' AND outcome <> 'blocked'
-            AND NOT list_bool_or(list_transform(
-                coalesce(assertions, []),
-                a -> a.required IS NOT NULL AND a.score < a.required - 1e-9
-            ) || [false])
-        ) FILTER (counted) AS sound
+        bool_and(status = 'completed' AND outcome <> 'blocked' AND len(coalesce(missed, [])) = 0)
+            FILTER (counted) AS sound
     FROM items
     GROUP BY case_number, variant_number
 ),

@@ -1,4 +1,13 @@
--- The first work items that did not pass, worst first: errors, then blocked, then failed.
+-- The first work items that did not pass: errors, then failed, then blocked.
+WITH chosen AS (
+    SELECT
+        item,
+        CASE WHEN status <> 'completed' THEN 0 WHEN outcome = 'blocked' THEN 2 ELSE 1 END AS rank
+    FROM items
+    WHERE NOT passed
+    ORDER BY rank, item
+    LIMIT $most
+)
 SELECT
     case_id, variant, iteration, status, outcome, score, error.kind, error.message, reason,
     output[:500],
@@ -6,9 +15,6 @@ SELECT
         list_filter(coalesce(assertions, []), a -> a.outcome <> 'passed'),
         a -> [a.name, a.type, a.block, a.outcome, a.expected, a.actual, a.message]
     )
-FROM items
-WHERE NOT passed
-ORDER BY
-    CASE WHEN status <> 'completed' THEN 0 WHEN outcome = 'blocked' THEN 2 ELSE 1 END,
-    item
-LIMIT $most
+FROM read_parquet(getvariable('files'))
+JOIN chosen USING (item)
+ORDER BY rank, item

@@ -1,8 +1,10 @@
--- The rows of a run with the place of each item in the plan and the score that counts for it.
--- $files: the Parquet parts. $variants, $iterations: the plan's. $errors: fail, zero or exclude.
+-- What the aggregates need of each row, with the place of its case and variant in the plan.
+-- The variable `files` holds the Parquet parts. $variants, $iterations: the plan's.
+-- $errors: the error policy. Texts stay in the parts: `report_cases` and `failures` fetch them.
 CREATE OR REPLACE TEMP TABLE items AS
 SELECT
-    *,
+    item, case_id, case_group, variant, status, outcome, threshold,
+    latency_ms, cost_usd, input_tokens, output_tokens,
     item // ($variants * $iterations) AS case_number,
     (item // $iterations) % $variants AS variant_number,
     CASE
@@ -10,5 +12,14 @@ SELECT
         WHEN status = 'error' AND $errors <> 'exclude' THEN 0.0
     END AS counted_score,
     coalesce(status = 'completed' AND outcome = 'passed', false) AS passed,
-    NOT (status = 'error' AND $errors = 'exclude') AS counted
-FROM read_parquet($files)
+    NOT (status = 'error' AND $errors = 'exclude') AS counted,
+    len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
+    list_transform(
+        list_filter(
+            assertions,
+            a -> a.required IS NOT NULL AND a.outcome IN ('passed', 'failed')
+                AND a.score < a.required - 1e-9
+        ),
+        a -> {'name': a.name, 'score': a.score, 'required': a.required}
+    ) AS missed
+FROM read_parquet(getvariable('files'))

@@ -1,0 +1,155 @@
+"""Checks that are somebody else's Python: a plug-in file, or a callable of an allowed module.
+
+Both are told about the item in one mapping: `config, id, case_id, input, expected_output, criteria,
+metadata, outputs, metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import inspect
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalcore.assertions.subject import Subject
+from evalcore.assertions.wording import describe_error, one_line
+from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
+
+_RUNNER = Path(__file__).with_name("plugin_runner.py")
+
+
+async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Ask `get_assert(output, context)` of the file `source`, in a Python process of its own.
+
+    It has to return what `returns` declares: `bool`, or `grading_result`, a mapping `{passed,
+    score, reason}`. Anything else, a crash and a time-out are errors.
+    """
+    from evalcore.trust.commands import run_command
+
+    question = {"output": subject.output, "context": _context(params, subject)}
+    timeout_s = subject.context.plugin_timeout_s
+    ended = await run_command(
+        [sys.executable, "-I", str(_RUNNER), params["source"]],
+        stdin=json.dumps(question, default=str).encode(),
+        cwd=subject.context.folder,
+        timeout_s=timeout_s,
+    )
+    if ended.timed_out:
+        return broken(f"the plug-in did not answer within {timeout_s:g} s")
+    try:
+        answer = json.loads(ended.stdout)["returned"]
+    except (ValueError, TypeError, KeyError):
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with exit code {ended.exit_code}"
+        return broken(one_line(f"the plug-in failed: {reason}"))
+    if params["returns"] == "bool":
+        if isinstance(answer, bool):
+            return PASSED if answer else failed("the plug-in returned false")
+        return broken(one_line(f"the plug-in has to return a bool, not {answer!r}"))
+    return _grading_verdict(answer, "the plug-in")
+
+
+async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Ask the function `callable` (`module:function`), called as `fn(output, context)`.
+
+    It may be a coroutine function. It returns a bool, a number in [0, 1], which passes from
+    `threshold` on (a parameter, 1 where it has none), or a mapping `{passed, score, reason}`.
+    Anything else, an exception and a time-out are errors.
+    """
+    reference = params["callable"]
+    function = subject.context.imports.load(reference)
+    timeout_s = subject.context.plugin_timeout_s
+    try:
+        answer = await asyncio.wait_for(
+            _call_in_thread(function, subject.output, _context(params, subject)), timeout_s
+        )
+    except _CallError as error:
+        return broken(f"{reference} failed: {error}")
+    except TimeoutError:
+        return broken(f"{reference} did not return within {timeout_s:g} s")
+    if isinstance(answer, bool):
+        return PASSED if answer else failed(f"{reference} returned False")
+    if isinstance(answer, int | float):
+        if not 0 <= answer <= 1:
+            return broken(f"{reference} returned {answer!r}, a score is in [0, 1]")
+        threshold = params.get("threshold")
+        passed = answer >= (1.0 if threshold is None else threshold)
+        message = "" if passed else f"{reference} returned {answer:.4g}"
+        return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(answer), message)
+    return _grading_verdict(answer, reference)
+
+
+def _context(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    case = subject.case
+    return {
+        "config": params.get("config"),
+        "id": params.get("id"),
+        "case_id": case.id,
+        "input": case.input,
+        "expected_output": case.expected_output,
+        "criteria": case.criteria,
+        "metadata": dict(case.metadata),
+        "outputs": dict(subject.evidence.outputs),
+        "metrics": dataclasses.asdict(subject.metrics),
+    }
+
+
+def _grading_verdict(answer: Any, who: str) -> Verdict:
+    """Return the verdict of a `{passed, score, reason}`, an error if it is not one."""
+    if not isinstance(answer, Mapping):
+        return broken(one_line(f"{who} has to return {{passed, score, reason}}, not {answer!r}"))
+    passed, score, reason = (answer.get(key) for key in ("passed", "score", "reason"))
+    if not isinstance(passed, bool):
+        return broken(one_line(f"{who}: 'passed' has to be a bool, not {passed!r}"))
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+        return broken(one_line(f"{who}: 'score' has to be a number in [0, 1], not {score!r}"))
+    if not isinstance(reason, str):
+        return broken(one_line(f"{who}: 'reason' has to be a text, not {reason!r}"))
+    base = PASSED if passed else FAILED
+    return base._replace(score=float(score), message=one_line(reason))
+
+
+class _CallError(Exception):
+    """Somebody else's function raised."""
+
+
+async def _call_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function (await it, if it is one to await) in a thread of its own.
+
+    The thread is a daemon: a call that never returns must not keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(answer: Any, error: str | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(answer)
+        else:
+            done.set_exception(_CallError(error))
+
+    def call() -> None:
+        answer, error = None, None
+        try:
+            answer = function(*arguments)
+            if inspect.isawaitable(answer):
+                answer = asyncio.run(_awaited(answer))
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - somebody else's code
+            error = describe_error(raised)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, answer, error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(call,), daemon=True).start()
+    return await done
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,175 @@
+"""The flow `evaluate`: plan → shards as tasks → aggregate → decide → publish → state."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow, flow, get_run_logger, runtime
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.futures import PrefectFuture, as_completed
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from evalcore.errors import EvalError, StoreError
+from evalcore.execution.shard import ShardReceipt
+from evalcore.formats.options import suite_name
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    cancel_run,
+    finish_run,
+    load,
+    plan_run,
+    reopen_run,
+    view_run,
+)
+from evalcore.settings import read_settings
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import StoredRun, find_run
+from evalcore.trust.imports import ImportPolicy
+from flows import states
+from flows.execution import BUSY_THREADS, LOCAL, Execution, is_complete
+from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
+from flows.publish import RUN_LABEL, STORE_LABEL, ShardProgress, introduce, publish
+from flows.tasks import execute_shard
+
+# A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
+_BURST = 100
+_STARTS_PER_S = 30.0
+
+Future = PrefectFuture[ShardReceipt | None]
+
+
+def first_name() -> str:
+    """Return the flow run's name as long as it has no run: what its parameters say of the suite."""
+    given = runtime.flow_run.parameters
+    suite = str(given.get("suite", ""))
+    return suite if given.get("resume") else suite_name(Path(suite))
+
+
+def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
+    """Write into the store that the run was stopped; its flow run may have been killed."""
+    with get_client(sync_client=True) as client:
+        labels = client.read_flow_run(flow_run.id).labels
+    if RUN_LABEL in labels:
+        run = find_run(open_store(str(labels[STORE_LABEL])), str(labels[RUN_LABEL]))
+        _note_stop(run, ())
+
+
+@flow(
+    name="evaluate",
+    description="Evaluate a suite: plan it, execute its shards as tasks, decide, publish.",
+    flow_run_name=first_name,
+    on_cancellation=[note_cancellation],
+    persist_result=False,
+)
+@takes_parameters(EvaluateParameters)
+def evaluate(**given: Any) -> State[Any]:
+    """Evaluate a suite; the state says the decision."""
+    try:
+        return _evaluate(EvaluateParameters(**given))
+    except EvalError as error:
+        return states.refused(error)
+
+
+def _evaluate(parameters: EvaluateParameters) -> State[Any]:
+    execution = LOCAL.get() or _plan(parameters)
+    run = execution.run
+    introduce(run)
+    if is_complete(run):
+        with view_run(run) as view:
+            publish(view)
+            return states.decided(view.report)
+    reexecuted = reopen_run(run)
+    try:
+        _execute(execution)
+    except BaseException:
+        # Interrupted, terminated, or out of luck with the store: what is committed stays.
+        _note_stop(run, execution.receipts)
+        raise
+    if execution.stopped:
+        _note_stop(run, execution.receipts)
+        return states.stopped(run.run_id)
+    now = datetime.now(UTC)
+    with finish_run(run, execution.receipts, now=now, reexecuted=reexecuted) as view:
+        publish(view)
+        return states.decided(view.report)
+
+
+def _plan(parameters: EvaluateParameters) -> Execution:
+    """Return the execution of a new run, or of the one to be resumed, as a worker trusts it."""
+    here = Path.cwd()
+    settings = read_settings(os.environ, here)
+    store = open_store(parameters.store or settings.store)
+    if parameters.resume is not None:
+        run = find_run(store, parameters.resume)
+    else:
+        options = load_options(parameters, settings, os.environ)
+        suite = load(suite_path(parameters, here), options, name=parameters.suite)
+        for warning in suite.warnings:
+            get_run_logger().warning("%s: %s", parameters.suite, warning)
+        plan = PlanOptions(workers=BUSY_THREADS, single_items=True)
+        run = plan_run(suite, store, plan, now=datetime.now(UTC))
+    # The parameters came over the network: they grant nothing, and the suite's folder neither.
+    imports = ImportPolicy(roots=(), allowed=settings.allow_imports)
+    return Execution(run, ExecuteOptions(imports=imports, concurrency=parameters.concurrency))
+
+
+def _execute(execution: Execution) -> None:
+    """Execute the shards that have no result, one task run each.
+
+    Raises `StoreError` once every shard was tried if some could not be executed.
+    """
+    shards, plan, name = execution.pending(), execution.plan, execution.namer()
+    get_run_logger().info(
+        "run %s: %d work items in %d shards, %d to execute",
+        execution.run.run_id,
+        plan.items,
+        plan.shards,
+        len(shards),
+    )
+    progress = ShardProgress(execution.run.definition.name, plan.shards)
+    committed = plan.shards - len(shards)
+    futures: list[Future] = []
+    with ThreadPoolTaskRunner[ShardReceipt | None](max_workers=execution.threads) as runner:
+        try:
+            started = time.monotonic()
+            for number, shard in enumerate(shards):
+                _wait_for_turn(number, started)
+                given = {"execution": execution, "shard": shard, "name": name(shard)}
+                futures.append(runner.submit(execute_shard, given))
+                progress.show(committed + len(execution.receipts))
+            for _ in as_completed(futures):
+                progress.show(committed + len(execution.receipts))
+        except BaseException:
+            # Leaving the runner waits for the shards that were begun.
+            execution.stop()
+            raise
+    progress.show(committed + len(execution.receipts), now=True)
+    _raise_failures(futures)
+
+
+def _wait_for_turn(number: int, started: float) -> None:
+    """Wait until task run `number` of those begun at `started` may be submitted."""
+    due = started + max(0, number - _BURST) / _STARTS_PER_S
+    time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _raise_failures(futures: list[Future]) -> None:
+    failed = [future.state for future in futures if future.state.is_failed()]
+    if failed:
+        first = failed[0].result(raise_on_failure=False)
+        reason = str(first) if isinstance(first, EvalError) else failed[0].message
+        message = f"{len(failed)} of {len(futures)} shards could not be executed: {reason}"
+        raise StoreError(message)
+
+
+def _note_stop(run: StoredRun, receipts: tuple[ShardReceipt, ...] | list[ShardReceipt]) -> None:
+    with suppress(EvalError):  # the store may be what failed
+        if not is_complete(run):
+            cancel_run(run, receipts, now=datetime.now(UTC))

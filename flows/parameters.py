@@ -1,0 +1,188 @@
+"""The form of a deployment: what may be asked of the flow `evaluate` from outside.
+
+One pydantic model, whose fields are the flow's parameters: Prefect's UI renders it, its server
+validates it. What a suite may import is not among them: only the worker's own configuration says.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalcore.errors import UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.gates.registry import GateSyntaxError, parse_gate_option
+from evalcore.settings import Settings
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+AUTO = "auto"
+_FORMATS = Literal[
+    "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
+]
+
+
+class EvaluateParameters(BaseModel):
+    """One run of one suite. Flat, because a schedule's parameters replace whole values.
+
+    Defaults are literal: a factory's would not reach the form.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    suite: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="The suite's file, relative to the worker's working folder and below it. "
+            "With `resume` it only names the flow run.",
+            examples=["evals/support.eval.yaml"],
+        ),
+    ]
+    format: Annotated[
+        _FORMATS,
+        Field(description="The file's format; `auto` recognises it by its content."),
+    ] = "auto"
+    target: Annotated[
+        str,
+        Field(
+            description="A target of the suite, evaluated in place of its default one.",
+            examples=["gpt-small"],
+        ),
+    ] = ""
+    variants: Annotated[
+        list[str],
+        Field(description="Only these variants; empty means all.", examples=[["short-prompt"]]),
+    ] = []
+    cases: Annotated[
+        list[str],
+        Field(description="Only the cases with these ids; empty means all.", examples=[["refund"]]),
+    ] = []
+    tags: Annotated[
+        list[str],
+        Field(description="Only cases with one of these tags; empty means all."),
+    ] = []
+    exclude_tags: Annotated[list[str], Field(description="No case with one of these tags.")] = []
+    iterations: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1000,
+            description="How often each case and variant is run; empty means what the suite says.",
+            examples=[5],
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            le=1,
+            description="The score to reach, 0 to 1; empty means what the suite says.",
+            examples=[0.8],
+        ),
+    ] = None
+    gates: Annotated[
+        list[str],
+        Field(
+            description="Gates in place of the suite's: `NAME`, `NAME=VALUE` or `NAME:key=value`.",
+            examples=[["pass_rate=0.9", "p95_latency_under=2000"]],
+        ),
+    ] = []
+    concurrency: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1000,
+            description="Work items at the same time; empty means what the suite says, else 16.",
+            examples=[32],
+        ),
+    ] = None
+    strict: Annotated[bool, Field(description="Refuse a suite that loads with warnings, too.")] = (
+        False
+    )
+    store: Annotated[
+        str,
+        Field(
+            max_length=1000,
+            description="Where runs are stored: a folder or `s3://bucket/prefix`; empty means "
+            "the worker's own (EVALCORE_STORE).",
+            examples=["s3://evals/production"],
+        ),
+    ] = ""
+    resume: Annotated[
+        str | None,
+        Field(
+            pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$",
+            description="The id of an unfinished run to go on with: only what has no result yet "
+            "is executed, as it was planned. A completed run is published again.",
+            examples=["20260518T100000Z-0a1b2c"],
+        ),
+    ] = None
+
+
+def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
+    """Give a function of `**keywords` the signature and the docstring that the model makes.
+
+    Prefect makes the form and its checks from a signature, and the form's descriptions from the
+    docstring's `Args`; written out by hand both would have to repeat the model.
+    """
+    hints = get_type_hints(model, include_extras=True)
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.is_required() else field.default,
+            annotation=hints[name],
+        )
+        for name, field in model.model_fields.items()
+    ]
+
+    described = (
+        f"    {name}: {' '.join((field.description or '').split())}"
+        for name, field in model.model_fields.items()
+    )
+
+    def give(function: Function) -> Function:
+        function.__doc__ = "\n".join((function.__doc__ or "", "", "Args:", *described))
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return function
+
+    return give
+
+
+def suite_path(parameters: EvaluateParameters, folder: Path) -> Path:
+    """Return the suite's file; raise `UsageError` unless it lies below `folder`."""
+    path = (folder / parameters.suite).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise UsageError(f"{parameters.suite}: a suite's file lies below the working folder")
+    return path
+
+
+def load_options(
+    parameters: EvaluateParameters, settings: Settings, environment: Mapping[str, str]
+) -> LoadOptions:
+    """Return what the parameters lay over the suite's file; raise `UsageError`."""
+    try:
+        gates = tuple(parse_gate_option(text) for text in parameters.gates)
+    except GateSyntaxError as error:
+        raise UsageError(f"gates: {error}") from error
+    return LoadOptions(
+        format=None if parameters.format == AUTO else parameters.format,
+        target=parameters.target or None,
+        threshold=parameters.threshold,
+        iterations=parameters.iterations,
+        gates=gates,
+        concurrency=parameters.concurrency,
+        cases=frozenset(parameters.cases),
+        tags=frozenset(parameters.tags),
+        excluded_tags=frozenset(parameters.exclude_tags),
+        variants=frozenset(parameters.variants),
+        strict=parameters.strict,
+        readable_names=frozenset(settings.readable_names),
+        environment=environment,
+    )

@@ -1,0 +1,155 @@
+"""What Prefect shows of a run: names, labels, artifacts, events.
+
+The store is the truth: whatever Prefect does not take is logged, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from uuid import UUID
+
+from prefect import get_run_logger, runtime
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.events import emit_event
+from prefect.types import KeyValueLabels
+
+from evalcore.model.gate import GateResult
+from evalcore.pipeline import RunView
+from evalcore.report.document import Report
+from evalcore.report.markdown import render_markdown
+from evalcore.storage.runs import StoredRun
+
+RUN_LABEL = "evalcore.run"
+STORE_LABEL = "evalcore.store"
+RUN_COMPLETED = "evalcore.run.completed"
+GATE_FAILED = "evalcore.gate.failed"
+
+_LISTED_FAILURES = 100
+_LINK_S = 7 * 24 * 3600  # S3 signs for no longer
+_MAX_KEY_PART = 80
+
+
+def artifact_key(suite: str, kind: str) -> str:
+    """Return the key of an artifact: lower-case letters, digits and dashes.
+
+    A suite's artifacts of one kind share it, so that Prefect shows them as versions.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", suite.lower())[:_MAX_KEY_PART].strip("-")
+    return f"evalcore-{slug or 'suite'}-{kind}"
+
+
+def introduce(run: StoredRun) -> None:
+    """Name the flow run after the run, and note on it where the run stands."""
+    flow_run_id = UUID(runtime.flow_run.id)
+    with _best_effort("name the flow run"), get_client(sync_client=True) as client:
+        client.set_flow_run_name(flow_run_id, f"{run.definition.name} {run.run_id}")
+        labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
+        client.update_flow_run_labels(flow_run_id, labels)
+
+
+class ShardProgress:
+    """The progress artifact of a flow run, brought up to date at most once a second."""
+
+    def __init__(
+        self, suite: str, shards: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._shards = shards
+        self._clock = clock
+        self._artifact: UUID | None = None
+        with _best_effort("create the progress artifact"):
+            created = create_progress_artifact(
+                progress=0.0,
+                key=artifact_key(suite, "progress"),
+                description=f"Committed shards of {suite}",
+            )
+            self._artifact = cast("UUID", created)
+        self._shown = 0
+        self._next = clock() + 1.0
+
+    def show(self, committed: int, *, now: bool = False) -> None:
+        """Say how many shards are committed; `now` does not wait for the second to pass."""
+        due = now or self._clock() >= self._next
+        if self._artifact is None or committed == self._shown or not due:
+            return
+        with _best_effort("update the progress artifact"):
+            update_progress_artifact(self._artifact, progress=100.0 * committed / self._shards)
+        self._shown = committed
+        self._next = self._clock() + 1.0
+
+
+def publish(view: RunView) -> None:
+    """Create the artifacts of a decided run, and send its events."""
+    report = view.report
+    with _best_effort("create the report's artifact"):
+        create_markdown_artifact(
+            markdown=render_markdown(report, view.failures(_LISTED_FAILURES)),
+            key=artifact_key(report.suite, "report"),
+            description=f"Run {report.run.id}: {report.decision}",
+        )
+    with _best_effort("create the artifact of the gates"):
+        create_table_artifact(
+            table=gate_rows(report),
+            key=artifact_key(report.suite, "gates"),
+            description=f"Gates of run {report.run.id}",
+        )
+    with _best_effort("link the report"):
+        link = view.run.store.presign(view.run.keys.report, expires_s=_LINK_S)
+        if not link.startswith("file:"):  # no browser follows those
+            create_link_artifact(
+                link=link,
+                link_text="report.json",
+                key=artifact_key(report.suite, "link"),
+                description=f"Report of run {report.run.id}, readable for seven days",
+            )
+    send_events(report)
+
+
+def gate_rows(report: Report) -> list[dict[str, Any]]:
+    """Return the gates as rows of a table."""
+    return [gate_row(gate) for gate in report.gates]
+
+
+def gate_row(gate: GateResult) -> dict[str, Any]:
+    """Return a gate as one row."""
+    return {"gate": gate.name, "outcome": str(gate.outcome), "message": gate.message}
+
+
+def send_events(report: Report) -> None:
+    """Send `evalcore.run.completed`, and `evalcore.gate.failed` for each gate that failed."""
+    resource = {
+        "prefect.resource.id": f"evalcore.run.{report.run.id}",
+        "prefect.resource.name": f"{report.suite} {report.run.id}",
+        "evalcore.suite": report.suite,
+        "evalcore.decision": str(report.decision),
+    }
+    summary = report.summary
+    with _best_effort("send events"):
+        payload: dict[str, Any] = {
+            "score": summary.score,
+            "pass_rate": summary.pass_rate,
+            "planned": summary.counts.planned,
+            "errors": summary.counts.error,
+        }
+        emit_event(RUN_COMPLETED, resource=resource, payload=payload)
+        for gate in report.gates:
+            if not gate.passed:
+                emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
+
+
+@contextmanager
+def _best_effort(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (Prefect's API; the run does not depend on it)
+        get_run_logger().warning("could not %s: %s: %s", what, type(error).__name__, error)

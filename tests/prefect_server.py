@@ -1,0 +1,92 @@
+"""A real Prefect server for the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.servers import running, wait_until_ready
+
+_BATCH = "200"
+# spec/orchestration.md, "Batch settings"; flushed sooner, as tests wait for the records.
+_SERVER_SETTINGS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": _BATCH,
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": _BATCH,
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.2",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": _BATCH,
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": _BATCH,
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "0.2",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": _BATCH,
+    "PREFECT_SERVER_UI_ENABLED": "false",
+}
+
+
+@dataclass(frozen=True)
+class PrefectServer:
+    """A running server and the folder that Prefect keeps its things in."""
+
+    url: str
+    home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The whole environment of a child process that is to reach this server."""
+        return clean_environment(self.home) | {"PREFECT_API_URL": self.url}
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """Return this process's environment with nothing of Prefect's in it but a home of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    return kept | {
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+    }
+
+
+@contextlib.contextmanager
+def prefect_server(home: Path) -> Iterator[PrefectServer]:
+    """Run a server on a free loopback port with a new database; it needs some seconds to start."""
+    port = _free_port()
+    server = PrefectServer(f"http://127.0.0.1:{port}/api", home)
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    home.mkdir(parents=True, exist_ok=True)
+    log = home / "server.log"
+    with running(command, server.environment | _SERVER_SETTINGS, log) as process:
+        wait_until_ready(process, f"{server.url}/health", log)
+        yield server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def running_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
+    """One Prefect server per test process."""
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as server:
+        yield server
+
+
+@pytest.fixture
+def prefect(
+    running_prefect: PrefectServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PrefectServer]:
+    """The server, configured for this process."""
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+    with temporary_settings(
+        {PREFECT_API_URL: running_prefect.url, PREFECT_HOME: running_prefect.home}
+    ):
+        yield running_prefect

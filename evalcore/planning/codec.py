@@ -17,16 +17,15 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
 
-_PLAIN = (
+_LEFT_OUT_AS_NONE = (
     "group",
     "target",
     "threshold",
     "expected_output",
     "criteria",
-    "tags",
-    "metadata",
     "reason_not_executable",
 )
+_LEFT_OUT_AS_EMPTY = ("tags", "metadata")
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -50,9 +49,11 @@ class CaseEncoder:
         }
         if case.fixture is not None:
             raw["fixture"] = encode_evidence(case.fixture)
-        for name in _PLAIN:
-            value = getattr(case, name)
-            if value or (value is not None and not isinstance(value, tuple | dict)):
+        for name in _LEFT_OUT_AS_NONE:
+            if (value := getattr(case, name)) is not None:
+                raw[name] = value
+        for name in _LEFT_OUT_AS_EMPTY:
+            if value := getattr(case, name):
                 raw[name] = value
         self._lines.append(orjson.dumps(raw, option=_OPTIONS))
 

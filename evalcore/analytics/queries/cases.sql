@@ -11,7 +11,8 @@ WITH reduced AS (
         any_value(threshold) AS threshold,
         count(*) FILTER (counted) AS n,
         count(*) FILTER (passed) AS c,
-        coalesce($k, count(*) FILTER (counted)) AS k,
+        coalesce($k, count(*) FILTER (counted)) AS wanted,
+        least(coalesce($k, count(*)), count(*) FILTER (counted)) AS k,
         list(counted_score ORDER BY item) FILTER (counted_score IS NOT NULL) AS scores,
         bool_and(status = 'completed' AND outcome <> 'blocked' AND len(coalesce(missed, [])) = 0)
             FILTER (counted) AS sound
@@ -27,13 +28,16 @@ scored AS (
             WHEN 'max' THEN list_max(scores)
             WHEN 'pass_at_k' THEN
                 CASE WHEN n - c < k THEN 1.0
-                ELSE 1.0 - list_product(list_transform(range(n - c + 1, n + 1), i -> 1.0 - k / i))
+                -- The product of no factors is 1, DuckDB says NULL.
+                ELSE 1.0 - coalesce(
+                    list_product(list_transform(range(n - c + 1, n + 1), i -> 1.0 - k / i)), 1.0
+                )
                 END
             WHEN 'pass_all_k' THEN
                 CASE WHEN c < k THEN 0.0
                 ELSE list_product(list_transform(range(0, k), i -> (c - i) / (n - i)))
                 END
-            WHEN 'at_least_k' THEN CASE WHEN c >= k THEN 1.0 ELSE 0.0 END
+            WHEN 'at_least_k' THEN CASE WHEN c >= wanted THEN 1.0 ELSE 0.0 END
             ELSE CASE WHEN len(scores) = 1 THEN scores[1]
                  ELSE list_aggregate(scores, 'fsum') / len(scores) END
         END AS score
@@ -47,7 +51,7 @@ SELECT
         CASE
             WHEN n = 0 THEN false
             WHEN $reducer IN ('max', 'pass_at_k') THEN c >= 1
-            WHEN $reducer = 'at_least_k' THEN c >= k
+            WHEN $reducer = 'at_least_k' THEN c >= wanted
             WHEN $by_score AND n > 1 THEN sound AND score >= threshold - 1e-9
             ELSE c = n
         END,

@@ -58,7 +58,7 @@ def test_python_dialect(pattern: str, flags: str, output: str, expected: Outcome
 
 
 @pytest.mark.parametrize("dialect", ["python", "ecmascript"])
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(?:a*)*b", r"(.*)*\1x"])
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", r"(\w+\s?)+$", "(?:a|a?)+$"])
 def test_a_search_without_end_is_an_error(pattern: str, dialect: str) -> None:
     params = {"pattern": pattern, "flags": "", "dialect": dialect}
     ended = result(
@@ -102,7 +102,7 @@ def test_too_many_least_repeats_are_refused_before_they_take_the_memory() -> Non
         python_regex.translate(items, flags)
 
 
-LETTERS = "abAB1_- \néÉßiIİıſsµμ\x1c\u0301²٣{}<=&~"
+LETTERS = "abAB1_- \néÉßiIİ\u0131\u017fsµμ\x1c\u0301²٣{}<=&~"
 ATOMS = st.sampled_from(
     [*map(re.escape, LETTERS), ".", "^", "$", "[a-z]", r"[^\W\d]", r"[\S\n]", r"[^é-]"]
     + [rf"\{letter}" for letter in "wWdDsSbBAZ1"]

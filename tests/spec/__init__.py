@@ -1,0 +1,1 @@
+"""Tables of cases that say what the system does."""

@@ -1,0 +1,154 @@
+"""The worker: every shard is committed once, whatever its items do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import StoreError
+from evalcore.execution.pool import Pool
+from evalcore.model.run import State
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    cancel_run,
+    evaluate,
+    execute_run,
+    execute_shards,
+    finish_run,
+    load,
+    plan_run,
+    reopen_run,
+)
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+from tests.reports import stable_report
+
+TARGETS = """
+import asyncio, random
+
+async def slow(input):
+    await asyncio.sleep(random.random() / 50)
+    if "explode" in input:
+        raise ValueError("boom")
+    return f"answer to {input}"
+
+async def forever(input):
+    await asyncio.sleep(60)
+"""
+
+SUITE = """
+name: pool
+targets:
+  - {{name: slow, provider: python, callable: "pool_targets:{function}"}}
+execution: {{target: slow}}
+evalcore: {{limits: {{concurrency: 8}}, gates: [{{gate: pass_rate, threshold: 0.5}}]}}
+assertions: [{{type: contains, value: answer}}]
+tests:
+{tests}
+"""
+
+
+def suite_file(folder: Path, *, function: str = "slow", number: int = 60) -> Path:
+    (folder / "pool_targets.py").write_text(TARGETS)
+    tests = "\n".join(
+        f"  - {{id: t{place}, input: '{'explode' if place % 20 == 7 else place}'}}"
+        for place in range(number)
+    )
+    path = folder / "pool.eval.yaml"
+    path.write_text(SUITE.format(function=function, tests=tests))
+    return path
+
+
+def planned(folder: Path, *, function: str = "slow", number: int = 60) -> StoredRun:
+    suite = load(suite_file(folder, function=function, number=number))
+    options = PlanOptions(single_items=True, workers=1)
+    return plan_run(suite, LocalStore(folder / "store"), options, now=datetime.now(UTC))
+
+
+def report_of(run: StoredRun) -> str:
+    with finish_run(run, (), now=datetime.now(UTC)) as view:
+        return view.text()
+
+
+def test_one_failing_item_never_ends_others(tmp_path: Path) -> None:
+    suite = load(suite_file(tmp_path))
+    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)))
+    with evaluate(suite, LocalStore(tmp_path / "store"), options) as view:
+        counts = view.report.summary.counts
+        assert (counts.planned, counts.passed, counts.error) == (60, 57, 3)
+        assert {failure.error_message for failure in view.failures(10)} == {"ValueError: boom"}
+
+
+def test_the_order_of_completion_changes_nothing(tmp_path: Path) -> None:
+    reports = []
+    for concurrency in (1, 8, 30):
+        folder = tmp_path / str(concurrency)
+        folder.mkdir()
+        run = planned(folder)
+        imports = ImportPolicy(roots=(folder,))
+        execute_run(run, ExecuteOptions(imports=imports, concurrency=concurrency))
+        reports.append(stable_report(report_of(run)))
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_a_stopped_run_keeps_its_shards_and_resumes_to_the_same_report(tmp_path: Path) -> None:
+    run = planned(tmp_path)
+    imports = ImportPolicy(roots=(tmp_path,))
+    pools: list[Pool] = []
+    finished = 0
+
+    def stop_in_the_middle(_: object) -> None:
+        nonlocal finished
+        finished += 1
+        if finished == 20:
+            pools[0].stop()
+
+    receipts = execute_run(
+        run, ExecuteOptions(imports=imports, progress=stop_in_the_middle, on_start=pools.append)
+    )
+    assert 0 < len(receipts) < 60
+    assert cancel_run(run, receipts, now=datetime.now(UTC)).state is State.CANCELLED
+    written = run.written_shards()
+    assert len(written) == len(receipts)
+
+    assert reopen_run(run) > 0
+    again = execute_run(run, ExecuteOptions(imports=imports))
+    assert {receipt.shard for receipt in again}.isdisjoint(written)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    undisturbed = planned(other)
+    execute_run(undisturbed, ExecuteOptions(imports=ImportPolicy(roots=(other,))))
+    assert stable_report(report_of(run)) == stable_report(report_of(undisturbed))
+
+
+def test_a_shard_executed_twice_is_committed_once(tmp_path: Path) -> None:
+    run = planned(tmp_path, number=4)
+    plan = run.manifest().plan
+    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)))
+    (first,) = execute_shards(run, plan, [2], options)
+    before = run.store.get(run.keys.result(2)).data
+    (second,) = execute_shards(run, plan, [2], options)
+    assert (first.committed, second.committed) == (True, False)
+    assert run.store.get(run.keys.result(2)).data == before
+
+
+def test_the_time_limit_ends_an_item_and_nothing_else(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, function="forever", number=3)
+    path.write_text(path.read_text().replace("concurrency: 8", "timeout_s: 0.05"))
+    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)))
+    with evaluate(load(path), LocalStore(tmp_path / "store"), options) as view:
+        failures = view.failures(10)
+        assert [failure.error_kind for failure in failures] == ["timeout"] * 3
+
+
+def test_a_store_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
+    run = planned(tmp_path, number=12)
+    # Where the results' folder should be stands a file.
+    (tmp_path / "store" / run.keys.results_prefix.rstrip("/")).write_text("")
+    with pytest.raises(StoreError):
+        execute_run(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))

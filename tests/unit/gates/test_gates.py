@@ -1,0 +1,148 @@
+"""What each gate decides, how it is written, and what a run decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evalcore.errors import ExitCode
+from evalcore.gates.decide import decide_gates, decide_run, exit_code
+from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
+from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
+from evalcore.model.suite import ErrorPolicy, Policy, ScoreRule
+from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
+
+COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)
+SUMMARY = Summary(
+    counts=COUNTS,
+    cases=10,
+    passed_cases=8,
+    score=0.85,
+    variants=(VariantSummary("a", 5, 5, 1.0), VariantSummary("b", 5, 3, 0.7)),
+    p95_latency_ms=900.0,
+    slowest=Extreme("b", "slow-case", 1000.0),
+    total_cost_usd=0.5,
+    total_tokens=100,
+    required_failures=1,
+    required_examples=(RequiredFailure("a", "c1", "contains-x", 0.0, 0.8),),
+)
+POLICY = Policy(ScoreRule.WEIGHTED, ())
+
+DECISIONS: list[tuple[dict[str, Any], str]] = [
+    ({"gate": "pass_rate", "threshold": 0.8}, "pass"),
+    ({"gate": "pass_rate", "threshold": 0.81}, "fail"),
+    ({"gate": "passRate", "threshold": 0.6, "perVariant": True}, "pass"),
+    ({"gate": "pass_rate", "threshold": 0.8, "per_variant": True}, "fail"),
+    ({"gate": "score_at_least", "threshold": 0.85}, "pass"),
+    ({"gate": "threshold", "threshold": 0.9}, "fail"),
+    ({"gate": "errors"}, "fail"),
+    ({"gate": "error_rate_under", "threshold": 0.2}, "pass"),
+    ({"gate": "error_rate_under", "threshold": 0.1}, "fail"),
+    ({"gate": "required_assertions"}, "fail"),
+    ({"gate": "latency_under", "max": 1000}, "fail"),
+    ({"gate": "latency_under", "max": 1001}, "pass"),
+    ({"gate": "p95_latency_under", "max": 901}, "pass"),
+    ({"gate": "cost_under", "max": 0.5}, "fail"),
+    ({"gate": "cost_under", "max": 0.51}, "pass"),
+    ({"gate": "tokens_under", "max": 101}, "pass"),
+]
+
+
+@pytest.mark.parametrize(("written", "expected"), DECISIONS, ids=str)
+def test_gate_decides(written: dict[str, Any], expected: str) -> None:
+    policy = replace(POLICY, gates=(parse_gate(written),))
+    (result,) = decide_gates(policy, SUMMARY)
+    assert (result.outcome, result.passed) == (expected, expected == "pass")
+    assert result.message
+
+
+@pytest.mark.parametrize("name", sorted(set(GATES) - {"errors", "required_assertions"}))
+def test_nothing_measured_never_passes(name: str) -> None:
+    nothing = Summary(counts=Counts(), cases=0, passed_cases=0, score=None, unmeasured_latency=1)
+    params = {key: 0.5 for key in GATES[name].parameters if key != "per_variant"}
+    (result,) = decide_gates(replace(POLICY, gates=(GateSpec(name, params),)), nothing)
+    assert not result.passed
+
+
+def test_the_slowest_case_is_named() -> None:
+    policy = replace(POLICY, gates=(parse_gate({"gate": "latency_under", "max": 10}),))
+    assert "variant 'b', case 'slow-case'" in decide_gates(policy, SUMMARY)[0].message
+
+
+def test_a_share_of_errors_can_be_excluded() -> None:
+    policy = replace(
+        POLICY, gates=(GateSpec("errors"),), errors=ErrorPolicy.EXCLUDE, max_error_share=0.1
+    )
+    assert decide_gates(policy, SUMMARY)[0].passed
+    assert not decide_gates(replace(policy, max_error_share=0.05), SUMMARY)[0].passed
+
+
+WRONG = [
+    ({"gate": "pass_rat"}, "Did you mean 'pass_rate'?"),
+    ({"gate": "pass_rate"}, "'threshold' is required"),
+    ({"gate": "pass_rate", "threshold": 2}, "a share from 0 to 1"),
+    ({"gate": "pass_rate", "threshold": "0.9"}, "a number"),
+    ({"gate": "pass_rate", "threshold": True}, "a number"),
+    (
+        {"gate": "pass_rate", "treshold": 1},
+        "unknown parameter 'treshold'. Did you mean 'threshold'?",
+    ),
+    ({"gate": "cost_under", "max": float("nan")}, "a number"),
+    (["pass_rate"], "a gate is a name or a mapping"),
+]
+
+
+@pytest.mark.parametrize(("written", "message"), WRONG, ids=lambda value: str(value)[:40])
+def test_a_wrong_gate_says_what_would_work(written: object, message: str) -> None:
+    with pytest.raises(GateSyntaxError, match=message.replace("?", r"\?").replace("(", r"\(")):
+        parse_gate(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("errors", GateSpec("errors")),
+        ("pass_rate=0.9", GateSpec("pass_rate", {"threshold": 0.9, "per_variant": False})),
+        (
+            "pass_rate:threshold=0.9,per_variant=true",
+            GateSpec("pass_rate", {"threshold": 0.9, "per_variant": True}),
+        ),
+    ],
+)
+def test_gates_on_the_command_line(text: str, expected: GateSpec) -> None:
+    assert parse_gate_option(text) == expected
+
+
+def gate(name: str, outcome: str) -> GateResult:
+    return GateResult(name, GateOutcome(outcome), "")
+
+
+RUNS = [
+    ([gate("pass_rate", "pass"), gate("errors", "pass")], "pass"),
+    ([gate("pass_rate", "fail"), gate("errors", "fail")], "fail"),
+    ([gate("pass_rate", "inconclusive"), gate("errors", "fail")], "error"),
+    ([gate("pass_rate", "inconclusive"), gate("errors", "pass")], "inconclusive"),
+    ([], "pass"),
+]
+
+
+@pytest.mark.parametrize(
+    ("gates", "decision"), RUNS, ids=[row[1] + str(len(row[0])) for row in RUNS]
+)
+def test_decision_of_a_run(gates: list[GateResult], decision: str) -> None:
+    assert decide_run(gates, SUMMARY) == decision
+
+
+def test_counts_that_do_not_add_up_fail_the_run() -> None:
+    broken = replace(SUMMARY, counts=replace(COUNTS, completed=8))
+    assert decide_run([gate("errors", "pass")], broken) is Decision.FAIL
+
+
+def test_the_worst_exit_code_of_several_runs() -> None:
+    everything = [Decision.PASS, Decision.INCONCLUSIVE, Decision.ERROR, Decision.FAIL]
+    assert exit_code(everything) == ExitCode.GATE_FAILED
+    assert exit_code(everything[:3]) == ExitCode.ERRORS
+    assert exit_code(everything[:2]) == ExitCode.INCONCLUSIVE
+    assert exit_code(everything[:1]) == ExitCode.PASS

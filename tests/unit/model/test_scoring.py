@@ -1,0 +1,85 @@
+"""From assertion results to an item's score and outcome."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalcore.model.assertion import AssertionResult, Outcome
+from evalcore.model.scoring import score_item
+from evalcore.model.suite import ScoreRule
+
+P, F, B, E = Outcome.PASSED, Outcome.FAILED, Outcome.BLOCKED, Outcome.ERROR
+
+
+def result(
+    outcome: Outcome,
+    score: float | None = None,
+    *,
+    weight: float = 1.0,
+    block: str | None = None,
+    required: float | None = None,
+) -> AssertionResult:
+    value = (1.0 if outcome is P else 0.0) if score is None else score
+    return AssertionResult("n", "t", block, outcome, value, weight, required, None, None, "")
+
+
+BLOCKS = [
+    ("no assertion passes with 1", [], 1.0, P),
+    (
+        "mean of block means",
+        [result(P, block="a"), result(F, block="a"), result(P, block="b")],
+        0.75,
+        F,
+    ),
+    ("weight 0 must pass too", [result(P), result(F, weight=0)], 1.0, F),
+    ("no weight left scores 0", [result(P, weight=0)], 0.0, P),
+    ("an error scores 0 and blocks", [result(P), result(E)], 0.5, B),
+    ("a failure outranks an error", [result(F), result(E)], 0.0, F),
+    ("blocked blocks", [result(B)], 0.0, B),
+    ("weights count", [result(P, weight=3), result(F)], 0.75, F),
+]
+
+
+@pytest.mark.parametrize(
+    ("results", "score", "outcome"), [row[1:] for row in BLOCKS], ids=[row[0] for row in BLOCKS]
+)
+def test_rule_blocks(results: list[AssertionResult], score: float, outcome: Outcome) -> None:
+    found, verdict = score_item(results, ScoreRule.BLOCKS, 1.0)
+    assert found == pytest.approx(score)
+    assert verdict is outcome
+
+
+WEIGHTED = [
+    ("reaches the threshold", [result(P, weight=4), result(F)], 0.8, P),
+    ("stays below it", [result(P, weight=3), result(F)], 0.75, F),
+    (
+        "a required one below its own fails",
+        [result(P, weight=9), result(F, 0.5, required=0.6)],
+        0.95,
+        F,
+    ),
+    (
+        "a required one at its own holds",
+        [result(P, weight=9), result(F, 0.6, required=0.6)],
+        0.96,
+        P,
+    ),
+    ("an error is not measured, and blocks", [result(P), result(E)], 0.5, B),
+    ("a required one in error blocks", [result(P), result(E, required=0.8)], 0.5, B),
+    ("only errors block", [result(E)], 0.0, B),
+    ("no weight left fails", [result(P, weight=0)], 0.0, F),
+]
+
+
+@pytest.mark.parametrize(
+    ("results", "score", "outcome"), [row[1:] for row in WEIGHTED], ids=[row[0] for row in WEIGHTED]
+)
+def test_rule_weighted(results: list[AssertionResult], score: float, outcome: Outcome) -> None:
+    found, verdict = score_item(results, ScoreRule.WEIGHTED, 0.8)
+    assert found == pytest.approx(score)
+    assert verdict is outcome
+
+
+def test_a_mean_of_thirds_reaches_its_decimal_threshold() -> None:
+    results = [result(F, 0.8) for _ in range(3)]
+    assert score_item(results, ScoreRule.WEIGHTED, 0.8)[1] is P

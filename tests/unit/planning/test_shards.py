@@ -1,0 +1,36 @@
+"""The rule for the size of a shard."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalcore.planning.shards import MAX_SHARD_ITEMS, MAX_SHARDS, shard_size
+
+RULE = [
+    ("small runs show each case", 100, 16, 1.0, 2, 1),
+    ("twenty seconds of work", 10_000, 10, 2.0, 1, 100),
+    ("four shards for each worker", 1_000, 100, 1.0, 5, 50),
+    ("at most 2000 shards", 1_000_000, 1, 20.0, 1, 500),
+    ("items that take no time", 2_000, 16, 0.0, 2, 250),
+    ("rows stay in memory until written", 1_000_000, 400, 0.001, 1, MAX_SHARD_ITEMS),
+]
+
+
+@pytest.mark.parametrize(
+    ("items", "concurrency", "latency_s", "workers", "expected"),
+    [row[1:] for row in RULE],
+    ids=[row[0] for row in RULE],
+)
+def test_size(items: int, concurrency: int, latency_s: float, workers: int, expected: int) -> None:
+    size = shard_size(
+        items, concurrency=concurrency, latency_s=latency_s, workers=workers, single_items=True
+    )
+    assert size == expected
+    assert -(-items // size) <= MAX_SHARDS
+
+
+def test_instant_items_of_one_process_share_a_shard() -> None:
+    size = shard_size(
+        1_200, concurrency=16, latency_s=0.0, workers=1, single_items=False, min_items=1_000
+    )
+    assert size == 1_000

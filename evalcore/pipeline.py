@@ -6,10 +6,8 @@ value; between `plan_run` and `finish_run` everything stands in the store, so an
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -19,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore import __version__
 from evalcore.errors import RunConflictError, UsageError
+from evalcore.execution.bench import Bench, Progress, Task
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.pool import Pool, Progress
 from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
@@ -41,6 +39,7 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
+    from evalcore.execution.pool import Pool
 
 DEFAULT_CONCURRENCY = 16
 # Small in-process runs of given outputs gain nothing from more shards.
@@ -134,7 +133,7 @@ def plan_run(
         )
     )
     run.write_plan(definition, suite.cases)
-    return run
+    return replace(run, known_definition=definition)
 
 
 def _latency_in_history(store: ObjectStore, suite: str) -> float | None:
@@ -156,23 +155,35 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
 
 
 def execute_shards(
-    run: StoredRun, plan: Plan, shards: Iterable[int], options: ExecuteOptions
+    run: StoredRun, plan: Plan, shards: Sequence[int], options: ExecuteOptions
 ) -> tuple[ShardReceipt, ...]:
     """Execute these shards: the one engine, in-process and inside an orchestrator's task."""
     receipts: list[ShardReceipt] = []
     definition = run.definition
     runner = ItemRunner(definition, imports=options.imports, folder=Path(definition.source.folder))
-    work = StoredShards(run, plan, on_commit=receipts.append)
+    bench = Bench(runner, StoredShards(run, plan, on_commit=receipts.append), options.progress)
     limit = options.concurrency or definition.limits.concurrency or DEFAULT_CONCURRENCY
+    # The rows of one shard can wait for nothing but themselves.
+    begun = bench.run_instant(shards[0]) if len(shards) == 1 else []
+    if begun or len(shards) > 1:
+        _run_pool(bench, shards[1:] if begun else shards, begun, limit, options)
+    return tuple(receipts)
+
+
+def _run_pool(
+    bench: Bench, shards: Sequence[int], begun: Sequence[Task], limit: int, options: ExecuteOptions
+) -> None:
+    import asyncio
+
+    from evalcore.execution.pool import Pool
 
     async def execute() -> None:
-        pool = Pool(runner, work, concurrency=limit, progress=options.progress)
+        pool = Pool(bench, concurrency=limit)
         if options.on_start is not None:
             options.on_start(pool)
-        await pool.run(shards)
+        await pool.run(shards, begun)
 
     asyncio.run(execute())
-    return tuple(receipts)
 
 
 class RunView:
@@ -304,6 +315,8 @@ def result_files(run: StoredRun, plan: Plan) -> Iterator[list[Path]]:
     if all(path is not None for path in local):
         yield [path for path in local if path is not None]
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with TemporaryDirectory(prefix="evalcore-results-") as folder:
         paths = [Path(folder) / f"{shard:05d}.parquet" for shard in range(plan.shards)]
         with ThreadPoolExecutor(max_workers=8) as fetchers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Protocol, cast
 
 from evalcore.errors import UsageError
@@ -24,6 +23,9 @@ class Runner(Protocol):
 
 def find_runner(name: str) -> Runner:
     """Return the runner that an installed package offers under `name`; raise `UsageError`."""
+    # Reading every installed package's entry points takes longer than a small run.
+    from importlib.metadata import entry_points
+
     found = entry_points(group=GROUP)
     for entry in found:
         if entry.name == name:

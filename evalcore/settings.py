@@ -6,7 +6,6 @@ Read by hand rather than by pydantic-settings, whose import alone takes as long 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -54,6 +53,8 @@ _NAMES = tuple(field.name for field in fields(Settings))
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -33,7 +33,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 from flows import states
-from flows.execution import BUSY_THREADS, LOCAL, Execution, is_complete
+from flows.execution import Execution, is_complete, local_execution
 from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
 from flows.publish import RUN_LABEL, STORE_LABEL, ShardProgress, introduce, publish
 from flows.tasks import execute_shard
@@ -41,6 +41,9 @@ from flows.tasks import execute_shard
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
 _BURST = 100
 _STARTS_PER_S = 30.0
+
+# The plan is cut for as many; `evalcore run --prefect` cuts it alike.
+_PLAN_WORKERS = 2
 
 Future = PrefectFuture[ShardReceipt | None]
 
@@ -78,7 +81,7 @@ def evaluate(**given: Any) -> State[Any]:
 
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
-    execution = LOCAL.get() or _plan(parameters)
+    execution = local_execution() or _plan(parameters)
     run = execution.run
     introduce(run)
     if is_complete(run):
@@ -113,7 +116,7 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         suite = load(suite_path(parameters, here), options, name=parameters.suite)
         for warning in suite.warnings:
             get_run_logger().warning("%s: %s", parameters.suite, warning)
-        plan = PlanOptions(workers=BUSY_THREADS, single_items=True)
+        plan = PlanOptions(workers=_PLAN_WORKERS, single_items=True)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
     # The parameters came over the network: they grant nothing, and the suite's folder neither.
     imports = ImportPolicy(roots=(), allowed=settings.allow_imports)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 
@@ -12,14 +13,18 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
 from evalcore.model.run import State
-from evalcore.model.suite import Case
+from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.pipeline import DEFAULT_CONCURRENCY, ExecuteOptions, execute_shards
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.planning.spool import decode_part
 from evalcore.storage.runs import StoredRun
 
-# One thread grades while the other one reads a part of the plan or writes rows.
-BUSY_THREADS = 2
+# Shards of live items run side by side, so that one starts while the other one drains.
+_LIVE_THREADS = 2
+# Of shards that wait for nothing one is graded while two others are committed: two threads of pure
+# Python would only take the interpreter from each other.
+_INSTANT_THREADS = 3
+_INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
 _MAX_THREADS = 64
 
 
@@ -40,12 +45,19 @@ class Execution:
         self._progress_lock = threading.Lock()
         self._pools: set[Pool] = set()
         limit = options.concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
-        # A shard of one item has no use for more than one place.
-        threads = limit if self.plan.shard_size == 1 else BUSY_THREADS
-        self.threads = max(1, min(threads, limit, self.plan.shards, _MAX_THREADS))
+        instant = _is_instant(run.definition)
+        self.threads = self._thread_count(limit, instant=instant)
+        self._turns = threading.BoundedSemaphore(1 if instant else self.threads)
         self._shares: queue.SimpleQueue[int] = queue.SimpleQueue()
         for thread in range(self.threads):
-            self._shares.put(limit // self.threads + (thread < limit % self.threads))
+            self._shares.put(max(1, limit // self.threads + (thread < limit % self.threads)))
+
+    def _thread_count(self, limit: int, *, instant: bool) -> int:
+        if instant:
+            return min(_INSTANT_THREADS, self.plan.shards)
+        # A shard of one item has no use for more than one place.
+        threads = limit if self.plan.shard_size == 1 else _LIVE_THREADS
+        return min(threads, limit, self.plan.shards, _MAX_THREADS)
 
     def pending(self) -> tuple[int, ...]:
         """Return the shards that have no result yet, in plan order."""
@@ -55,47 +67,50 @@ class Execution:
         """Return what names shards: `shard-00042`, and its case where it is a single work item."""
         if self.plan.shard_size > 1 or self.plan.items > SINGLE_ITEM_LIMIT:
             return shard_name
-        cases = [
-            case
-            for number in range(self.plan.parts)
-            for case in decode_part(self.run.plan_part(number))
-        ]
+        parts = (self.run.plan_part(number) for number in range(self.plan.parts))
+        cases = [case for part in parts for case in decode_part(part)]
         return lambda shard: f"{shard_name(shard)} {self._item_name(shard, cases)}"
 
     def _item_name(self, item: int, cases: Sequence[Case]) -> str:
-        definition = self.run.definition
         case, place = divmod(item, self.plan.items_per_case)
         variant, iteration = divmod(place, self.plan.iterations)
         name = cases[case].id
         if self.plan.variants > 1:
-            name += f" {definition.variants[variant].id}"
+            name += f" {self.run.definition.variants[variant].id}"
         return name if self.plan.iterations == 1 else f"{name} {iteration}"
 
     def execute(self, shard: int) -> ShardReceipt | None:
         """Execute a shard and return its receipt; None if the execution was stopped."""
-        if self.stopped:
-            return None
+        share = self._shares.get()
+        try:
+            with _Turn(self._turns, len(self.plan.shard_items(shard))) as turn:
+                if self.stopped:
+                    return None
+                receipts = self._execute(shard, share, turn)
+        finally:
+            self._shares.put(share)
+        with self._lock:
+            self.receipts.extend(receipts)
+        return receipts[0] if receipts else None
+
+    def _execute(self, shard: int, share: int, turn: _Turn) -> tuple[ShardReceipt, ...]:
         pools: list[Pool] = []
 
         def began(pool: Pool) -> None:
             pools.append(pool)
             self._began(pool)
 
-        share = self._shares.get()
+        def report(finished: Finished) -> None:
+            turn.count()
+            if self._options.progress is not None:
+                with self._progress_lock:
+                    self._options.progress(finished)
+
+        options = replace(self._options, concurrency=share, progress=report, on_start=began)
         try:
-            options = replace(
-                self._options,
-                concurrency=share,
-                progress=None if self._options.progress is None else self._report,
-                on_start=began,
-            )
-            receipts = execute_shards(self.run, self.plan, (shard,), options)
+            return execute_shards(self.run, self.plan, (shard,), options)
         finally:
-            self._shares.put(share)
             self._ended(pools)
-        with self._lock:
-            self.receipts.extend(receipts)
-        return receipts[0] if receipts else None
 
     def stop(self) -> None:
         """End the execution between work items."""
@@ -119,10 +134,32 @@ class Execution:
         if any(pool.stopped for pool in pools):
             self.stop()
 
-    def _report(self, finished: Finished) -> None:
-        with self._progress_lock:
-            if self._options.progress is not None:
-                self._options.progress(finished)
+
+class _Turn:
+    """A shard's turn at executing its items; it ends with the last item, before the commit."""
+
+    def __init__(self, turns: threading.Semaphore, items: int) -> None:
+        self._turns = turns
+        self._left = items
+
+    def __enter__(self) -> _Turn:
+        self._turns.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._left > 0:
+            self._turns.release()
+
+    def count(self) -> None:
+        """Note that an item is finished."""
+        self._left -= 1
+        if self._left == 0:
+            self._turns.release()
+
+
+def _is_instant(definition: SuiteDefinition) -> bool:
+    kinds = {target.kind for target in definition.targets.values()}
+    return kinds <= _INSTANT_KINDS or definition.default_target is None
 
 
 def is_complete(run: StoredRun) -> bool:
@@ -135,5 +172,19 @@ def shard_name(shard: int) -> str:
     return f"shard-{shard:05d}"
 
 
-LOCAL: ContextVar[Execution | None] = ContextVar("evalcore_local_execution", default=None)
-"""The execution that this process brought along, with its own trust; None in a deployment."""
+@contextmanager
+def brought_along(execution: Execution) -> Iterator[None]:
+    """Let the flow that is called inside execute this, with this process's own trust."""
+    token = _LOCAL.set(execution)
+    try:
+        yield
+    finally:
+        _LOCAL.reset(token)
+
+
+def local_execution() -> Execution | None:
+    """Return the execution that this process brought along; None in a deployment."""
+    return _LOCAL.get()
+
+
+_LOCAL: ContextVar[Execution | None] = ContextVar("evalcore_local_execution", default=None)

@@ -48,20 +48,19 @@ class PrefectRunner:
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
         from flows.evaluate import evaluate
-        from flows.execution import LOCAL, Execution, is_complete
+        from flows.execution import Execution, brought_along, is_complete
 
         _reach_server()
         execution = Execution(run, options)
         self._executions[run.run_id] = execution
-        token = LOCAL.set(execution)
+        name = run.definition.name[:1000]
         try:
-            name = run.definition.name[:1000]
-            state = evaluate(suite=name, resume=run.run_id, return_state=True)
+            with brought_along(execution):
+                state = evaluate(suite=name, resume=run.run_id, return_state=True)
         except KeyboardInterrupt:
             message = f"stopped; `evalcore run --resume {run.run_id}` goes on"
             raise RunConflictError(message) from None
         finally:
-            LOCAL.reset(token)
             del self._executions[run.run_id]
         if not is_complete(run) and not execution.stopped:
             raise _error(state.name, state.message)

@@ -79,15 +79,17 @@ def running_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefec
         yield server
 
 
-@pytest.fixture
-def prefect(
-    running_prefect: PrefectServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[PrefectServer]:
+@pytest.fixture(scope="module")
+def prefect(running_prefect: PrefectServer) -> Iterator[PrefectServer]:
     """The server, configured for this process."""
-    monkeypatch.setenv("DO_NOT_TRACK", "1")
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-    with temporary_settings(
-        {PREFECT_API_URL: running_prefect.url, PREFECT_HOME: running_prefect.home}
-    ):
+    before = set(os.environ)
+    settings = {PREFECT_API_URL: running_prefect.url, PREFECT_HOME: running_prefect.home}
+    with pytest.MonkeyPatch.context() as patch, temporary_settings(settings):
+        patch.setenv("DO_NOT_TRACK", "1")
         yield running_prefect
+    # The runner's own settings are for a whole process.
+    for name in set(os.environ) - before:
+        if name.startswith("PREFECT_"):
+            del os.environ[name]

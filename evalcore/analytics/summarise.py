@@ -12,7 +12,7 @@ from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
-from evalcore.sql.connection import connect
+from evalcore.sql.connection import connect, use_threads_for
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
@@ -24,6 +24,7 @@ class Aggregates:
 
     def __init__(self, parts: Sequence[Path], plan: Plan, policy: Policy) -> None:
         self._plan = plan
+        use_threads_for(plan.items)
         self._connection = connect()
         by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
             Reducer.MEAN,
@@ -58,8 +59,8 @@ class Aggregates:
             VariantSummary(name, cases, passed, score)
             for name, cases, passed, score in self._run("variants").fetchall()
         )
-        required = self._run("required").fetchall()
-        slowest = self._run("slowest").fetchone()
+        required = self._run("required").fetchall() if row["missed"] else []
+        slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
         tokens = row["total_tokens"]
         return Summary(
             counts=counts,

@@ -57,16 +57,10 @@ def complement(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(gaps)
 
 
-def character_set(inside: str, *, negated: bool, folding: Folding | None) -> str:
-    """Return the set `[inside]` or `[^inside]` as a pattern, closed under letter case.
-
-    With a folding, a letter belongs to the set when one of its variants does; that is decided
-    before the negation, as Python and ECMAScript both do.
-    """
+def character_set(inside: str, *, negated: bool) -> str:
+    """Return the set `[inside]` or `[^inside]` as a pattern."""
     if not inside:
         return ANYTHING if negated else NOTHING
-    if folding is not None:
-        inside += _missing_variants(inside, folding)
     if negated and r"\p{" in inside and r"\P{" in inside:
         # The package takes a property beside its opposite for "any", and then forgets the `^`.
         return f"(?:(?![{inside}]){ANYTHING})"
@@ -84,13 +78,19 @@ def literal(code: int, folding: Folding | None) -> str:
     return "[" + "".join(escape(ord(variant)) for variant in variants) + "]"
 
 
-def _missing_variants(inside: str, folding: Folding) -> str:
+def with_variants(inside: str, folding: Folding | None) -> str:
+    """Return the inside of a set together with every variant of a letter in it.
+
+    It has to be made before a negation: Python and ECMAScript both negate the whole.
+    """
+    if folding is None or not inside:
+        return inside
     import regex
 
     table = _case_table(folding)
     present = set(regex.findall(f"[{inside}]", table.cased, regex.V0))
     wanted = {letter for key in {table.keys[c] for c in present} for letter in table.letters[key]}
-    return "".join(escape(ord(letter)) for letter in sorted(wanted - present))
+    return inside + "".join(escape(ord(letter)) for letter in sorted(wanted - present))
 
 
 class _CaseTable(NamedTuple):

@@ -18,6 +18,7 @@ from evalcore.assertions.character_sets import (
     character_set,
     literal,
     members,
+    with_variants,
 )
 from evalcore.assertions.ecmascript_syntax import LINE_TERMINATORS, WORD, WORD_FOLDED, parse
 from evalcore.assertions.ecmascript_tree import (
@@ -88,7 +89,7 @@ class _Writer:
             case Literal(code):
                 return literal(code, self.folding)
             case CharacterSet(inside, negated):
-                return character_set(inside, negated=negated, folding=self.folding)
+                return character_set(with_variants(inside, self.folding), negated=negated)
             case Symbol(kind):
                 return self._symbol(kind)
             case Sequence(items):

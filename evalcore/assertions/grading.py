@@ -9,9 +9,11 @@ from evalcore.assertions.registry import AWAITED, find_check
 from evalcore.assertions.subject import CheckContext, Subject
 from evalcore.assertions.transform import TransformError, apply_transform
 from evalcore.assertions.wording import describe_error, expected_text, shorten
-from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
+from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.suite import Case
+
+_MAX_SHARED_PASSES = 10_000
 
 
 def grade_now(
@@ -107,6 +109,23 @@ async def _finish(verdict: Awaitable[Verdict]) -> Verdict:
 
 
 def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
+    """Return the result; a plain pass of the same assertion is the same object for all items."""
+    plain = verdict is PASSED and not assertion.negate
+    passes = subjects.context.passes
+    if plain:
+        known = passes.get(id(assertion))
+        if known is not None and known[0] is assertion:
+            return known[1]
+    result = _new_result(assertion, verdict, subjects)
+    if plain:
+        if len(passes) >= _MAX_SHARED_PASSES:
+            passes.clear()
+        # The entry keeps the assertion alive, so its id cannot be another's meanwhile.
+        passes[id(assertion)] = (assertion, result)
+    return result
+
+
+def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
     if assertion.negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected = verdict

@@ -21,6 +21,7 @@ from evalcore.assertions.character_sets import (
     character_set,
     escape,
     literal,
+    with_variants,
 )
 
 # About a tenth of a second of `re`.
@@ -124,7 +125,7 @@ def _item(operator: str, argument: Any, flags: int) -> str:  # noqa: C901, PLR09
         case "LITERAL":
             return literal(argument, _folding(flags))
         case "NOT_LITERAL":
-            return character_set(escape(argument), negated=True, folding=_folding(flags))
+            return character_set(with_variants(escape(argument), _folding(flags)), negated=True)
         case "ANY":
             return ANYTHING if flags & re.DOTALL else r"[^\n]"
         case "IN":
@@ -204,27 +205,31 @@ def _category(name: str, flags: int) -> str:
 
 
 def _set(items: Any, flags: int) -> str:
-    """Return the set; the complement of a category within it becomes an alternative to it."""
-    inside, negated = "", False
+    """Return the set; the complement of a category within it becomes an alternative to it.
+
+    Ignoring case adds to the characters that are named, not to the categories.
+    """
+    characters, categories, negated = "", "", False
     others: list[str] = []
     for operator, argument in items:
         match str(operator):
             case "NEGATE":
                 negated = True
             case "LITERAL":
-                inside += escape(argument)
+                characters += escape(argument)
             case "RANGE":
-                inside += f"{escape(argument[0])}-{escape(argument[1])}"
+                characters += f"{escape(argument[0])}-{escape(argument[1])}"
             case "CATEGORY":
                 name = str(argument).removeprefix("CATEGORY_")
                 category = _category(name.removeprefix("NOT_"), flags)
                 if name.startswith("NOT_"):
                     others.append(f"[^{category}]")
                 else:
-                    inside += category
+                    categories += category
+    inside = with_variants(characters, _folding(flags)) + categories
     if not others:
-        return character_set(inside, negated=negated, folding=_folding(flags))
+        return character_set(inside, negated=negated)
     if inside:
-        others.append(character_set(inside, negated=False, folding=_folding(flags)))
+        others.append(character_set(inside, negated=False))
     either = "|".join(others)
     return f"(?:(?!{either}){ANYTHING})" if negated else f"(?:{either})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
@@ -11,6 +12,8 @@ from evalcore.assertions.wording import quote
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 
 PYTHON_FLAGS = "ailmsux"
+# In a translation every other escape is `\\u`, `\\U` or a class.
+_BACKREFERENCE = re.compile(r"\\[1-9]|\(\?P=")
 
 
 class Search(Protocol):
@@ -45,17 +48,22 @@ def compile_pattern(pattern: str, flags: str, dialect: str) -> Search:
 
 
 def _ecmascript(pattern: str, flags: str) -> Search:
-    import regex
-
+    from evalcore.assertions import python_regex
     from evalcore.assertions.ecmascript import translate
 
-    search = regex.compile(translate(pattern, flags), regex.V0).search
-    return lambda text, timeout_s: search(text, timeout=timeout_s) is not None
+    translated = translate(pattern, flags)
+    try:
+        # What groups capture is another matter in `re`; whether there is a match is the same.
+        search = None if _BACKREFERENCE.search(translated) else re.compile(translated).search
+    except (re.error, OverflowError, RecursionError):
+        search = None
+    if search is None:
+        return _Bounded(None, -1, lambda: translated)
+    items, _ = python_regex.parse(translated, 0)
+    return _Bounded(search, python_regex.longest_safe_text(items), lambda: translated)
 
 
 def _python(pattern: str, flags: str) -> Search:
-    import re
-
     from evalcore.assertions import python_regex
 
     chosen = 0
@@ -69,16 +77,29 @@ def _python(pattern: str, flags: str) -> Search:
         raise ValueError(str(error)) from None
     items, all_flags = python_regex.parse(pattern, chosen)
     safe_length = python_regex.longest_safe_text(items)
-    bounded: Callable[..., object] | None = None
+    return _Bounded(search, safe_length, lambda: python_regex.translate(items, all_flags))
 
-    def find(text: str, timeout_s: float) -> bool:
-        nonlocal bounded
-        if len(text) <= safe_length:
-            return search(text) is not None
-        if bounded is None:
+
+class _Bounded:
+    """A search by `re` in texts short enough for it, by the `regex` package's clock in others."""
+
+    def __init__(
+        self,
+        search: Callable[[str], object] | None,
+        safe_length: int,
+        translate: Callable[[], str],
+    ) -> None:
+        self._search = search
+        self._safe_length = safe_length
+        self._translate = translate
+        self._timed: Callable[..., object] | None = None
+
+    def __call__(self, text: str, timeout_s: float) -> bool:
+        """Return whether there is a match; raise `TimeoutError` when time is up."""
+        if self._search is not None and len(text) <= self._safe_length:
+            return self._search(text) is not None
+        if self._timed is None:
             import regex
 
-            bounded = regex.compile(python_regex.translate(items, all_flags), regex.V0).search
-        return bounded(text, timeout=timeout_s) is not None
-
-    return find
+            self._timed = regex.compile(self._translate(), regex.V0).search
+        return self._timed(text, timeout=timeout_s) is not None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from evalcore.model.assertion import Verdict
+from evalcore.model.assertion import Assertion, AssertionResult, Verdict
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.trust.imports import ImportPolicy
@@ -18,17 +18,20 @@ class CheckContext:
     """What belongs to the run rather than to the item.
 
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
-    search, `plugin_timeout_s` one call of somebody else's code.
+    search, `plugin_timeout_s` one call of somebody else's code. `passes` is the grading's own: the
+    results of passed assertions, by the assertion's identity.
     """
 
     folder: Path
     imports: ImportPolicy
     regex_timeout_s: float = 2.0
     plugin_timeout_s: float = 30.0
+    passes: dict[int, tuple[Assertion, AssertionResult]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """The text under a check (the block's or the primary output, after its transform) and the rest.
 
     `metrics` are the block's where the assertion names a block, else the item's.

@@ -49,7 +49,8 @@ class LazyGroup(click.Group):
 
         if args and args[0] not in COMMANDS:
             near = get_close_matches(args[0], list(COMMANDS), n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
+            meant = near[0] if near else f"run {args[0]}" if "." in args[0] else None
+            hint = f" Did you mean '{meant}'?" if meant else ""
             ctx.fail(f"no such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -65,8 +66,8 @@ def main() -> None:
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
     gc.set_threshold(100_000, 50, 50)
     try:
-        code = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
+        code = cli.main(prog_name="evalcore", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("evalcore: aborted", err=True)
         code = ExitCode.ERRORS
     except click.ClickException as error:

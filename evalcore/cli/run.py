@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -25,7 +25,6 @@ from evalcore.cli.options import (
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
-from evalcore.execution.pool import Pool
 from evalcore.gates.decide import exit_code
 from evalcore.model.gate import Decision
 from evalcore.model.run import State
@@ -45,7 +44,11 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 
+if TYPE_CHECKING:
+    from evalcore.execution.pool import Pool
+
 _PREFECT_WORKERS = 2
+T = TypeVar("T")
 
 
 _ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
@@ -139,7 +142,7 @@ def _execute(
         if options.prefect:
             find_runner("prefect").start(run, execute)
         else:
-            receipts = execute_run(run, execute)
+            receipts = stopper.guard(lambda: execute_run(run, execute))
     if stopper.stopped:
         cancel_run(run, () if options.prefect else receipts, now=datetime.now(UTC))
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
@@ -162,12 +165,22 @@ class Stopper:
 
     def watch(self, pool: Pool) -> None:
         """Listen for interrupts while the pool runs; to be called in its event loop."""
+        import asyncio
+
         self._pool = pool
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             # Without a main thread (an orchestrator's worker) signals are somebody else's.
             with suppress(RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._interrupted)
+
+    def guard(self, execute: Callable[[], T]) -> T | tuple[()]:
+        """Return what `execute` does; an interrupt outside of any pool counts as a stop."""
+        try:
+            return execute()
+        except KeyboardInterrupt:
+            self.stopped = True
+            return ()
 
     def _interrupted(self) -> None:
         if self.stopped:

@@ -36,7 +36,9 @@ def store_reports(view: RunView, forms: tuple[str, ...]) -> None:
 def print_terminal(view: RunView, *, verbose: bool) -> None:
     """Print the report for people to standard output: what failed first."""
     most = VERBOSE_FAILURES if verbose else SHOWN_FAILURES
-    lines = render_terminal(view.report, view.failures(most), clean=sanitize_terminal)
+    counts = view.report.summary.counts
+    failures = () if counts.passed == counts.planned else view.failures(most)
+    lines = render_terminal(view.report, failures, clean=sanitize_terminal)
     colour = sys.stdout.isatty()
     for style, line in lines:
         click.echo(click.style(line, fg=style) if style and colour else line)

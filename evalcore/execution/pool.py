@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
-from evalcore.execution.item import ItemRunner
-from evalcore.execution.row import Finished, encode_row
-from evalcore.planning.expand import WorkItem
+from evalcore.execution.bench import Bench, OpenShard, Task
+from evalcore.execution.row import Finished
 
 # A completed shard's rows stay in memory until they are committed.
 _MAX_COMMITS = 2
@@ -23,45 +20,13 @@ _MAX_COMMITS = 2
 _ITEMS_PER_TURN = 200
 
 
-@dataclass(slots=True)
-class OpenShard:
-    """A shard whose items are being run: its rows so far, in the places of their items."""
-
-    number: int
-    lines: list[bytes]
-    missing: int
-    blobs: dict[str, bytes] = field(default_factory=dict)
-
-
-class ShardWork(Protocol):
-    """Where the shards' items come from and where their rows go. Both may block."""
-
-    def begin(self, shard: int) -> list[WorkItem]:
-        """Return the items of a shard, in order."""
-
-    def commit(self, shard: OpenShard) -> None:
-        """Write a shard's rows, once."""
-
-
-Progress = Callable[[Finished], None]
-
-
 class Pool:
     """Runs shards in the order given; `stop` ends it between items."""
 
-    def __init__(
-        self,
-        runner: ItemRunner,
-        work: ShardWork,
-        *,
-        concurrency: int,
-        progress: Progress | None = None,
-    ) -> None:
-        self._runner = runner
-        self._work = work
+    def __init__(self, bench: Bench, *, concurrency: int) -> None:
+        self._bench = bench
         self._concurrency = concurrency
-        self._progress = progress
-        self._queue: deque[tuple[OpenShard, int, WorkItem]] = deque()
+        self._queue: deque[Task] = deque()
         self._shards: Iterator[int] = iter(())
         self._refill = asyncio.Lock()
         self._commits: set[asyncio.Task[None]] = set()
@@ -74,12 +39,15 @@ class Pool:
         for worker in self._workers:
             worker.cancel()
 
-    async def run(self, shards: Iterable[int]) -> None:
+    async def run(self, shards: Iterable[int], begun: Iterable[Task] = ()) -> None:
         """Run the shards; return when each is committed (or the pool was stopped).
+
+        `begun` are items of a shard that is open already; they come first.
 
         A failing commit ends the run with its exception once the other commits are done.
         """
         self._shards = iter(shards)
+        self._queue.extend(begun)
         workers = [asyncio.create_task(self._serve()) for _ in range(self._concurrency)]
         self._workers = workers
         try:
@@ -106,9 +74,9 @@ class Pool:
             if not self._queue and not await self._fill():
                 return
             shard, place, item = self._queue.popleft()
-            finished = self._runner.run_now(item)
+            finished = self._bench.runner.run_now(item)
             if finished is None:
-                finished = await self._runner.run(item)
+                finished = await self._bench.runner.run(item)
             elif (turn := turn + 1) % _ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)
             self._record(shard, place, finished)
@@ -121,18 +89,12 @@ class Pool:
             number = next(self._shards, None)
             if number is None:
                 return False
-            items = await asyncio.to_thread(self._work.begin, number)
-            shard = OpenShard(number, [b""] * len(items), len(items))
-            self._queue.extend((shard, place, item) for place, item in enumerate(items))
+            self._queue.extend(await asyncio.to_thread(self._bench.open, number))
             return True
 
     def _record(self, shard: OpenShard, place: int, finished: Finished) -> None:
-        shard.lines[place] = encode_row(finished, shard.blobs)
-        shard.missing -= 1
-        if self._progress is not None:
-            self._progress(finished)
-        if shard.missing == 0:
-            task = asyncio.create_task(asyncio.to_thread(self._work.commit, shard))
+        if self._bench.record(shard, place, finished):
+            task = asyncio.create_task(asyncio.to_thread(self._bench.work.commit, shard))
             self._commits.add(task)
             task.add_done_callback(self._committed)
 

@@ -15,6 +15,7 @@ from evalcore.planning.expand import WorkItem
 
 # Larger outputs and evidence are blobs of their own.
 INLINE_BYTES = 64 * 1024
+_MAX_SHARED_RESULTS = 10_000
 
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
@@ -35,41 +36,56 @@ class Finished(NamedTuple):
     attempts: int = 1
 
 
-def encode_row(finished: Finished, blobs: dict[str, bytes]) -> bytes:
-    """Return the row as one line; add what is too large for it to `blobs`, by SHA-256."""
-    item, evidence = finished.item, finished.evidence
-    case = item.case
-    row: dict[str, Any] = {
-        "item": item.number,
-        "case_id": case.id,
-        "case_group": case.group,
-        "variant": item.variant.id,
-        "target": None if item.target is None else item.target.name,
-        "iteration": item.iteration,
-        "exec_key": item.exec_key,
-        "grade_key": item.grade_key,
-        "status": finished.status,
-        "reason": finished.reason,
-        "outcome": finished.outcome,
-        "score": finished.score,
-        "threshold": case.threshold,
-        "error": finished.error,
-        "attempts": finished.attempts,
-        "started_at": finished.started_us,
-        "ended_at": finished.ended_us,
-        "tags": case.tags,
-        "metadata": case.metadata,
-        "assertions": [_result(result) for result in finished.results],
-    }
-    if evidence is not None:
-        _add_evidence(row, evidence, blobs)
-    return orjson.dumps(row, option=_OPTIONS)
+class RowEncoder:
+    """Encodes rows; a result that many items share (a passed assertion) is encoded once."""
 
+    def __init__(self) -> None:
+        self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment]] = {}
 
-def _result(result: AssertionResult) -> dict[str, Any]:
-    """Return the fields that are not NULL: what is not written need not be read."""
-    fields = zip(AssertionResult._fields, result, strict=True)
-    return {name: value for name, value in fields if value is not None}
+    def encode(self, finished: Finished, blobs: dict[str, bytes]) -> bytes:
+        """Return the row as one line; add what is too large for it to `blobs`, by SHA-256."""
+        item, evidence = finished.item, finished.evidence
+        case = item.case
+        row: dict[str, Any] = {
+            "item": item.number,
+            "case_id": case.id,
+            "case_group": case.group,
+            "variant": item.variant.id,
+            "target": None if item.target is None else item.target.name,
+            "iteration": item.iteration,
+            "exec_key": item.exec_key,
+            "grade_key": item.grade_key,
+            "status": finished.status,
+            "reason": finished.reason,
+            "outcome": finished.outcome,
+            "score": finished.score,
+            "threshold": case.threshold,
+            "error": finished.error,
+            "attempts": finished.attempts,
+            "started_at": finished.started_us,
+            "ended_at": finished.ended_us,
+            "tags": case.tags,
+            "metadata": case.metadata or None,
+            "assertions": [self._result(result) for result in finished.results],
+        }
+        if evidence is not None:
+            _add_evidence(row, evidence, blobs)
+        return orjson.dumps(row, option=_OPTIONS)
+
+    def _result(self, result: AssertionResult) -> orjson.Fragment:
+        known = self._fragments.get(id(result))
+        if known is not None and known[0] is result:
+            return known[1]
+        # What is not written need not be read: a missing key is NULL.
+        fields = zip(AssertionResult._fields, result, strict=True)
+        text = orjson.dumps({name: value for name, value in fields if value is not None})
+        fragment = orjson.Fragment(text)
+        if result.outcome is Outcome.PASSED:
+            if len(self._fragments) >= _MAX_SHARED_RESULTS:
+                self._fragments.clear()
+            # The entry keeps the object alive, so its id cannot be another's meanwhile.
+            self._fragments[id(result)] = (result, fragment)
+        return fragment
 
 
 def _add_evidence(row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes]) -> None:

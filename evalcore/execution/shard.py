@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from evalcore.execution.pool import OpenShard
+from evalcore.execution.bench import OpenShard
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard

@@ -13,6 +13,7 @@ from evalcore.errors import LoadError
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import STRICT, adapter
 from evalcore.formats.source import Loc, read_document
+from evalcore.formats.wording import shown_path
 
 
 @with_config(STRICT)
@@ -37,23 +38,23 @@ def find_plugin(
     A config that breaks the manifest's `params` is left to the check, which makes it an assertion
     error.
     """
+    loc = (*loc, "type")
     path = _search(plugin, folder)
     if path is None:
         wanted = f"custom/assertions/{plugin}.yaml"
-        problems.add((*loc, "type"), f"no plug-in '{plugin}': {wanted} is in no folder upward")
+        problems.add(loc, f"no plug-in '{plugin}': no {wanted} here or in a folder above")
         return {}
     try:
-        manifest = _read_manifest(path)
+        manifest = _read_manifest(path, path.stat().st_mtime_ns)
     except LoadError as error:
-        problems.add((*loc, "type"), f"plug-in '{plugin}': {error}")
+        problems.add_found(error.problems)
         return {}
+    shown = shown_path(path)
     if manifest["id"] != plugin:
-        problems.add((*loc, "type"), f"{path} declares id '{manifest['id']}', not '{plugin}'")
-    source = (path.parent / manifest["source"]).resolve()
-    if not source.is_file() or not source.is_relative_to(path.parent.resolve()):
-        problems.add(
-            (*loc, "type"), f"plug-in '{plugin}': no file '{manifest['source']}' beside it"
-        )
+        problems.add(loc, f"{shown} declares the id '{manifest['id']}', not '{plugin}'")
+    source = _source(path.parent.resolve(), manifest["source"])
+    if source is None:
+        problems.add(loc, f"{shown}: source: no file '{manifest['source']}' beside it")
     return {
         "id": plugin,
         "source": str(source),
@@ -72,9 +73,18 @@ def _search(plugin: str, folder: Path) -> Path | None:
     return None
 
 
+def _source(folder: Path, name: str) -> Path | None:
+    """Return the plug-in's program, None if there is none below the manifest's folder."""
+    try:
+        found = (folder / name).resolve()
+        return found if found.is_relative_to(folder) and found.is_file() else None
+    except (OSError, ValueError):  # a name no file system takes
+        return None
+
+
 @lru_cache(maxsize=64)
-def _read_manifest(path: Path) -> Manifest:
-    document = read_document(path)
+def _read_manifest(path: Path, _changed_ns: int) -> Manifest:
+    document = read_document(path, shown_path(path))
     problems = Problems(document.file, document.locate)
     try:
         manifest: Manifest = adapter(Manifest).validate_python(document.value)

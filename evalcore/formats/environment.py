@@ -14,7 +14,8 @@ from typing import Any
 
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.problems import Problems
-from evalcore.formats.source import Loc
+from evalcore.formats.source import Loc, read_bytes
+from evalcore.formats.wording import shown_path
 
 MARK = "${{"
 _REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
@@ -43,7 +44,7 @@ def variables_for(folder: Path, options: LoadOptions) -> Variables:
             break
     names = frozenset(from_file) | options.readable_names
     readable = {
-        name: value
+        name: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         for name, value in options.environment.items()
         if name in names or name.startswith("EVAL_")
     }
@@ -52,7 +53,7 @@ def variables_for(folder: Path, options: LoadOptions) -> Variables:
 
 def _read_env_file(path: Path) -> dict[str, str]:
     values = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_bytes(path, shown_path(path)).decode("utf-8", "replace").splitlines():
         match = _ENV_LINE.match(line)
         if match and not line.lstrip().startswith("#"):
             value = match[2]
@@ -62,7 +63,10 @@ def _read_env_file(path: Path) -> dict[str, str]:
 
 
 def interpolate(value: Any, variables: Variables, loc: Loc, problems: Problems) -> Any:
-    """Return `value` with every reference in its strings replaced; note what cannot be."""
+    """Return `value` with every reference in its strings replaced; note what cannot be.
+
+    Such a reference stays as it is, so that what is wrong beside it is found, too.
+    """
     if isinstance(value, str):
         if MARK not in value:
             return value
@@ -73,12 +77,12 @@ def interpolate(value: Any, variables: Variables, loc: Loc, problems: Problems) 
             if not variables.may_read(name):
                 message = f"may not read the environment variable {name}; name it in a .env file"
                 problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
-                return ""
+                return match[0]
             found: str | None = variables.values.get(name, default)
             if found is None:
                 message = f"the environment variable {name} is not set; set it or write a default:"
                 problems.add(loc, f"{message} ${{{{ {name}:-… }}}}")
-                return ""
+                return match[0]
             return found
 
         return _REFERENCE.sub(replace, value)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.formats.problems import Problems
-from evalcore.gates.registry import GateSyntaxError, parse_gate
+from evalcore.formats.wording import suggest
+from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy, Limits, Policy, Reducer, ScoreRule
 from evalcore.model.target import DEFAULT_VARIANT, Variant
@@ -20,9 +21,9 @@ ERRORS = GateSpec("errors")
 class LoadOptions:
     """What the caller lays over a suite file; None and () leave the file's word.
 
-    `strict` turns warnings into mistakes. `root` is the folder that file names in messages are
-    relative to. `readable_names` are the environment variables that a suite may read beside those
-    of its nearest `.env` file and `EVAL_*`; `environment` holds the variables themselves.
+    `strict` turns warnings into mistakes. `readable_names` are the environment variables that a
+    suite may read beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the
+    variables themselves.
     """
 
     format: str | None = None
@@ -93,8 +94,19 @@ def _gates(section: Mapping[str, Any], problems: Problems) -> list[GateSpec] | N
         try:
             gates.append(parse_gate(raw))
         except GateSyntaxError as error:
-            problems.add(("evalcore", "gates", index), str(error))
+            problems.add(("evalcore", "gates", index), f"{error}{_gate_hint(raw)}")
     return gates
+
+
+def _gate_hint(raw: object) -> str:
+    """Return how to write `pass_rate: 0.9` or `name: pass_rate`."""
+    if not isinstance(raw, Mapping) or "gate" in raw:
+        return ""
+    for name in (*raw, raw.get("name")):
+        if isinstance(name, str) and name in GATES:
+            parameters = "".join(f", {key}: …" for key in list(GATES[name].parameters)[:1])
+            return f", here {{gate: {name}{parameters}}}"
+    return ", such as {gate: pass_rate, threshold: 0.9}"
 
 
 def limits_of(section: Mapping[str, Any], options: LoadOptions) -> Limits:
@@ -109,20 +121,33 @@ def limits_of(section: Mapping[str, Any], options: LoadOptions) -> Limits:
 def variants_of(section: Mapping[str, Any], problems: Problems) -> tuple[Variant, ...]:
     """Return the variants of the `evalcore:` section, or the one unchanged variant."""
     variants: dict[str, Variant] = {}
+    first: dict[str, int] = {}
     for index, raw in enumerate(section.get("variants", ())):
-        if raw["id"] in variants:
-            problems.add(("evalcore", "variants", index, "id"), f"duplicate variant {raw['id']!r}")
-        variants[raw["id"]] = Variant(
-            id=raw["id"],
+        name = raw["id"]
+        if name in variants:
+            line = problems.locate(("evalcore", "variants", first[name], "id"))
+            message = f"duplicate variant '{name}' (first at line {line})"
+            problems.add(("evalcore", "variants", index, "id"), message)
+        first.setdefault(name, index)
+        variants[name] = Variant(
+            id=name,
             target=raw.get("target"),
             config=raw.get("config", {}),
             tags=tuple(raw.get("tags", ())),
         )
-    baseline = section.get("baseline")
-    if baseline is not None and baseline not in variants:
-        known = ", ".join(variants) or "there are none"
-        problems.add(("evalcore", "baseline"), f"{baseline!r} is not a variant ({known})")
     return tuple(variants.values()) or (DEFAULT_VARIANT,)
+
+
+def baseline_of(
+    section: Mapping[str, Any], variants: Sequence[Variant], problems: Problems
+) -> str | None:
+    """Return the variant that is the baseline; note one that is no variant."""
+    baseline: str | None = section.get("baseline")
+    names = [variant.id for variant in variants]
+    if baseline is not None and baseline not in names:
+        message = f"no variant is called '{baseline}'.{suggest(baseline, names)}"
+        problems.add(("evalcore", "baseline"), message)
+    return baseline
 
 
 def refuse_both(
@@ -138,12 +163,3 @@ def refuse_both(
     for key, path in own.items():
         if key in section and present.get(key) is not None:
             problems.add(("evalcore", key), f"is given here and as '{path}'; remove one of them")
-
-
-def selected(case_id: str, tags: Sequence[str], options: LoadOptions) -> bool:
-    """Whether the caller's filters (`--case`, `--tag`, `--exclude-tag`) keep the case."""
-    if options.cases and case_id not in options.cases:
-        return False
-    if options.tags and options.tags.isdisjoint(tags):
-        return False
-    return options.excluded_tags.isdisjoint(tags)

@@ -9,6 +9,7 @@ from typing import Any
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.source import Document, read_document
+from evalcore.formats.wording import describe, nearest, path_text
 from evalcore.model.suite import Format, Suite
 
 ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
@@ -70,8 +71,31 @@ def recognise(document: Document) -> Format:
             return Format.SCRIPT_SUITE
         if "cases" in raw and "flow" in raw:
             return Format.SUITE
-    message = (
-        "not a suite: a workflow file has 'eval', a test file has 'tests' (a list or a path); "
-        "--format NAME says so explicitly"
-    )
-    raise LoadError((Problem(document.file, None, "", message),))
+    raise LoadError((_not_a_suite(document),))
+
+
+_KEYS_OF_FORMATS = (*_TESTS_KEYS, "eval", "workflow")
+_WANTED = "a workflow file has 'eval', a test file has 'tests' (a list or a path)"
+
+
+def _not_a_suite(document: Document) -> Problem:
+    """Return why a document is of no format: what was probably meant."""
+    raw = document.value
+    if raw is None:
+        return Problem(document.file, None, "", f"is empty: {_WANTED}")
+    if isinstance(raw, list):
+        message = "not a suite but a list; in a test file it stands under 'tests:'"
+        return Problem(document.file, None, "", message)
+    if not isinstance(raw, Mapping):
+        return Problem(document.file, None, "", f"not a suite but a single value: {_WANTED}")
+    for key in raw:
+        line, path = document.locate((key,)), path_text((key,))
+        if key in _TESTS_KEYS:
+            message = f"expected a list of tests or a path, got {describe(raw[key])}"
+            return Problem(document.file, line, path, message)
+        meant = nearest(key, _KEYS_OF_FORMATS)
+        if meant is not None:
+            message = f"unknown key '{path}'. Did you mean '{meant}'?"
+            return Problem(document.file, line, path, f"{message} Otherwise this is not a suite")
+    message = f"not a suite: {_WANTED}; --format NAME says so explicitly"
+    return Problem(document.file, None, "", message)

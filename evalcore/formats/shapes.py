@@ -7,7 +7,7 @@ Shapes are TypedDicts that pydantic validates (strictly, extra keys forbidden); 
 from __future__ import annotations
 
 from functools import lru_cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -20,7 +20,7 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, with_config
 from typing_extensions import TypedDict, is_typeddict
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -30,6 +30,9 @@ Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+
+CALLABLE = r"^[\w.]+:[\w.]+$"
+CUSTOM_TYPE = r"^(not-)?custom:[\w.-]+$"
 
 
 @with_config(STRICT)
@@ -106,9 +109,18 @@ def adapter(shape: Any) -> TypeAdapter[Any]:
 
 
 def _strip_wrappers(shape: Any) -> Any:
-    while get_origin(shape) in {Annotated, Required, NotRequired}:
-        shape = get_args(shape)[0]
-    return shape
+    """Return the shape inside `Annotated`, `Required`, and a union with nothing but None."""
+    while True:
+        origin = get_origin(shape)
+        if origin in {Annotated, Required, NotRequired}:
+            shape = get_args(shape)[0]
+            continue
+        if origin in {Union, UnionType}:
+            members = [member for member in get_args(shape) if member is not NoneType]
+            if len(members) == 1:
+                shape = members[0]
+                continue
+        return shape
 
 
 def member_of(shape: Any, part: str | int) -> Any:
@@ -116,6 +128,9 @@ def member_of(shape: Any, part: str | int) -> Any:
     shape = _strip_wrappers(shape)
     if is_typeddict(shape):
         return get_type_hints(shape, include_extras=True).get(str(part), Any)
+    if _is_model(shape):
+        field = shape.model_fields.get(str(part))
+        return Any if field is None else field.annotation
     origin, arguments = get_origin(shape), get_args(shape)
     if origin is list:
         return arguments[0]
@@ -127,18 +142,26 @@ def member_of(shape: Any, part: str | int) -> Any:
 
 
 def _union_member(arguments: tuple[Any, ...], part: str | int) -> Any:
-    """Return the member of a union that `part` names: a tag, an index or a key."""
+    """Return the member of a union that `part` names: a tag, a class, an index or a key."""
     for member in arguments:
+        if any(isinstance(mark, Tag) and mark.tag == part for mark in get_args(member)[1:]):
+            return member
         inner = _strip_wrappers(member)
         if is_typeddict(inner):
             hints = get_type_hints(inner, include_extras=True)
+            if inner.__name__ == part:
+                return inner
             if part in get_args(_strip_wrappers(hints.get("type", None))):
                 return inner
             if part in hints:
                 return hints[str(part)]
         elif get_origin(inner) is list and isinstance(part, int):
             return member_of(inner, part)
-    return arguments[0] if len(arguments) == 1 else Any
+    return Any
+
+
+def _is_model(shape: Any) -> bool:
+    return isinstance(shape, type) and issubclass(shape, BaseModel)
 
 
 def fields_of(shape: Any) -> tuple[str, ...]:
@@ -146,5 +169,7 @@ def fields_of(shape: Any) -> tuple[str, ...]:
     shape = _strip_wrappers(shape)
     if is_typeddict(shape):
         return tuple(get_type_hints(shape))
+    if _is_model(shape):
+        return tuple(shape.model_fields)
     found = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
     return tuple(get_type_hints(found[0])) if len(found) == 1 else ()

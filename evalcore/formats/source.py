@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, NoReturn
 import yaml
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.syntax_reasons import json_reason, yaml_reason
 
 try:
     from yaml import CSafeLoader as _BaseLoader
@@ -29,6 +31,11 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 MAX_DEPTH = 100
 MAX_EXPANDED_NODES = 5_000_000
 MAX_PROBLEMS = 100
+_LOOKED_AT = 8192
+
+MIN_INT, MAX_INT = -(2**63), 2**64 - 1
+_TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
+_NO_NUMBER = "not a number (or one of too many digits)"
 
 Loc = tuple[str | int, ...]
 Locate = Callable[[Loc], int | None]
@@ -80,21 +87,42 @@ class CoreLoader(_BaseLoader):
             first[name] = line
 
     def core_int(self, node: yaml.ScalarNode) -> int:
-        """Build a number as YAML 1.2 writes it."""
+        """Build a number as YAML 1.2 writes it; JSON holds 64 bits of it."""
         text = str(node.value)
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         try:
-            if text.startswith("0o"):
-                return int(text[2:], 8)
-            return int(text, 16) if text.startswith("0x") else int(text)
+            number = int(text[2:] if base != 10 else text, base)
         except ValueError as error:
-            raise _RefusedError(node.start_mark.line + 1, "number too large") from error
+            raise _RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
+        if not MIN_INT <= number <= MAX_INT:
+            raise _RefusedError(node.start_mark.line + 1, _TOO_LARGE)
+        return number
 
     def core_float(self, node: yaml.ScalarNode) -> float:
         """Build a number as YAML 1.2 writes it."""
         text = str(node.value)
         if text.lower().endswith(("inf", "nan")):
             raise _RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
-        return float(text)
+        try:
+            number = float(text)
+        except ValueError as error:
+            raise _RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
+        if math.isinf(number):
+            raise _RefusedError(node.start_mark.line + 1, _TOO_LARGE)
+        return number
+
+    def core_bool(self, node: yaml.ScalarNode) -> bool:
+        """Build `true` or `false`."""
+        text = str(node.value).lower()
+        if text not in {"true", "false"}:
+            raise _RefusedError(node.start_mark.line + 1, "not true or false")
+        return text == "true"
+
+    def refuse_tag(self, node: yaml.Node) -> NoReturn:
+        """Refuse what YAML 1.1 has beside the core schema and JSON does not hold."""
+        tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
+        line = node.start_mark.line + 1
+        raise _RefusedError(line, f"the tag {tag} is not supported; write a plain value")
 
 
 _CORE_SCHEMA = (
@@ -113,8 +141,14 @@ for _tag, _pattern, _first in _CORE_SCHEMA:
     CoreLoader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first)
     )
-CoreLoader.add_constructor("tag:yaml.org,2002:int", CoreLoader.core_int)
-CoreLoader.add_constructor("tag:yaml.org,2002:float", CoreLoader.core_float)
+for _name, _construct in (
+    ("int", CoreLoader.core_int),
+    ("float", CoreLoader.core_float),
+    ("bool", CoreLoader.core_bool),
+):
+    CoreLoader.add_constructor(f"tag:yaml.org,2002:{_name}", _construct)
+for _name in ("binary", "timestamp", "omap", "pairs", "set"):
+    CoreLoader.add_constructor(f"tag:yaml.org,2002:{_name}", CoreLoader.refuse_tag)
 
 
 @contextmanager
@@ -159,6 +193,8 @@ def read_bytes(path: Path, name: str) -> bytes:
 def parse_document(data: bytes, file: str, *, is_json: bool = False) -> Document:
     """Parse one document; raise `LoadError` with the line of the first thing that is wrong."""
     text = decode(data, file)
+    if not text.strip():
+        raise_problem(file, None, "", "is empty")
     try:
         value = _parse_json(data) if is_json else _parse_yaml(text)
     except _RefusedError as error:
@@ -168,9 +204,13 @@ def parse_document(data: bytes, file: str, *, is_json: bool = False) -> Document
 
 def decode(data: bytes, file: str) -> str:
     """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise_problem(file, None, "", "is UTF-16; save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if b"\0" in data[:_LOOKED_AT]:
+            raise_problem(file, None, "", "is not a text file; name a suite file")
         line = data.count(b"\n", 0, error.start) + 1
         raise_problem(
             file, line, "", f"not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8"
@@ -191,18 +231,34 @@ def parse_json(data: bytes) -> Any:
 
 def _parse_json(data: bytes) -> Any:
     try:
-        return parse_json(data.removeprefix(b"\xef\xbb\xbf"))
+        value = parse_json(data.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:
         found = re.search(r" at line (\d+) column (\d+)$", str(error))
         line = int(found[1]) if found else None
         raise _RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
+    if _LONG_NUMBER.search(data):
+        loc = _too_large_at(value, ())
+        if loc is not None:
+            raise _RefusedError(_locator(data.decode("utf-8-sig"))(loc), _TOO_LARGE)
+    return value
 
 
-def json_reason(error: ValueError) -> str:
-    """Return the parser's reason in our words: without a place, and with what would work."""
-    reason = re.sub(r" at line \d+ column \d+$", "", str(error))
-    reason = re.sub(r'^Detected duplicate key "(.*)"$', r"duplicate key '\1'", reason, flags=re.S)
-    return reason.replace("recursion limit exceeded", "nested too deeply")
+_LONG_NUMBER = re.compile(rb"\d[eE]\+?\d{3}|\d{19}")
+
+
+def _too_large_at(value: Any, loc: Loc) -> Loc | None:
+    """Return where the first number stands that 64 bits do not hold."""
+    if isinstance(value, float):
+        return loc if math.isinf(value) else None
+    if isinstance(value, int):
+        return None if MIN_INT <= value <= MAX_INT else loc
+    members: Any = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    places = (_too_large_at(member, (*loc, key)) for key, member in members)
+    return next((place for place in places if place is not None), None)
 
 
 def _parse_yaml(text: str) -> Any:
@@ -211,8 +267,7 @@ def _parse_yaml(text: str) -> Any:
             _check_structure(text)
             return yaml.load(text, Loader=CoreLoader)  # noqa: S506  (a SafeLoader)
     except yaml.MarkedYAMLError as error:
-        mark: Any = error.problem_mark or error.context_mark
-        raise _RefusedError(mark.line + 1 if mark else None, _yaml_reason(error)) from error
+        raise _RefusedError(*yaml_reason(error, text)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = (
@@ -223,25 +278,6 @@ def _parse_yaml(text: str) -> Any:
         raise _RefusedError(line, message) from error
     except RecursionError as error:
         raise _RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
-
-
-def _yaml_reason(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or "cannot be parsed"
-    if "could not determine a constructor for the tag" in problem:
-        tag = problem.rsplit(" ", 1)[-1].strip("'").replace("tag:yaml.org,2002:", "!!")
-        return f"the tag {tag} is not supported; write a plain value"
-    if "expected a single document" in (error.context or ""):
-        return "holds several YAML documents; only one is allowed (remove the extra '---')"
-    if "found undefined alias" in problem:
-        return "alias without an anchor; quote a text that starts with '*'"
-    if "cannot start any token" in problem and error.problem_mark:
-        return (
-            "not valid YAML: a value cannot start with this character (a tab or a '%@`'); quote it"
-        )
-    hint = ""
-    if "mapping values are not allowed" in problem:
-        hint = " (quote a text that contains ': ')"
-    return f"not valid YAML: {problem}{hint}"
 
 
 def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -13,32 +14,122 @@ from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.formats.source import Loc, read_document
 from evalcore.formats.test_file_shapes import TargetShape
-from evalcore.model.target import Target
-from evalcore.targets.registry import options_model
+from evalcore.formats.wording import shown_path, suggest
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.targets.registry import merge_options, options_model
 
 FILE_NAMES = ("targets.yaml", "targets.yml")
+_OWN_KEYS = {"name", "provider"}
 
 
-def read_targets(
-    inline: list[Any] | None, folder: Path, variables: Variables, problems: Problems
-) -> dict[str, Target]:
-    """Return the targets by name; inline ones win over the file's of the same name.
+class _Written(NamedTuple):
+    """A target as it is written, and where; `done` says that its variables stand in it."""
 
-    A target of a kind that this version does not have is a mistake only for the suite that names
-    it, so those of `targets.yaml` are kept unchecked (`unchecked_reason` says why).
+    entry: Mapping[str, Any]
+    problems: Problems
+    loc: Loc
+    done: bool
+
+
+class Targets:
+    """The targets that a suite may name; those of the suite win over the file's of the same name.
+
+    A suite may share its `targets.yaml` with others, so a target's variables are read, and its
+    options checked, only when the suite names it (`use`). Mistakes are noted where they stand: in
+    the suite, or in `file_problems`, the collector of the `targets.yaml`.
     """
-    targets: dict[str, Target] = {}
-    path = _nearest(folder)
-    if path is not None:
-        document = read_document(path)
-        raw = document.value
-        listed = raw.get("targets") if isinstance(raw, dict) else raw
-        found = Problems(document.file, document.locate)
-        prefix: Loc = ("targets",) if isinstance(raw, dict) else ()
-        _read_list(listed, prefix, variables, found, targets)
-        found.raise_if_any()
-    _read_list(inline or [], ("targets",), variables, problems, targets)
-    return targets
+
+    def __init__(
+        self, inline: object, folder: Path, variables: Variables, problems: Problems
+    ) -> None:
+        """Take the suite's own targets (None if it has none), their variables already read."""
+        self.used: dict[str, Target] = {}
+        self.sound: set[str] = set()
+        self.file_problems: Problems | None = None
+        self._variables = variables
+        self._written: dict[str, _Written] = {}
+        # What may be defined in what cannot be read is not missed a second time.
+        self.complete = True
+        path = _nearest(folder)
+        if path is not None:
+            document = read_document(path, shown_path(path))
+            raw = document.value
+            self.file_problems = Problems(document.file, document.locate)
+            nested = isinstance(raw, dict) and "targets" in raw
+            listed = raw["targets"] if nested else raw
+            self._read(listed, ("targets",) if nested else (), self.file_problems, done=False)
+        if inline is not None:
+            self._read(inline, ("targets",), problems, done=True)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._written
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all targets, used or not."""
+        return tuple(self._written)
+
+    def use(self, name: str, loc: Loc, problems: Problems) -> None:
+        """Note at `loc` that no target has this name, or where it is defined what is wrong."""
+        if name in self.used:
+            return
+        written = self._written.get(name)
+        if written is not None:
+            found, place = written.problems, written.loc
+            entry = written.entry
+            if not written.done:
+                entry = interpolate(entry, self._variables, place, found)
+            options = {key: value for key, value in entry.items() if key not in _OWN_KEYS}
+            self.used[name] = target = Target(name, entry["provider"], options)
+            before = found.count
+            _check_options(target, DEFAULT_VARIANT, place, found)
+            if found.count == before:
+                self.sound.add(name)
+        elif self.complete and self._written:
+            problems.add(loc, f"unknown target '{name}'.{suggest(name, self._written)}")
+        elif self.complete:
+            hint = "define it under 'targets:' or in a targets.yaml"
+            problems.add(loc, f"unknown target '{name}': none is defined; {hint}")
+
+    def use_variant(self, name: str, variant: Variant, loc: Loc, problems: Problems) -> None:
+        """Note at `loc` that the variant's configuration does not fit the target of this name."""
+        if name in self.sound:
+            _check_options(self.used[name], variant, loc, problems)
+
+    def _read(self, raw: object, prefix: Loc, problems: Problems, *, done: bool) -> None:
+        if not isinstance(raw, list):
+            problems.add(prefix, "expected a list of targets, each with 'name' and 'provider'")
+            self.complete = False
+            return
+        first: dict[str, Loc] = {}
+        for index, entry in enumerate(raw):
+            loc = (*prefix, index)
+            try:
+                adapter(TargetShape).validate_python(entry)
+            except ValidationError as error:
+                problems.add_invalid(error, entry, TargetShape, loc)
+                self.complete = False
+                continue
+            name = entry["name"]
+            if name in first:
+                line = problems.locate(first[name])
+                problems.add((*loc, "name"), f"duplicate target '{name}' (first at line {line})")
+            first.setdefault(name, loc)
+            self._written[name] = _Written(entry, problems, loc, done)
+
+
+def _check_options(target: Target, variant: Variant, loc: Loc, problems: Problems) -> None:
+    label = f"target '{target.name}'"
+    try:
+        model = options_model(target.kind)
+    except UsageError as error:
+        problems.add((*loc, "provider"), str(error), label=label)
+        return
+    try:
+        merge_options(target, variant)
+    except ValidationError as error:
+        merged = {**target.options, **variant.config}
+        problems.add_invalid(error, merged, model, loc, label=label)
 
 
 def _nearest(folder: Path) -> Path | None:
@@ -47,34 +138,3 @@ def _nearest(folder: Path) -> Path | None:
             if (parent / name).is_file():
                 return parent / name
     return None
-
-
-def _read_list(
-    raw: object, prefix: Loc, variables: Variables, problems: Problems, targets: dict[str, Target]
-) -> None:
-    if not isinstance(raw, list):
-        problems.add(prefix, "expected a list of targets, each with 'name' and 'provider'")
-        return
-    for index, written in enumerate(raw):
-        loc = (*prefix, index)
-        entry = interpolate(written, variables, loc, problems)
-        try:
-            adapter(TargetShape).validate_python(entry)
-        except ValidationError as error:
-            problems.add_invalid(error, entry, TargetShape, loc)
-            continue
-        options = {key: value for key, value in entry.items() if key not in {"name", "provider"}}
-        targets[entry["name"]] = Target(entry["name"], entry["provider"], options)
-
-
-def check_target(target: Target, loc: Loc, problems: Problems) -> None:
-    """Note a kind that is unknown, or options that do not fit it."""
-    try:
-        model = options_model(target.kind)
-        model.model_validate(dict(target.options))
-    except UsageError as error:
-        problems.add(loc, f"target '{target.name}': {error}")
-    except ValidationError as error:
-        for found in error.errors(include_url=False):
-            where = ".".join(str(part) for part in found["loc"])
-            problems.add(loc, f"target '{target.name}': {where}: {found['msg']}")

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from evalcore.errors import LoadError, Problem
+from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.environment import Variables, interpolate, variables_for
 from evalcore.formats.options import (
     LoadOptions,
+    baseline_of,
     limits_of,
     policy_of,
     refuse_both,
-    selected,
     suite_name,
     variants_of,
 )
 from evalcore.formats.problems import Problems, raise_all
+from evalcore.formats.raw_test import NO_TEST, RawTest
+from evalcore.formats.selection import Selection, choose_variants
+from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import adapter
 from evalcore.formats.source import Document, collector_paused, read_document
-from evalcore.formats.targets_file import check_target, read_targets
+from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_cases import (
     MAX_WARNINGS,
     AssertionMaker,
     SuiteDefaults,
     TestReader,
     as_messages,
+    check_file,
 )
 from evalcore.formats.test_file_shapes import TestSuite
-from evalcore.formats.test_sources import RawTest, file_tests, listed_tests, named_tests
+from evalcore.formats.test_sources import file_tests, listed_tests, named_tests, open_reason
+from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import (
     Format,
@@ -63,10 +68,11 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
         problems.add((), "a test file is a mapping with 'tests'")
         problems.raise_if_any()
     keys = [key for key in _TESTS_KEYS if key in raw]
-    if len(keys) != 1:
-        wanted = "keep one of them" if keys else "is required"
-        problems.add((keys[-1],) if keys else (), f"'tests': {', '.join(keys)} {wanted}")
+    if not keys:
+        problems.add((), "has no 'tests'")
         problems.raise_if_any()
+    for key in keys[1:]:
+        problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
     suite_level = {key: value for key, value in raw.items() if key not in _TESTS_KEYS}
     return _load(suite_level, raw[keys[0]], keys[0], problems, path, document.sha256, options)
 
@@ -87,7 +93,7 @@ def _defaults_beside(path: Path) -> Document | None:
     base = path.stem.removesuffix(".eval")
     for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
         if (path.parent / name).is_file():
-            document = read_document(path.parent / name)
+            document = read_document(path.parent / name, shown_path(path.resolve().parent / name))
             raw = document.value
             if isinstance(raw, dict) and not any(key in raw for key in _SUITE_KEYS):
                 return document
@@ -99,8 +105,7 @@ def _sha256(path: Path, name: str) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
-        raise LoadError((Problem(name, None, "", str(reason)),)) from error
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
 
 
 def _load(
@@ -115,36 +120,45 @@ def _load(
     """Read the suite level, then every test in one pass into a spool."""
     variables = variables_for(path.parent, options)
     raw = interpolate(raw, variables, (), problems)
-    try:
-        adapter(TestSuite).validate_python(raw)
-    except ValidationError as error:
-        problems.add_invalid(error, raw, TestSuite)
-        problems.raise_if_any()
+    raw, sound = _sound_level(raw, problems)
     level = _SuiteLevel(raw, path, options, variables, problems)
-    reader = TestReader(level.defaults(), variables)
-    rows = _raw_tests(tests, key, path, raw.get("columns", {}), problems)
-    spool = _spool(rows, reader, options, problems)
-    warnings = [*level.warnings, *reader.warnings]
+    reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
+    selection = Selection(options)
+    others = [level.targets.file_problems] if level.targets.file_problems else []
+    columns = raw.get("columns", {})
+    rows = _raw_tests(tests, key, path, columns, problems)
+    spool = _spool(rows, reader, selection, [problems, *others])
+    shown = problems.file if key in _TESTS_KEYS and path.suffix not in ROW_SUFFIXES else tests
+    warnings = [*level.warnings, *reader.warnings, *selection.finish(shown)]
     if reader.warned > MAX_WARNINGS:
         warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
     if options.strict:
         for warning in warnings:
             problems.add((), warning)
-    problems.raise_if_any()
-    shown = problems.file if key in _TESTS_KEYS and path.suffix not in ROW_SUFFIXES else tests
+        problems.raise_if_any()
     definition = SuiteDefinition(
         name=suite_name(path, level.section.get("name"), raw.get("name")),
         format=Format.TEST_FILE,
         source=Source(shown, str(path.resolve().parent), sha256),
         policy=level.policy,
-        targets=level.targets,
+        targets=level.targets.used,
         default_target=level.default_target,
         variants=level.variants,
-        baseline=level.section.get("baseline"),
+        baseline=level.baseline,
         limits=level.limits,
         tags=tuple(raw.get("tags", ())) or tuple(level.section.get("tags", ())),
     )
-    return Suite(definition, spool, tuple(warnings))
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _sound_level(raw: dict[str, Any], problems: Problems) -> tuple[dict[str, Any], bool]:
+    """Return the suite level without what is wrong in it, and whether nothing was."""
+    try:
+        adapter(TestSuite).validate_python(raw)
+    except ValidationError as error:
+        wrong = problems.add_invalid(error, raw, TestSuite)
+        return sound_part(raw, wrong), False
+    return raw, True
 
 
 def _raw_tests(
@@ -152,41 +166,50 @@ def _raw_tests(
 ) -> Iterator[RawTest]:
     """Yield the raw tests of whatever `tests` is: a list, a path, a list of paths."""
     if path.suffix.lower() in ROW_SUFFIXES:
-        return file_tests(path, tests, columns)
+        return file_tests(path, tests, columns, problems)
     if isinstance(tests, str):
         return named_tests([tests], (key,), path.parent, columns, problems)
     if isinstance(tests, list) and tests and all(isinstance(item, str) for item in tests):
         return named_tests(tests, (key,), path.parent, columns, problems)
     if isinstance(tests, list):
+        if not tests:
+            problems.add((key,), "holds no test")
         return listed_tests(tests, (key,), problems)
     problems.add((key,), "expected a list of tests, a path, or a list of paths")
     return iter(())
 
 
 def _spool(
-    rows: Iterator[RawTest], reader: TestReader, options: LoadOptions, problems: Problems
+    rows: Iterator[RawTest],
+    reader: TestReader,
+    selection: Selection,
+    collectors: Sequence[Problems],
 ) -> CaseSpool:
-    """Return the valid, selected cases; raise `LoadError` if there are mistakes in any file."""
+    """Return the valid, selected cases; raise `LoadError` if there are mistakes in any file.
+
+    The first collector is the suite's own.
+    """
     spool = CaseSpool()
-    collectors = {id(problems): problems}
+    every = {id(problems): problems for problems in collectors}
+    last = collectors[0]
     read = 0
     with collector_paused():
         for value, loc, found, marked in rows:
-            if found is not problems:
-                collectors[id(found)] = found
-            if value is None and found.cheap:
+            if found is not last:
+                every[id(found)] = last = found
+            if value is NO_TEST:
                 continue
             read += 1
             case = reader.read(value, loc, found, marked=marked)
-            if case is None or not selected(case.id, case.tags, options):
+            if case is None or not selection.keeps(case.id, case.tags):
                 continue
             try:
                 spool.append(case)
             except (TypeError, RecursionError) as error:
                 found.add(loc, f"test '{case.id}' holds a value that JSON cannot: {error}")
-    if not read and not any(collector.count for collector in collectors.values()):
-        problems.add((), "holds no test")
-    raise_all(tuple(collectors.values()))
+    if not read and not any(problems.count for problems in every.values()):
+        last.add_found([Problem(last.file, None, "", "holds no test")])
+    raise_all(tuple(every.values()))
     return spool
 
 
@@ -205,10 +228,11 @@ class _SuiteLevel:
         self.section: dict[str, Any] = raw.get("evalcore", {})
         self.execution: dict[str, Any] = raw.get("execution", {})
         self.warnings: list[str] = []
-        self.targets = read_targets(raw.get("targets"), path.parent, variables, problems)
+        self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
         self._refuse_conflicts()
         self.default_target = self._default_target()
         self.variants = self._variants()
+        self.baseline = self._baseline()
         self.threshold = self._threshold()
         self.policy = self._policy()
         workers = self.execution.get("workers")
@@ -217,20 +241,28 @@ class _SuiteLevel:
         if self.execution.get("total_budget_usd") is not None:
             self.warnings.append("execution.total_budget_usd is not enforced by this version")
 
-    def defaults(self) -> SuiteDefaults:
-        """Return what each test inherits."""
+    def defaults(self, *, sound: bool) -> SuiteDefaults:
+        """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
         if "assertions" in raw and "assert" in raw:
-            problems.add(("assert",), "is an alias of 'assertions'; keep one of them")
+            problems.add(("assert",), "is another name of 'assertions'; keep one of them")
         key = "assert" if "assert" in raw else "assertions"
+        folder = self.path.resolve().parent
+        for index, name in enumerate(raw.get("input_files", ())):
+            check_file(name, folder, ("input_files", index), problems)
         return SuiteDefaults(
-            folder=self.path.resolve().parent,
+            folder=folder,
             assertions=tuple(AssertionMaker().make(raw.get(key), (key,), problems)),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,
-            target_names=frozenset(self.targets),
-            has_target=self.default_target is not None or "targets" in self.execution,
+            targets=self.targets,
+            # What is wrong here may be what answers the tests: told once, not for each of them.
+            has_target=(
+                self.default_target is not None
+                or "targets" in self.execution
+                or not (sound and self.targets.complete)
+            ),
             forced_target=self.options.target is not None,
             has_workspace=raw.get("workspace") is not None,
             skip=bool(self.execution.get("skip_defaults")),
@@ -262,37 +294,43 @@ class _SuiteLevel:
             problems.add(("execution", "targets"), "is given beside 'target'; keep one of them")
 
     def _default_target(self) -> str | None:
-        options, problems = self.options, self.problems
-        loc: tuple[str, ...] = ("execution", "target")
-        name = options.target or self.execution.get("target")
-        if name is None and DEFAULT_TARGET in self.targets:
-            name, loc = DEFAULT_TARGET, ()
-        if name is None:
+        name = self.options.target
+        if name is not None:
+            if name not in self.targets:
+                hint = suggest(name, self.targets.names) or " None is defined."
+                message = f"{self.problems.file}: --target: unknown target '{name}'.{hint}"
+                raise UsageError(message)
+            self.targets.use(name, (), self.problems)
+            return name
+        name = self.execution.get("target")
+        if name is None and DEFAULT_TARGET not in self.targets:
             return None
-        self._check(name, () if options.target else loc, problems)
+        name = name or DEFAULT_TARGET
+        self.targets.use(name, ("execution", "target"), self.problems)
         return str(name)
 
     def _variants(self) -> tuple[Variant, ...]:
         """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
         names = () if self.options.target else self.execution.get("targets", ())
         for index, name in enumerate(names):
-            self._check(name, ("execution", "targets", index), self.problems)
+            self.targets.use(name, ("execution", "targets", index), self.problems)
         if names:
             return tuple(Variant(id=name, target=name) for name in dict.fromkeys(names))
         variants = variants_of(self.section, self.problems)
         for index, variant in enumerate(variants):
+            loc = ("evalcore", "variants", index)
             if variant.target is not None:
-                loc = ("evalcore", "variants", index, "target")
-                self._check(variant.target, loc, self.problems)
+                self.targets.use(variant.target, (*loc, "target"), self.problems)
+            name = variant.target or self.default_target
+            if name is not None and variant.config:
+                self.targets.use_variant(name, variant, (*loc, "config"), self.problems)
         return variants
 
-    def _check(self, name: str, loc: tuple[str | int, ...], problems: Problems) -> None:
-        target = self.targets.get(name)
-        if target is None:
-            known = ", ".join(sorted(self.targets)) or "none is defined"
-            problems.add(loc, f"unknown target '{name}' (known: {known})")
-        else:
-            check_target(target, loc, problems)
+    def _baseline(self) -> str | None:
+        baseline: str | None = self.section.get("baseline")
+        if self.options.target and self.execution.get("targets"):
+            return None  # the variants that it could name are not run
+        return baseline_of(self.section, self.variants, self.problems) if baseline else None
 
     def _threshold(self) -> float:
         for given in (

@@ -14,6 +14,7 @@ from evalcore.formats.environment import Variables, interpolate
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.formats.source import Loc
+from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_assertions import (
     AssertionValueError,
     make_assertion,
@@ -33,6 +34,9 @@ NO_ANSWER = (
     "has nothing that answers it: give it `fixtures: {output: …}`, an `execution.target`, "
     "or the suite a target (`execution.target`, a target named 'default', --target NAME)"
 )
+NOTHING_TO_CHECK = (
+    "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
+)
 MAX_WARNINGS = 20
 MAX_SHARED_ASSERTIONS = 10_000
 
@@ -42,11 +46,11 @@ class SuiteDefaults:
     """What the suite level gives each test."""
 
     folder: Path
+    targets: Targets
     assertions: tuple[Assertion, ...] = ()
     messages: tuple[Mapping[str, Any], ...] = ()
     input_files: tuple[str, ...] = ()
     threshold: float = 0.8
-    target_names: frozenset[str] = frozenset()
     has_target: bool = False
     forced_target: bool = False
     has_workspace: bool = False
@@ -56,12 +60,18 @@ class SuiteDefaults:
 class TestReader:
     """Turns raw tests into cases; knows which ids it has seen."""
 
-    def __init__(self, defaults: SuiteDefaults, variables: Variables) -> None:
+    def __init__(
+        self, defaults: SuiteDefaults, variables: Variables, *, strict: bool = False
+    ) -> None:
         self.defaults = defaults
         self.variables = variables
         self.warnings: list[str] = []
         self.warned = 0
-        self._seen: dict[str, int | None] = {}
+        self._strict = strict
+        self._first: Problems | None = None
+        # Where each id stands: its line if that costs nothing, else its path; with the collector
+        # if that is not the first one.
+        self._seen: dict[str, Any] = {}
         self._validate = adapter(Test).validate_python
         self._maker = AssertionMaker()
 
@@ -76,20 +86,34 @@ class TestReader:
         test = self._checked(raw, loc, problems)
         if test is None:
             return None
-        case_id = test["id"]
-        if case_id in self._seen:
-            first = self._seen[case_id]
-            where = f" (first at line {first})" if first else ""
-            problems.add((*loc, "id"), f"duplicate test id '{case_id}'{where}")
-        else:
-            # Lines of a long file are found by reading again, so only cheap positions are kept.
-            self._seen[case_id] = problems.locate(loc) if problems.cheap else None
+        self._note_id(test["id"], loc, problems)
         assertions = self._assertions(test, loc, problems)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
         if problems.count > before:
             return None
         return self._case(test, assertions, fixture, loc, problems)
+
+    def _note_id(self, case_id: str, loc: Loc, problems: Problems) -> None:
+        """Remember where the id stands; note one that another test has."""
+        if case_id in self._seen:
+            line, file = self._place(self._seen[case_id])
+            here = "" if file == problems.file else f" of {file}"
+            where = f"first at line {line}{here}" if line else "first in " + file
+            problems.add((*loc, "id"), f"duplicate test id '{case_id}' ({where})")
+            return
+        place: Any = problems.locate(loc) if problems.cheap else loc
+        if problems is not self._first:
+            self._first = self._first or problems
+            place = (problems, place)
+        self._seen[case_id] = place
+
+    def _place(self, seen: Any) -> tuple[int | None, str]:
+        """Return the line and the file of what `_note_id` remembers."""
+        foreign = isinstance(seen, tuple) and seen[:1] and isinstance(seen[0], Problems)
+        found: Any
+        found, place = seen if foreign else (self._first, seen)
+        return (place if found.cheap else found.locate(place)), found.file
 
     def _checked(self, raw: Any, loc: Loc, problems: Problems) -> dict[str, Any] | None:
         """Return the validated test with the aliases resolved."""
@@ -99,13 +123,16 @@ class TestReader:
             else:
                 checked = adapter(TestAlias).validate_python(raw)
         except ValidationError as error:
-            label = raw.get("id") if isinstance(raw, dict) else None
-            problems.add_invalid(error, raw, TestAlias, loc, label=_label(label))
+            case_id = raw.get("id") if isinstance(raw, dict) else None
+            problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
+            if case_id and isinstance(case_id, str):
+                self._note_id(case_id, loc, problems)
             return None
         for alias, name in (("assert", "assertions"), ("expected_outcome", "criteria")):
             if alias in checked:
                 if name in checked:
-                    problems.add((*loc, alias), f"is an alias of '{name}'; keep one of them")
+                    message = f"is another name of '{name}'; keep one of them"
+                    problems.add((*loc, alias), message, label=_label(checked["id"]))
                 checked[name] = checked[alias]
         return checked
 
@@ -114,10 +141,11 @@ class TestReader:
     ) -> tuple[Assertion, ...]:
         """Return the test's assertions, then the suite's; the default grader if there is none."""
         execution = test.get("execution") or {}
-        own = self._maker.make(test.get("assertions"), (*loc, "assertions"), problems)
+        before, case_id = problems.count, test["id"]
+        own = self._maker.make(test.get("assertions"), (*loc, "assertions"), problems, case_id)
         if execution:
             place = (*loc, "execution", "assertions")
-            own.extend(self._maker.make(execution.get("assertions"), place, problems))
+            own.extend(self._maker.make(execution.get("assertions"), place, problems, case_id))
         if test.get("rubrics"):
             own.append(unavailable("rubrics", {}))
         if not self.defaults.skip and not execution.get("skip_defaults"):
@@ -125,15 +153,22 @@ class TestReader:
         criteria = test.get("criteria")
         if not own:
             has_reference = "expected_output" in test
-            if "assertions" in test or not (criteria or has_reference):
-                message = "needs one of criteria, expected_output, assertions"
-                problems.add(loc, message, label=_label(test["id"]))
+            nothing = "assertions" in test or not (criteria or has_reference)
+            if nothing and problems.count == before:
+                problems.add(loc, NOTHING_TO_CHECK, label=_label(case_id))
             return (unavailable("llm-grader", {}),)
         if criteria and not any(assertion.type in GRADERS for assertion in own):
-            self.warned += 1
-            if self.warned <= MAX_WARNINGS:
-                self.warnings.append(UNUSED_CRITERIA.format(id=test["id"]))
+            self._warn(UNUSED_CRITERIA.format(id=case_id), (*loc, "criteria"), problems)
         return tuple(own)
+
+    def _warn(self, text: str, loc: Loc, problems: Problems) -> None:
+        """Keep a warning; in strict mode it is a mistake."""
+        if self._strict:
+            problems.add(loc, text)
+            return
+        self.warned += 1
+        if self.warned <= MAX_WARNINGS:
+            self.warnings.append(text)
 
     def _fixture(self, test: Mapping[str, Any]) -> Evidence | None:
         given = test.get("fixtures")
@@ -150,12 +185,9 @@ class TestReader:
         name = execution.get("target")
         if execution.get("targets"):
             message = "is read at the suite level only; name one `target` here"
-            problems.add((*loc, "execution", "targets"), message)
+            problems.add((*loc, "execution", "targets"), message, label=_label(test["id"]))
         if name is not None and not self.defaults.forced_target:
-            if name not in self.defaults.target_names:
-                known = ", ".join(sorted(self.defaults.target_names)) or "none is defined"
-                message = f"unknown target '{name}' (known: {known})"
-                problems.add((*loc, "execution", "target"), message)
+            self.defaults.targets.use(name, (*loc, "execution", "target"), problems)
         elif fixture is None and not self.defaults.has_target:
             problems.add(loc, NO_ANSWER, label=_label(test["id"]))
 
@@ -200,24 +232,27 @@ class TestReader:
         if not files and not before:
             return own
         messages = [*before, *as_messages(own)]
+        for index, name in enumerate(test.get("input_files", ())):
+            place, label = (*loc, "input_files", index), _label(test["id"])
+            check_file(name, self.defaults.folder, place, problems, label=label)
         if files:
-            messages[-1] = self._with_files(messages[-1], files, loc, problems)
+            messages[-1] = _with_files(messages[-1], files)
         return messages
 
-    def _with_files(
-        self, message: Mapping[str, Any], files: list[str], loc: Loc, problems: Problems
-    ) -> dict[str, Any]:
-        content = message.get("content", "")
-        segments = [{"type": "text", "value": content}] if isinstance(content, str) else content
-        folder = self.defaults.folder
-        attached = []
-        for name in files:
-            try:
-                resolve_inside(repository_root(folder), folder, name)
-            except EvalError as error:
-                problems.add((*loc, "input_files"), str(error))
-            attached.append({"type": "file", "value": name})
-        return {**message, "content": [*attached, *segments]}
+
+def check_file(name: str, folder: Path, loc: Loc, problems: Problems, *, label: str = "") -> None:
+    """Note an input file that does not exist or lies outside the repository."""
+    try:
+        resolve_inside(repository_root(folder), folder, name)
+    except EvalError as error:
+        problems.add(loc, str(error), label=label)
+
+
+def _with_files(message: Mapping[str, Any], files: list[str]) -> dict[str, Any]:
+    content = message.get("content") or ""
+    segments = content if isinstance(content, list) else [{"type": "text", "value": content}]
+    attached = [{"type": "file", "value": name} for name in files]
+    return {**message, "content": [*attached, *segments]}
 
 
 def as_messages(value: Any) -> list[Any]:
@@ -237,14 +272,16 @@ class AssertionMaker:
     def __init__(self) -> None:
         self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
 
-    def make(self, raw: Any, loc: Loc, problems: Problems) -> list[Assertion]:
+    def make(
+        self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
+    ) -> list[Assertion]:
         """Return the assertions; note those that are wrong all the same."""
         made = []
         for index, entry in enumerate(raw or ()):
             try:
                 made.append(self._one(entry))
             except AssertionValueError as error:
-                problems.add((*loc, index), str(error))
+                problems.add((*loc, index), str(error), label=_label(case_id))
         return made
 
     def _one(self, raw: dict[str, Any]) -> Assertion:

@@ -5,25 +5,18 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.environment import MARK
 from evalcore.formats.problems import Problems
-from evalcore.formats.source import Loc, json_reason, parse_json, read_document
-from evalcore.formats.tables import is_table, table_tests
+from evalcore.formats.raw_test import NO_TEST, RawTest
+from evalcore.formats.source import Loc, parse_json, read_document
+from evalcore.formats.syntax_reasons import json_reason
+from evalcore.formats.tables import is_table, table_tests, text_of
 from evalcore.trust.files import repository_root, resolve_inside
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
-
-
-class RawTest(NamedTuple):
-    """One test as it was written, where it stands, and the collector of its mistakes."""
-
-    value: Any
-    loc: Loc
-    problems: Problems
-    marked: bool = True
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
 
 def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTest]:
@@ -32,23 +25,28 @@ def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTe
         yield RawTest(value, (*loc, index), problems)
 
 
-def file_tests(path: Path, name: str, columns: Mapping[str, str]) -> Iterator[RawTest]:
-    """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list."""
+def file_tests(
+    path: Path, name: str, columns: Mapping[str, str], suite: Problems
+) -> Iterator[RawTest]:
+    """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list.
+
+    Mistakes in `columns` are noted in `suite`, the collector of the file that holds them.
+    """
     if path.suffix.lower() == ".jsonl":
         yield from jsonl_tests(path, name)
     elif is_table(path):
-        for value, problems in table_tests(path, name, columns):
-            yield RawTest(value, (), problems)
+        yield from table_tests(path, name, columns, suite)
     else:
         document = read_document(path, name)
         problems = Problems(name, document.locate)
-        raw, loc = document.value, ()
-        if isinstance(raw, dict):
-            raw, loc = raw.get("tests"), ("tests",)  # type: ignore[assignment]
-        if not isinstance(raw, list):
-            problems.add(loc, "expected a list of tests")
-            raw = []
-        yield from listed_tests(raw, loc, problems)
+        yield RawTest(NO_TEST, (), problems)
+        raw, loc = document.value, Loc()
+        if isinstance(raw, dict) and "tests" in raw:
+            raw, loc = raw["tests"], ("tests",)
+        if isinstance(raw, list):
+            yield from listed_tests(raw, loc, problems)
+        else:
+            problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
 
 
 def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
@@ -68,31 +66,76 @@ def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
                     value = parse_json(content)
                 except ValueError as error:
                     if content.strip():
-                        problems.add((), f"not valid JSON: {json_reason(error)}")
+                        problems.add((), _line_reason(content, error))
                     continue
+                if type(value) is dict and "output" in value:
+                    _move_output(value, problems)
                 yield RawTest(value, (), problems, mark in line)
     except OSError as error:
-        message = "no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
-        raise LoadError((Problem(name, None, "", message),)) from error
-    # The collector is handed over once more, so that a file of broken lines only is reported.
-    yield RawTest(None, (), problems)
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    yield RawTest(NO_TEST, (), problems)
+
+
+def open_reason(error: OSError) -> str:
+    """Return why a file of tests cannot be opened, in our words."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name a suite file"
+    return f"cannot be read: {error.strerror}"
+
+
+def _line_reason(line: bytes, error: ValueError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as broken:
+        return f"not UTF-8 (byte 0x{line[broken.start]:02x}); save it as UTF-8"
+    hint = " (each line is a test of its own)" if "EOF while" in str(error) else ""
+    return f"not valid JSON: {json_reason(error)}{hint}"
+
+
+def _move_output(value: dict[str, Any], problems: Problems) -> None:
+    """Put the column `output` where a test has its given answer; null is no answer."""
+    output = value.pop("output")
+    if output is None:
+        return
+    if "fixtures" in value:
+        problems.add(("output",), "is given here and as 'fixtures'; remove one of them")
+        return
+    value["fixtures"] = {"output": text_of(output)}
 
 
 def named_tests(
     names: list[str], loc: Loc, folder: Path, columns: Mapping[str, str], problems: Problems
 ) -> Iterator[RawTest]:
-    """Yield the tests of the files that `tests` names (paths or globs, `file://` allowed)."""
+    """Yield the tests of the files that `tests` names (paths or globs, `file://` allowed).
+
+    A file that cannot be read is a mistake of its own; the others are read all the same.
+    """
     root = repository_root(folder)
     for index, written in enumerate(names):
         place = (*loc, index) if len(names) > 1 else loc
-        pattern = written.removeprefix("file://")
-        found = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207  (`..` works)
-        if not found and glob.has_magic(pattern):
-            problems.add(place, f"no file matches '{pattern}' in {folder}")
-        for name in found or ([] if glob.has_magic(pattern) else [pattern]):
+        for name in _matching(written.removeprefix("file://"), folder, place, problems):
             try:
                 path = resolve_inside(root, folder, name)
             except EvalError as error:
                 problems.add(place, str(error))
                 continue
-            yield from file_tests(path, name, columns)
+            try:
+                yield from file_tests(path, name, columns, problems)
+            except LoadError as error:
+                problems.add_found(error.problems)
+
+
+def _matching(pattern: str, folder: Path, loc: Loc, problems: Problems) -> list[str]:
+    """Return the names that a pattern matches, sorted; a plain name stands for itself."""
+    if not glob.has_magic(pattern):
+        return [pattern]
+    try:
+        found = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207  (`..` works)
+    except (OSError, ValueError) as error:
+        found = []
+        problems.add(loc, f"cannot look for '{pattern}': {error}")
+    if not found:
+        problems.add(loc, f"no file matches '{pattern}' in {folder.resolve()}")
+    return found

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from evalcore.errors import UsageError
 from evalcore.formats.options import (
     LoadOptions,
+    baseline_of,
     limits_of,
     policy_of,
     refuse_both,
-    selected,
     suite_name,
     variants_of,
 )
-from evalcore.formats.problems import Problems, suggest
+from evalcore.formats.problems import Problems
+from evalcore.formats.selection import Selection, choose_variants
+from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import EvalcoreSection, adapter
 from evalcore.formats.source import Document, Loc
+from evalcore.formats.wording import describe, suggest
 from evalcore.formats.workflow_harness_assertions import read_assertion
-from evalcore.formats.workflow_harness_shapes import BlockShape, EvalSection, Soul, Workflow
+from evalcore.formats.workflow_harness_shapes import (
+    BlockShape,
+    EvalSection,
+    Soul,
+    Workflow,
+)
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
-from evalcore.model.target import Target
-from evalcore.planning.spool import spool_cases
+from evalcore.model.target import Target, Variant
+from evalcore.planning.spool import CaseSpool
 
 NO_EXECUTOR = (
     "Case '{id}' requires an executor (no fixtures for all expected blocks) "
     "but no executor was provided."
 )
+TARGET = "workflow"
 _MEASURE_NAMES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
 
 
@@ -45,16 +55,11 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         problems.raise_if_any()
     if "eval" not in raw:
         problems.add((), "Workflow YAML has no eval section")
-    _check_shapes(raw, problems)
-    section = raw.get("evalcore") if isinstance(raw.get("evalcore"), dict) else {}
-    problems.raise_if_any()
-    evals = raw["eval"]
+    evals, misshapen, section = _checked_sections(raw, problems)
     refuse_both(section, {"threshold": "eval.threshold"}, evals, problems)
-    warnings: list[str] = []
-    cases = list(_read_cases(raw, path.parent, problems, warnings))
-    if options.strict:
-        for warning in warnings:
-            problems.add((), warning)
+    reader = _CaseReader(raw, misshapen, path.parent, problems, strict=options.strict)
+    selection = Selection(options)
+    spool = reader.spool(selection)
     threshold = _threshold(evals, section, options)
     policy = policy_of(
         section,
@@ -64,25 +69,40 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         threshold=threshold,
         problems=problems,
     )
-    variants = variants_of(section, problems)
+    variants = _variants(section, problems)
+    baseline = baseline_of(section, variants, problems)
     problems.raise_if_any()
+    _check_target(options, document.file)
+    warnings = [*reader.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
-    return Suite(
-        definition=SuiteDefinition(
-            name=suite_name(path, section.get("name"), workflow.get("name")),
-            format=Format.WORKFLOW_HARNESS,
-            source=Source(document.file, str(path.resolve().parent), document.sha256),
-            policy=policy,
-            targets={"workflow": Target("workflow", "workflow", _definition(raw))},
-            default_target="workflow",
-            variants=variants,
-            baseline=section.get("baseline"),
-            limits=limits_of(section, options),
-            tags=tuple(section.get("tags", ())),
-        ),
-        cases=spool_cases(case for case in cases if selected(case.id, case.tags, options)),
-        warnings=tuple(warnings),
+    definition = SuiteDefinition(
+        name=suite_name(path, section.get("name"), workflow.get("name")),
+        format=Format.WORKFLOW_HARNESS,
+        source=Source(document.file, str(path.resolve().parent), document.sha256),
+        policy=policy,
+        targets={TARGET: Target(TARGET, "workflow", _definition(raw))},
+        default_target=TARGET,
+        variants=variants,
+        baseline=baseline,
+        limits=limits_of(section, options),
+        tags=tuple(section.get("tags", ())),
     )
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _variants(section: Mapping[str, Any], problems: Problems) -> tuple[Variant, ...]:
+    variants = variants_of(section, problems)
+    for index, variant in enumerate(variants):
+        if variant.target not in {None, TARGET}:
+            message = f"unknown target '{variant.target}'; a workflow file has only '{TARGET}'"
+            problems.add(("evalcore", "variants", index, "target"), message)
+    return variants
+
+
+def _check_target(options: LoadOptions, file: str) -> None:
+    if options.target not in {None, TARGET}:
+        message = f"unknown target '{options.target}'; a workflow file has only '{TARGET}'"
+        raise UsageError(f"{file}: --target: {message}")
 
 
 def _threshold(evals: Mapping[str, Any], section: Mapping[str, Any], options: LoadOptions) -> float:
@@ -97,21 +117,23 @@ def _definition(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
 
 
-def _check_shapes(raw: Mapping[str, Any], problems: Problems) -> None:
-    """Check every section's shape; block by block, so that only the shapes in use are built."""
-    shapes: list[tuple[tuple[str | int, ...], Any]] = []
-    if "eval" in raw:
-        shapes.append((("eval",), EvalSection))
-    if "evalcore" in raw:
-        shapes.append((("evalcore",), EvalcoreSection))
+def _checked_sections(
+    raw: Mapping[str, Any], problems: Problems
+) -> tuple[Mapping[str, Any], frozenset[int], Mapping[str, Any]]:
+    """Note what is misshapen; return what is sound.
+
+    Of `eval:` (but for its cases), the indices of its misshapen cases, and of `evalcore:`.
+    """
+    shapes: list[tuple[Loc, Any]] = []
     if "workflow" in raw:
         shapes.append((("workflow",), Workflow))
+    # Block by block, so that only the shapes in use are built.
     for key, shape in (("blocks", BlockShape), ("souls", Soul)):
         members = raw.get(key)
         if isinstance(members, dict):
             shapes.extend(((key, name), shape) for name in members)
         elif members is not None:
-            problems.add((key,), "expected a mapping of ids")
+            problems.add((key,), f"expected a mapping of ids, got {describe(members)}")
     for loc, shape in shapes:
         value: Any = raw
         for part in loc:
@@ -120,45 +142,119 @@ def _check_shapes(raw: Mapping[str, Any], problems: Problems) -> None:
             adapter(shape).validate_python(value)
         except ValidationError as error:
             problems.add_invalid(error, value, shape, loc)
+    evals, wrong = _sound_section(raw, "eval", EvalSection, problems)
+    section, _ = _sound_section(raw, "evalcore", EvalcoreSection, problems)
+    misshapen = frozenset(loc[1] for loc in wrong if len(loc) > 1 and isinstance(loc[1], int))
+    return evals, misshapen, section
 
 
-def _read_cases(
-    raw: Mapping[str, Any], folder: Path, problems: Problems, warnings: list[str]
-) -> Iterator[Case]:
-    """Yield the cases; note duplicate ids, unknown blocks and wrong assertions."""
-    seen: set[str] = set()
-    known = _block_ids(raw)
-    for index, case in enumerate(raw["eval"]["cases"]):
-        loc = ("eval", "cases", index)
-        if case["id"] in seen:
-            problems.add((*loc, "id"), f"duplicate eval case id: {case['id']}")
-        seen.add(case["id"])
-        fixtures, expected = case.get("fixtures") or {}, case.get("expected") or {}
+def _sound_section(
+    raw: Mapping[str, Any], key: str, shape: Any, problems: Problems
+) -> tuple[Mapping[str, Any], list[Loc]]:
+    """Return what is sound of a section, and the paths into it of what is wrong."""
+    if key not in raw:
+        return {}, []
+    value: Any = raw[key]
+    try:
+        adapter(shape).validate_python(value)
+    except ValidationError as error:
+        wrong = problems.add_invalid(error, value, shape, (key,))
+        return (sound_part(value, wrong) if isinstance(value, dict) else {}), wrong
+    return value, []
+
+
+class _CaseReader:
+    """Turns what stands under `eval.cases` into cases; notes everything that is wrong in them."""
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        misshapen: frozenset[int],
+        folder: Path,
+        problems: Problems,
+        *,
+        strict: bool,
+    ) -> None:
+        self.warnings: list[str] = []
+        self._misshapen = misshapen
+        self._folder, self._problems, self._strict = folder, problems, strict
+        self._known = _block_ids(raw)
+        self._first: dict[str, Loc] = {}
+        evals = raw.get("eval")
+        cases = evals.get("cases") if isinstance(evals, dict) else None
+        self._cases: list[Any] = cases if isinstance(cases, list) else []
+
+    def spool(self, selection: Selection) -> CaseSpool:
+        """Return the selected cases; a misshapen one is noted already and left out."""
+        spool = CaseSpool()
+        for index, raw in enumerate(self._cases):
+            loc: Loc = ("eval", "cases", index)
+            case = self._read(raw, loc, index in self._misshapen)
+            if case is None or not selection.keeps(case.id, case.tags):
+                continue
+            try:
+                spool.append(case)
+            except (TypeError, RecursionError) as error:
+                self._problems.add(loc, f"case '{case.id}' holds what JSON cannot: {error}")
+        return spool
+
+    def _read(self, raw: Any, loc: Loc, misshapen: bool) -> Case | None:
+        """Return the case; None if something is wrong, even if that is noted already."""
+        if not isinstance(raw, dict):
+            return None
+        before = self._problems.count
+        self._note_id(raw.get("id"), (*loc, "id"))
+        fixtures, expected = raw.get("fixtures") or {}, raw.get("expected") or {}
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
-            for block in blocks:
-                if known is not None and block not in known:
-                    hint = suggest(block, known)
-                    problems.add((*loc, key, block), f"unknown block '{block}'.{hint}")
-        if not expected:
-            warnings.append(f"Case '{case['id']}' has no 'expected': it asserts nothing")
-        yield _case(case, fixtures, expected, _assertions(expected, loc, folder, problems))
+            self._check_blocks(blocks, (*loc, key))
+        assertions = self._assertions(expected, (*loc, "expected"))
+        if not expected and isinstance(raw.get("id"), str):
+            text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
+            if self._strict:
+                self._problems.add(loc, text)
+            self.warnings.append(text)
+        if misshapen or self._problems.count > before:
+            return None
+        return _case(raw, fixtures, expected, assertions)
 
+    def _note_id(self, case_id: object, loc: Loc) -> None:
+        if not isinstance(case_id, str) or not case_id:
+            return
+        if case_id in self._first:
+            line = self._problems.locate(self._first[case_id])
+            message = f"duplicate eval case id: {case_id} (first at line {line})"
+            self._problems.add(loc, message)
+        self._first.setdefault(case_id, loc)
 
-def _assertions(
-    expected: Mapping[str, Any], loc: Loc, folder: Path, problems: Problems
-) -> tuple[Assertion, ...]:
-    """Return the assertions of a case, block by block; note wrong ones and blocks without any."""
-    assertions = []
-    for block, entries in expected.items():
-        if not entries:
-            message = "asserts nothing; add an assertion or remove the block"
-            problems.add((*loc, "expected", block), message)
-        for number, entry in enumerate(entries):
-            place = (*loc, "expected", block, number)
-            found = read_assertion(entry, place, problems, block=block, folder=folder)
-            if found is not None:
-                assertions.append(found)
-    return tuple(assertions)
+    def _check_blocks(self, blocks: object, loc: Loc) -> None:
+        """Note ids that are neither a block nor `block.exit`, if the file has blocks."""
+        if self._known is None or not isinstance(blocks, dict):
+            return
+        for block in blocks:
+            if block not in self._known:
+                hint = suggest(block, self._known)
+                self._problems.add((*loc, block), f"unknown block '{block}'.{hint}")
+
+    def _assertions(self, expected: object, loc: Loc) -> tuple[Assertion, ...]:
+        """Return the assertions, block by block; note wrong ones and blocks without any."""
+        assertions = []
+        for block, entries in expected.items() if isinstance(expected, dict) else ():
+            if not isinstance(entries, list):
+                continue
+            if not entries:
+                message = "asserts nothing; add an assertion or remove the block"
+                self._problems.add((*loc, block), message)
+            for number, entry in enumerate(entries):
+                found = read_assertion(
+                    entry,
+                    (*loc, block, number),
+                    self._problems,
+                    block=block,
+                    folder=self._folder,
+                )
+                if found is not None:
+                    assertions.append(found)
+        return tuple(assertions)
 
 
 def _case(
@@ -216,5 +312,7 @@ def _block_ids(raw: Mapping[str, Any]) -> set[str] | None:
     ids = set(blocks)
     for name, block in blocks.items():
         exits = block.get("exits") if isinstance(block, dict) else None
-        ids.update(f"{name}.{exit_['id']}" for exit_ in exits or () if "id" in exit_)
+        for exit_ in exits if isinstance(exits, list) else ():
+            if isinstance(exit_, dict) and "id" in exit_:
+                ids.add(f"{name}.{exit_['id']}")
     return ids

@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from evalcore.formats.custom_assertions import find_plugin
-from evalcore.formats.problems import Problems, suggest
+from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import Loc
+from evalcore.formats.source import Loc, parse_json
+from evalcore.formats.syntax_reasons import json_reason
+from evalcore.formats.wording import describe, suggest_assertion
 from evalcore.formats.workflow_harness_shapes import (
     ASSERTION_TYPES,
     AssertionShape,
@@ -34,16 +36,21 @@ def read_assertion(
     """Return the assertion at `loc`, or note what is wrong with it and return None."""
     before = problems.count
     if not isinstance(raw, dict):
-        problems.add(loc, "an assertion is a mapping with 'type'")
+        problems.add(loc, f"an assertion is a mapping with 'type', got {describe(raw)}")
         return None
     kind = raw.get("type")
     if not isinstance(kind, str):
-        problems.add((*loc, "type"), "is required" if kind is None else "must be text")
+        wanted = f"expected text, got {describe(kind)}"
+        problems.add((*loc, "type"), wanted if "type" in raw else _missing_type(raw))
         return None
     bare = kind.removeprefix("not-")
     custom = bare.startswith("custom:")
     if not custom and bare not in ASSERTION_TYPES:
-        problems.add((*loc, "type"), f"unknown assertion '{kind}'.{suggest(kind, ASSERTION_TYPES)}")
+        known = [*ASSERTION_TYPES, "custom:<id>"]
+        if kind != bare:
+            known.extend([f"not-{name}" for name in known])
+        hint = suggest_assertion(kind, known if kind == bare else known[len(known) // 2 :])
+        problems.add((*loc, "type"), f"unknown assertion {describe(kind)}.{hint}")
         return None
     shape: Any = CustomAssertion if custom else AssertionShape
     try:
@@ -65,6 +72,13 @@ def read_assertion(
         transform=checked.get("transform"),
         metric=checked.get("metric"),
     )
+
+
+def _missing_type(raw: Mapping[str, Any]) -> str:
+    for key in raw:
+        if key in ASSERTION_TYPES:
+            return f"is required; write {{type: {key}, value: …}}"
+    return "is required"
 
 
 def _check_of(  # noqa: C901  (a table in the form of branches)
@@ -114,7 +128,8 @@ def _equals(
 ) -> tuple[str, dict[str, Any]]:
     mode = config.get("mode")
     if value is None:
-        problems.add((*loc, "value"), "is required")
+        hint = "; JSON's null is written in quotes" if mode == "json" else ""
+        problems.add((*loc, "value"), f"is required{hint}")
     if mode == "json":
         return "equals-json", {"value": _json_value(value, loc, problems)}
     if mode is not None:
@@ -124,18 +139,30 @@ def _equals(
 
 def _json_value(value: object, loc: Loc, problems: Problems) -> object:
     """Return what the value says as JSON: text is parsed, a YAML value stands for itself."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            problems.add((*loc, "value"), f"is not JSON: {error}")
-    if isinstance(value, float) and not math.isfinite(value):
-        problems.add((*loc, "value"), "is not a JSON number")
-    return value
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value, parse_constant=_refuse_number, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        problems.add((*loc, "value"), f"is not JSON: {_json_words(value, error)}")
+        return None
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]} is not a number that JSON can hold")
+
+
+def _json_words(text: str, error: Exception) -> str:
+    try:
+        parse_json(text.encode(errors="replace"))
+    except ValueError as reason:
+        return json_reason(reason)
+    return str(error)
 
 
 def _name(kind: str, value: object) -> str:

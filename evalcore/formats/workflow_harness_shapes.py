@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.shapes import OPEN, STRICT, EvalcoreSection, Fixture, Share, Text, Weight
+from evalcore.formats.shapes import (
+    CALLABLE,
+    CUSTOM_TYPE,
+    OPEN,
+    STRICT,
+    EvalcoreSection,
+    Fixture,
+    Share,
+    Text,
+    Weight,
+)
 
 Scalar = Annotated[
     str | int | float | bool,
@@ -131,7 +141,7 @@ class PythonAssertion(_WithThreshold, total=False):
     """A Python function judges the output."""
 
     type: Required[Literal["python", "not-python"]]
-    callable: Required[Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]]
+    callable: Required[Annotated[str, Field(pattern=CALLABLE)]]
     value: Any
 
 
@@ -139,7 +149,7 @@ class PythonAssertion(_WithThreshold, total=False):
 class CustomAssertion(_WithThreshold, total=False):
     """A plug-in from `custom/assertions/<id>.yaml`; `type` is `custom:<id>`."""
 
-    type: Required[Annotated[str, Field(pattern=r"^(not-)?custom:[\w.-]+$")]]
+    type: Required[Annotated[str, Field(pattern=CUSTOM_TYPE)]]
     value: Any
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Metrics:
 UNMEASURED = Metrics()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Evidence(NamedTuple):
     """Outputs as text (mappings and lists are JSON text), the state behind them, and measures.
 
     `output` is the primary output. `outputs` holds the output of each block that ran, by block id
@@ -37,7 +40,7 @@ class Evidence:
     """
 
     output: str | None
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = NOTHING
     metrics: Metrics = UNMEASURED
-    block_metrics: Mapping[str, Metrics] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    block_metrics: Mapping[str, Metrics] = NOTHING
+    details: Mapping[str, Any] = NOTHING

@@ -31,7 +31,11 @@ def target_identity(target: Target | None, variant: Variant) -> bytes:
 
 def case_identity(case: Case) -> bytes:
     """Return the bytes of everything in a case that an execution can see."""
-    return _canonical([case.input, case.fixture, case.metadata, case.expected_output])
+    fixture = case.fixture
+    given = None
+    if fixture is not None:
+        given = (fixture.output, *(value or None for value in fixture[1:]))
+    return _canonical([case.input, given, case.metadata or None, case.expected_output])
 
 
 def exec_key(case: bytes, target: bytes, iteration: int) -> str:

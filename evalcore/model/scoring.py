@@ -23,6 +23,8 @@ def score_item(
     """
     if not results:
         return 1.0, Outcome.PASSED
+    if rule is ScoreRule.WEIGHTED and threshold <= 1.0 and all_plain_passes(results):
+        return 1.0, Outcome.PASSED
     measured = [result for result in results if result.outcome in _MEASURED]
     if rule is ScoreRule.BLOCKS:
         score = _block_score(results)
@@ -33,6 +35,14 @@ def score_item(
     if not met:
         return score, Outcome.FAILED
     return score, Outcome.PASSED if len(measured) == len(results) else Outcome.BLOCKED
+
+
+def all_plain_passes(results: Sequence[AssertionResult]) -> bool:
+    """Whether every assertion passed with 1 and has weight: by far the most frequent case."""
+    for result in results:
+        if result.score != 1.0 or result.outcome is not Outcome.PASSED or result.weight <= 0:
+            return False
+    return True
 
 
 def weighted_mean(results: Sequence[AssertionResult]) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import Evidence
+from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.gate import GateSpec
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -50,8 +50,7 @@ class ErrorPolicy(StrEnum):
     EXCLUDE = "exclude"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """One input somebody cares about, with what is expected of the outcome.
 
     `fixture` is the answer when it is given: nothing is executed then. `reason_not_executable` is
@@ -69,7 +68,7 @@ class Case:
     expected_output: Any = None
     criteria: str | None = None
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = NOTHING
     reason_not_executable: str | None = None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
 
 _LEFT_OUT_AS_NONE = (
@@ -92,7 +92,7 @@ def _decode_case(raw: dict[str, Any], table: Sequence[Assertion]) -> Case:
         expected_output=raw.get("expected_output"),
         criteria=raw.get("criteria"),
         tags=tuple(raw.get("tags", ())),
-        metadata=raw.get("metadata", {}),
+        metadata=raw.get("metadata", NOTHING),
         reason_not_executable=raw.get("reason_not_executable"),
     )
 
@@ -120,12 +120,13 @@ def decode_evidence(raw: Mapping[str, Any]) -> Evidence:
     metrics = raw.get("metrics")
     return Evidence(
         output=raw["output"],
-        outputs=raw.get("outputs", {}),
+        outputs=raw.get("outputs", NOTHING),
         metrics=UNMEASURED if metrics is None else Metrics(**metrics),
         block_metrics={
             block: Metrics(**measured) for block, measured in raw.get("block_metrics", {}).items()
-        },
-        details=raw.get("details", {}),
+        }
+        or NOTHING,
+        details=raw.get("details", NOTHING),
     )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import duckdb
 
 MEMORY_LIMIT = "256MB"
+# Waking a second thread takes longer than a query over this many rows.
+_ROWS_FOR_THREADS = 20_000
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -20,6 +22,12 @@ def connect() -> duckdb.DuckDBPyConnection:
     return _database(os.getpid()).cursor()
 
 
+def use_threads_for(rows: int) -> None:
+    """Let the process's database use all cores if its queries are over many rows, else one."""
+    threads = (os.cpu_count() or 1) if rows >= _ROWS_FOR_THREADS else 1
+    connect().execute(f"SET threads = {threads}")
+
+
 @lru_cache(maxsize=1)
 def _database(_process: int) -> duckdb.DuckDBPyConnection:
     # A forked process must not share its parent's database, hence the process id as the key.
@@ -28,6 +36,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
         ":memory:",
         config={
             "memory_limit": MEMORY_LIMIT,
+            "threads": "1",
             "temp_directory": str(spill),
             "autoinstall_known_extensions": "false",
             "preserve_insertion_order": "true",

@@ -33,7 +33,7 @@ def write_rows(lines: list[bytes], destination: Path) -> None:
     """
     longest = max(_MIN_BUFFER_BYTES, *map(len, lines)) if lines else _MIN_BUFFER_BYTES
     with NamedTemporaryFile(dir=destination.parent, suffix=".jsonl", prefix=".rows-") as file:
-        file.writelines(lines)
+        file.write(b"".join(lines))
         file.flush()
         connect().execute(
             f"""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -29,10 +31,11 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run in one store."""
+    """One run in one store. Whoever planned it knows its definition without reading it."""
 
     store: ObjectStore
     keys: RunKeys
+    known_definition: SuiteDefinition | None = field(default=None, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -68,6 +71,8 @@ class StoredRun:
     @cached_property
     def definition(self) -> SuiteDefinition:
         """The suite without its cases, as it was planned."""
+        if self.known_definition is not None:
+            return self.known_definition
         from pydantic import TypeAdapter
 
         try:
@@ -131,8 +136,15 @@ def list_runs(store: ObjectStore, suite: str | None = None) -> Iterator[Manifest
         for run in store.list_folders(runs_prefix(NameKey(name)))
         if run_created_at(run) is not None
     ]
-    for keys in sorted(found, key=lambda keys: keys.run_id, reverse=True):
-        try:
+    found.sort(key=lambda keys: keys.run_id, reverse=True)
+    # An id tells the second only; within one the manifests know more.
+    for _, same_second in groupby(found, key=lambda keys: run_created_at(keys.run_id)):
+        manifests = _manifests(store, same_second)
+        yield from sorted(manifests, key=lambda manifest: manifest.created_at, reverse=True)
+
+
+def _manifests(store: ObjectStore, found: Iterable[RunKeys]) -> Iterator[Manifest]:
+    """Yield the manifests of those runs that have one."""
+    for keys in found:
+        with suppress(ObjectNotFoundError):
             yield StoredRun(store, keys).manifest()
-        except ObjectNotFoundError:
-            continue

@@ -195,7 +195,7 @@ def _evidence(value: Any, latency_ms: float) -> Evidence:
             raise TargetError(_KIND, f"returned an Evidence whose output is {found}, not text")
         if value.metrics.latency_ms is not None:
             return value
-        return replace(value, metrics=replace(value.metrics, latency_ms=latency_ms))
+        return value._replace(metrics=replace(value.metrics, latency_ms=latency_ms))
     if not isinstance(value, Mapping | list | tuple):
         found = type(value).__name__
         raise TargetError(_KIND, f"returned {found}; return text, a mapping, a list or an Evidence")

@@ -3,7 +3,7 @@
 import json
 
 
-def iban_is_valid(output: str, context: dict) -> bool:
+def iban_is_valid(output: str, context: dict) -> bool:  # noqa: ARG001  (evalcore gives both)
     """Return whether the invoice's IBAN has the right check digits (ISO 7064, mod 97-10)."""
     iban = (json.loads(output).get("iban") or "").replace(" ", "")
     if not iban.isalnum() or len(iban) < 15:

@@ -32,6 +32,7 @@ evidence = st.builds(
     outputs=st.dictionaries(text, text, max_size=3),
     metrics=metrics.filter(lambda found: found != Metrics()),
     block_metrics=st.dictionaries(text, metrics, max_size=2),
+    details=st.dictionaries(text, json_values, max_size=2),
 )
 assertions = st.builds(
     Assertion,

@@ -9,6 +9,8 @@ SELECT
     count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
     count(DISTINCT item) AS distinct_items,
     sum(asserted_errors) AS asserted_errors,
+    sum(len(missed)) AS missed,
+    count(latency_ms) AS measured_latency,
     avg(latency_ms) AS avg_latency_ms,
     quantile_cont(latency_ms, 0.5) AS p50_latency_ms,
     quantile_cont(latency_ms, 0.95) AS p95_latency_ms,

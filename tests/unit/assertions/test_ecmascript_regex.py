@@ -48,6 +48,12 @@ MATCHES: dict[str, tuple[str, str, list[str], list[str]]] = {
         ["10531", "111"],
         ["1053105"],
     ),
+    "in a lookbehind the last round stands first": (
+        r"(?<=^\1\1(?:(b)?){1,2})$",
+        "",
+        ["", "bbb"],
+        ["b", "bb"],
+    ),
     "lookbehind of any length": ("(?<!ab*)c", "", ["c", "bc"], ["ac", "abbc"]),
     "quantified lookahead": ("^(?=a)*b", "", ["b"], ["a"]),
     "lazy": ("^a+?b??$", "", ["aa", "ab"], ["b"]),

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -122,6 +125,33 @@ def test_a_schema_that_cannot_be_applied_is_an_error(schema: Any, expected: str)
     ended = result(assertion("is-json", {"schema": schema}), '"x"')
     assert ended.outcome is ERROR
     assert expected in ended.message
+
+
+@pytest.fixture
+def schema_server() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server that answers everything with the schema `true`, and its requests."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"true")
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+
+
+def test_a_schema_elsewhere_is_never_fetched(schema_server: tuple[str, list[str]]) -> None:
+    address, requests = schema_server
+    assert outcome("is-json", "1", schema={"$ref": f"{address}/x.json"}) is ERROR
+    assert requests == []
 
 
 def test_a_pattern_of_a_schema_has_the_time_limit_of_regular_expressions() -> None:

@@ -193,6 +193,11 @@ def test_a_callable_that_does_not_return_is_an_error(tmp_path: Path) -> None:
     assert ended.message == "my_checks:check did not return within 0.1 s"
 
 
+def test_a_callable_that_ends_the_interpreter_is_an_error_at_once(tmp_path: Path) -> None:
+    ended = python_result(tmp_path, "sys.exit('bye')")
+    assert (ended.outcome, ended.message) == (ERROR, "my_checks:check failed: SystemExit: bye")
+
+
 def test_a_callable_that_is_not_allowed_is_an_error(tmp_path: Path) -> None:
     ended = python_result(tmp_path, "return True", callable="os:getcwd")
     assert ended.outcome is ERROR

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 import regex
@@ -94,6 +95,31 @@ def test_a_long_text_is_searched_like_a_short_one() -> None:
 def test_only_what_ends_soon_runs_without_a_time_limit(pattern: str, is_safe: bool) -> None:
     items, _ = python_regex.parse(pattern, 0)
     assert (python_regex.longest_safe_text(items) >= 10_000) is is_safe
+
+
+def test_a_least_number_of_empty_rounds_counts_on_short_texts_too() -> None:
+    items, _ = python_regex.parse("(a?){60}b", 0)
+    assert python_regex.longest_safe_text(items) == -1
+
+
+BASIC_PLANE = "".join(
+    char for char in map(chr, range(0x10000)) if unicodedata.category(char) != "Cn"
+)
+
+
+@pytest.mark.parametrize("flags", [0, re.A, re.I, re.I | re.A])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *[r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"[^\w-]", r"[\W\d]", r"[^\S\n]", r"[\wé]"],
+        *["[g-t]", "[^A-Zß]", "[\u03b1-\u03c9]", "k", "[^s]", "i", "µ", "."],
+    ],
+)
+def test_the_translation_takes_the_same_characters(pattern: str, flags: int) -> None:
+    translated = python_regex.translate(*python_regex.parse(pattern, flags))
+    assert regex.findall(translated, BASIC_PLANE, regex.V0) == re.findall(
+        pattern, BASIC_PLANE, flags
+    )
 
 
 def test_too_many_least_repeats_are_refused_before_they_take_the_memory() -> None:

@@ -115,7 +115,7 @@ def test_a_stopped_run_keeps_its_shards_and_resumes_to_the_same_report(tmp_path:
     written = run.written_shards()
     assert len(written) == len(receipts)
 
-    assert reopen_run(run) > 0
+    reopen_run(run)
     again = execute_run(run, ExecuteOptions(imports=imports))
     assert {receipt.shard for receipt in again}.isdisjoint(written)
 

@@ -1,0 +1,1 @@
+"""Measurements with bounds; each module is a program."""

@@ -1,0 +1,106 @@
+"""Run commands as processes of their own and measure them; write the section of RESULTS.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+EVALCORE = str(Path(sys.executable).with_name("evalcore"))
+
+
+class Measured(NamedTuple):
+    """One process: wall-clock seconds from start to end, peak resident memory in MB (10⁶ bytes)."""
+
+    seconds: float
+    peak_mb: float
+
+
+class CommandFailedError(Exception):
+    """A measured command ended with another exit code than 0."""
+
+
+def run_measured(command: Sequence[str]) -> Measured:
+    """Run a command to its end; raise `CommandFailedError` with what it wrote to standard error."""
+    environment = {
+        name: text for name, text in os.environ.items() if not name.startswith("EVALCORE_")
+    }
+    with tempfile.TemporaryFile() as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, env=environment, cwd=ROOT
+        )
+        # Unlike getrusage(RUSAGE_CHILDREN), wait4 tells the peak of this process alone.
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")
+            raise CommandFailedError(f"{' '.join(command)}: exit code {process.returncode}\n{said}")
+    # Linux counts in KiB, macOS in bytes.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Measured(seconds, usage.ru_maxrss * unit / 1e6)
+
+
+def in_turn(*runs: Callable[[], Measured], rounds: int) -> list[Measured]:
+    """Run all in turn, `rounds` times; return each one's median time and largest peak.
+
+    In turn, so that a machine that is busy for a while slows all of them.
+    """
+    found: list[list[Measured]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for one, run in zip(found, runs, strict=True):
+            one.append(run())
+    return [Measured(median(m.seconds for m in one), max(m.peak_mb for m in one)) for one in found]
+
+
+class Row(NamedTuple):
+    """A line of the table; `missed` says which bound was not kept, "" if all were."""
+
+    cells: tuple[str, ...]
+    missed: str
+
+    @property
+    def kept(self) -> str:
+        """What the table says about the bounds."""
+        return f"no: {self.missed}" if self.missed else "yes"
+
+
+def table(header: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return a Markdown table with a last column that says whether the bounds were kept."""
+    lines = [
+        f"| {' | '.join((*header, 'kept'))} |",
+        f"|---|{'---:|' * (len(header) - 1)}---|",
+    ]
+    lines += [f"| {' | '.join((*row.cells, row.kept))} |" for row in rows]
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """Return what the figures were measured on."""
+    where = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return f"{where}, Python {platform.python_version()}"
+
+
+def write_section(name: str, text: str) -> None:
+    """Put the text between the markers `<!-- name -->` of RESULTS.md, made if there are none."""
+    marker = f"<!-- {name} -->"
+    section = f"{marker}\n{text}\n{marker}"
+    old = RESULTS.read_text("utf-8") if RESULTS.exists() else "# Benchmark results\n"
+    pattern = re.compile(f"{re.escape(marker)}.*?{re.escape(marker)}", re.DOTALL)
+    if pattern.search(old):
+        new = pattern.sub(lambda _: section, old)
+    else:
+        new = f"{old.rstrip()}\n\n{section}\n"
+    RESULTS.write_text(new, "utf-8")

@@ -1,0 +1,76 @@
+"""What is on the worker's bench: open shards, their items, and how a finished item is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evalcore.execution.item import ItemRunner
+from evalcore.execution.row import Finished, RowEncoder
+from evalcore.planning.expand import WorkItem
+
+
+@dataclass(slots=True)
+class OpenShard:
+    """A shard whose items are being run: its rows so far, in the places of their items."""
+
+    number: int
+    lines: list[bytes]
+    missing: int
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+Task = tuple[OpenShard, int, WorkItem]
+Progress = Callable[[Finished], None]
+
+
+class ShardWork(Protocol):
+    """Where the shards' items come from and where their rows go. Both may block."""
+
+    def begin(self, shard: int) -> list[WorkItem]:
+        """Return the items of a shard, in order."""
+
+    def commit(self, shard: OpenShard) -> None:
+        """Write a shard's rows, once."""
+
+
+class Bench:
+    """Opens shards and records what becomes of their items."""
+
+    def __init__(
+        self, runner: ItemRunner, work: ShardWork, progress: Progress | None = None
+    ) -> None:
+        self.runner = runner
+        self.work = work
+        self._progress = progress
+        self._encoder = RowEncoder()
+
+    def open(self, number: int) -> list[Task]:
+        """Return the items of a shard, each with its place in it."""
+        items = self.work.begin(number)
+        shard = OpenShard(number, [b""] * len(items), len(items))
+        return [(shard, place, item) for place, item in enumerate(items)]
+
+    def record(self, shard: OpenShard, place: int, finished: Finished) -> bool:
+        """Keep the row of a finished item; return whether it was the shard's last."""
+        shard.lines[place] = self._encoder.encode(finished, shard.blobs)
+        shard.missing -= 1
+        if self._progress is not None:
+            self._progress(finished)
+        return shard.missing == 0
+
+    def run_instant(self, number: int) -> list[Task]:
+        """Run a shard up to the first item that has to be waited for; return the items left.
+
+        A shard without any such item is committed. No event loop is needed until then, and a small
+        run of given outputs never pays for one.
+        """
+        tasks = self.open(number)
+        for position, (shard, place, item) in enumerate(tasks):
+            finished = self.runner.run_now(item)
+            if finished is None:
+                return tasks[position:]
+            if self.record(shard, place, finished):
+                self.work.commit(shard)
+        return []

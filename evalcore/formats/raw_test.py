@@ -1,0 +1,23 @@
+"""One test as somebody wrote it, before anything is known of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from evalcore.formats.problems import Problems
+from evalcore.formats.source import Loc
+
+NO_TEST: Final = object()
+
+
+class RawTest(NamedTuple):
+    """A test, where it stands, and the collector of its mistakes.
+
+    `marked` says whether its text may hold `${{ … }}`. The value `NO_TEST` only hands over a
+    collector, so that a file with mistakes and without any test is reported.
+    """
+
+    value: Any
+    loc: Loc
+    problems: Problems
+    marked: bool = True

@@ -1,0 +1,99 @@
+"""What the caller's filters keep: `--case`, `--tag`, `--exclude-tag`, `--variant`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from evalcore.errors import UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.wording import nearest
+from evalcore.model.suite import SuiteDefinition
+
+MAX_NAMES = 10_000
+_LISTED = 20
+
+
+class Selection:
+    """Decides case by case, and says at the end which filters met nothing."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        self._options = options
+        self.active = bool(options.cases or options.tags or options.excluded_tags)
+        self._kept = 0
+        self._ids: set[str] = set()
+        self._tags: set[str] = set()
+
+    def keeps(self, case_id: str, tags: Sequence[str]) -> bool:
+        """Whether the filters keep the case."""
+        options = self._options
+        if not self.active:
+            return True
+        self._tags.update(tags)
+        if len(self._ids) < MAX_NAMES or case_id in options.cases:
+            self._ids.add(case_id)
+        if options.cases and case_id not in options.cases:
+            return False
+        if options.tags and options.tags.isdisjoint(tags):
+            return False
+        kept = options.excluded_tags.isdisjoint(tags)
+        self._kept += kept
+        return kept
+
+    def finish(self, file: str) -> list[str]:
+        """Return warnings of filters that met nothing; `UsageError` if they leave no case."""
+        if not self.active:
+            return []
+        unmet = list(self._unmet())
+        if self._kept:
+            return unmet
+        if not unmet:
+            unmet = [f"the filters leave no case: {', '.join(self._written())}"]
+        raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
+
+    def _unmet(self) -> Iterator[str]:
+        options = self._options
+        yield from _unknown("--case", "case has the id", options.cases, self._ids)
+        yield from _unknown("--tag", "case has the tag", options.tags, self._tags)
+        yield from _unknown("--exclude-tag", "case has the tag", options.excluded_tags, self._tags)
+
+    def _written(self) -> Iterator[str]:
+        options = self._options
+        for name, values in (
+            ("--case", options.cases),
+            ("--tag", options.tags),
+            ("--exclude-tag", options.excluded_tags),
+        ):
+            yield from (f"{name} {value}" for value in sorted(values))
+
+
+def _unknown(option: str, what: str, wanted: Iterable[str], known: set[str]) -> Iterator[str]:
+    for name in sorted(set(wanted) - known):
+        yield f"{option}: no {what} '{name}'.{_meant(name, known)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = nearest(name, names)
+    if near is not None:
+        return f" Did you mean '{near}'?"
+    if not names:
+        return " There are none."
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f" Known: {', '.join(names[:_LISTED])}{more}."
+
+
+def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:
+    """Return the definition with only the variants that the caller wants, in the suite's order.
+
+    A baseline that is not among them is dropped. Raises `UsageError` for an unknown variant.
+    """
+    if not options.variants:
+        return definition
+    known = {variant.id for variant in definition.variants}
+    unknown = list(_unknown("--variant", "variant is called", options.variants, known))
+    if unknown:
+        raise UsageError("\n".join(f"{definition.source.path}: {message}" for message in unknown))
+    kept = tuple(variant for variant in definition.variants if variant.id in options.variants)
+    baseline = definition.baseline if definition.baseline in options.variants else None
+    return replace(definition, variants=kept, baseline=baseline)

@@ -1,0 +1,1 @@
+"""The whole program through its shell: real processes, real files, real stores."""

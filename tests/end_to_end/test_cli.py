@@ -1,0 +1,467 @@
+"""The contract of the shell: what commands print, and the exit codes they end with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.end_to_end.shell import CONFORMANCE, ROOT, Ended, Json, evalcore
+
+PASSING = """\
+name: passing
+tests:
+  - id: greeting
+    tags: [polite, short]
+    input: Say hello.
+    fixtures: {output: Hello!, metrics: {latency_ms: 12.5, cost_usd: 0.002, input_tokens: 9}}
+    assertions: [{type: contains, value: Hello}, {type: latency, threshold: 20}]
+  - id: farewell
+    tags: [polite]
+    input: Say goodbye.
+    fixtures: {output: Goodbye.}
+    assertions: [{type: icontains, value: bye, required: true}]
+  - id: silence
+    input: Say nothing.
+    fixtures: {output: ''}
+    assertions: [{type: regex, value: ^$}]
+"""
+FAILING = """\
+name: failing
+tests:
+  - id: wrong
+    input: 1 + 1
+    fixtures: {output: '3'}
+    assertions: [{type: equals, value: '2'}]
+"""
+ERRORS = """\
+name: in-error
+execution: {target: broken}
+targets: [{name: broken, provider: command, command: [python3, -c, raise SystemExit(3)]}]
+evalcore: {gates: [{gate: pass_rate, threshold: 0}]}
+tests:
+  - id: crash
+    input: a
+    assertions: [{type: contains, value: a}]
+"""
+INVALID = """\
+tests:
+  - id: typo
+    input: a
+    fixtures: {output: a}
+    assertions:
+      - type: contian
+        value: a
+"""
+WARNS = """\
+tests:
+  - id: unused
+    input: a
+    criteria: polite
+    fixtures: {output: a}
+    assertions: [{type: contains, value: a}]
+"""
+TEXTS = {
+    "passing": PASSING,
+    "failing": FAILING,
+    "errors": ERRORS,
+    "invalid": INVALID,
+    "warns": WARNS,
+}
+
+RUN_KEYS = {"id", "mode", "started_at", "ended_at", "duration_s", "reexecuted", "engine"}
+REPORT_KEYS = {
+    "run", "suite", "format", "decision", "score", "threshold", "counts", "summary", "comparison",
+    "gates", "cases",
+}  # fmt: skip
+COUNT_KEYS = {
+    "planned", "completed", "error", "cancelled", "skipped", "passed", "failed", "blocked",
+}  # fmt: skip
+SUMMARY_KEYS = {
+    "pass_rate", "avg_latency_ms", "avg_cost_usd", "total_cost_usd", "total_tokens", "regressions",
+    "improvements",
+}  # fmt: skip
+GATE_KEYS = {"name", "outcome", "message", "details"}
+CASE_KEYS = {"id", "group", "variant", "score", "passed", "items"}
+ITEM_KEYS = {"iteration", "status", "outcome", "score", "error", "metrics", "scores", "assertions"}
+METRIC_KEYS = {"latency_ms", "cost_usd", "input_tokens", "output_tokens"}
+ASSERTION_KEYS = {
+    "name", "type", "block", "score", "outcome", "weight", "required", "actual", "expected",
+    "message",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Suite files by name."""
+    folder = tmp_path_factory.mktemp("suites")
+    paths = {}
+    for name, text in TEXTS.items():
+        paths[name] = folder / f"{name}.eval.yaml"
+        paths[name].write_text(text, "utf-8")
+    return paths
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+class Passed(NamedTuple):
+    """A run of `passing`, for tests that only look at it."""
+
+    ended: Ended
+    report: Json
+    store: Path
+
+    @property
+    def id(self) -> str:
+        run_id: str = self.report["run"]["id"]
+        return run_id
+
+
+@pytest.fixture(scope="module")
+def passed(suite: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Passed:
+    store = tmp_path_factory.mktemp("store")
+    ended = evalcore("run", "--json", suite["passing"], store=store)
+    return Passed(ended, ended.report, store)
+
+
+def ids(report: Json) -> list[str]:
+    return [case["id"] for case in report["cases"]]
+
+
+def test_a_report_has_every_field_of_the_specification(passed: Passed) -> None:
+    report = passed.report
+    item = report["cases"][0]["items"][0]
+    for found, wanted in (
+        (report, REPORT_KEYS),
+        (report["run"], RUN_KEYS),
+        (report["counts"], COUNT_KEYS),
+        (report["summary"], SUMMARY_KEYS),
+        (report["gates"][0], GATE_KEYS),
+        (report["cases"][0], CASE_KEYS),
+        (item, ITEM_KEYS),
+        (item["metrics"], METRIC_KEYS),
+        (item["assertions"][0], ASSERTION_KEYS),
+    ):
+        assert wanted <= set(found)
+
+
+def test_a_report_says_what_happened(passed: Passed) -> None:
+    report = passed.report
+    assert (report["suite"], report["format"]) == ("passing", "test-file")
+    assert (report["decision"], report["score"], report["threshold"]) == ("pass", 1.0, 0.8)
+    assert report["counts"] == dict.fromkeys(COUNT_KEYS, 0) | {
+        "planned": 3, "completed": 3, "passed": 3,
+    }  # fmt: skip
+    assert report["summary"]["total_cost_usd"] == pytest.approx(0.002)
+    assert report["summary"]["total_tokens"] == 9
+    assert ids(report) == ["greeting", "farewell", "silence"]
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        pytest.param(["passing"], 0, id="pass"),
+        pytest.param(["failing"], 1, id="gate failed"),
+        pytest.param(["invalid"], 2, id="does not load"),
+        pytest.param(["errors"], 4, id="errors"),
+        pytest.param(["passing", "errors"], 4, id="errors before pass"),
+        pytest.param(["errors", "failing", "passing"], 1, id="failed before errors"),
+        pytest.param(["failing", "invalid"], 2, id="load error before all"),
+    ],
+)
+def test_the_exit_code_is_the_worst_decisions(
+    names: list[str], code: int, suite: dict[str, Path], store: Path
+) -> None:
+    assert evalcore("run", *(suite[name] for name in names), store=store).code == code
+
+
+def test_several_suites_give_json_lines_in_their_order(suite: dict[str, Path], store: Path) -> None:
+    ended = evalcore("run", "--json", suite["failing"], suite["passing"], store=store)
+    assert [(line["suite"], line["decision"]) for line in ended.lines] == [
+        ("failing", "fail"),
+        ("passing", "pass"),
+    ]
+
+
+def test_nothing_runs_if_one_suite_does_not_load(suite: dict[str, Path], store: Path) -> None:
+    ended = evalcore("run", "--json", suite["passing"], suite["invalid"], store=store)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Did you mean 'contains'?" in ended.err
+    assert evalcore("runs", "list", "--json", store=store).out.strip() == "[]"
+
+
+def test_a_mistake_names_its_file_and_line_without_a_traceback(
+    suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", suite["invalid"], store=store)
+    assert f"{suite['invalid']}:6: tests[0].assertions[0]" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["run"], id="no suite"),
+        pytest.param(["run", "no-such-file.yaml"], id="no file"),
+        pytest.param(["run", "."], id="a folder"),
+        pytest.param(["rnu"], id="unknown command"),
+        pytest.param(["run", "--no-such-flag"], id="unknown flag"),
+        pytest.param(["run", "--resume", "20260101T000000Z-000000"], id="unknown run"),
+        pytest.param(["run", "--resume", "x", "suite.yaml"], id="resume with a file"),
+        pytest.param(["report", "nonsense"], id="nonsense as run"),
+        pytest.param(["schema", "nonsense"], id="unknown format"),
+        pytest.param(["runs", "list", "--store", "ftp://a/b"], id="unknown store"),
+    ],
+)
+def test_a_usage_mistake_is_one_message_and_exit_code_2(arguments: list[str], store: Path) -> None:
+    ended = evalcore(*arguments, store=store)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.strip()
+    assert "Traceback" not in ended.err
+
+
+def test_runs_are_listed_newest_first_even_within_a_second(
+    suite: dict[str, Path], store: Path
+) -> None:
+    names = ["passing", "failing", "passing", "passing", "failing", "failing", "passing"]
+    ended = evalcore("run", "--json", *(suite[name] for name in names), store=store)
+    made = [line["run"]["id"] for line in ended.lines]
+    (listed,) = json.loads(f"[{evalcore('runs', 'list', '--json', store=store).out}]")
+    assert [run["id"] for run in listed] == made[::-1]
+    assert [run["suite"] for run in listed] == names[::-1]
+    assert {run["state"] for run in listed} == {"completed"}
+
+
+def test_runs_can_be_listed_for_one_suite(suite: dict[str, Path], store: Path) -> None:
+    evalcore("run", suite["passing"], suite["failing"], store=store)
+    ended = evalcore("runs", "list", "--suite", "failing", "--json", store=store)
+    assert [run["suite"] for run in json.loads(ended.out)] == ["failing"]
+
+
+def test_runs_show_prints_the_manifest(passed: Passed) -> None:
+    report = passed.report
+    manifest = evalcore("runs", "show", passed.id, "--json", store=passed.store).report
+    assert manifest["id"] == passed.id
+    assert (manifest["state"], manifest["decision"]) == ("completed", "pass")
+    assert manifest["counts"] == report["counts"]
+    assert manifest["plan"]["items"] == 3
+
+
+def test_report_prints_what_run_printed(passed: Passed) -> None:
+    shown = evalcore("report", passed.id, "--json", store=passed.store)
+    assert (shown.out, shown.code) == (passed.ended.out, 0)
+
+
+def test_the_stored_report_is_the_printed_one(passed: Passed) -> None:
+    stored = passed.store / "runs" / "passing" / passed.id / "report.json"
+    assert json.loads(stored.read_text("utf-8")) == passed.report
+
+
+def test_other_forms_of_the_report_are_stored_beside_it(
+    suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--json", "--report", "markdown", suite["failing"], store=store)
+    folder = store / "runs" / "failing" / ended.report["run"]["id"]
+    printed = evalcore("report", ended.report["run"]["id"], "--markdown", store=store).out
+    assert (folder / "report.md").read_text("utf-8") == printed
+    assert printed.startswith("# failing: fail\n")
+
+
+@pytest.mark.parametrize("flag", ["--json", "--verbose"])
+def test_standard_output_holds_the_report_and_nothing_else(
+    flag: str, suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", flag, suite["warns"], store=store)
+    assert "Warning" not in ended.out
+    assert "criteria is defined but no evaluator" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param(["--case", "silence"], ["silence"], id="one case"),
+        pytest.param(
+            ["--case", "silence", "--case", "greeting"], ["greeting", "silence"], id="repeated"
+        ),
+        pytest.param(["--cases", "greeting,silence"], ["greeting", "silence"], id="list"),
+        pytest.param(["--tag", "polite"], ["greeting", "farewell"], id="tag"),
+        pytest.param(["--tag", "short", "--tag", "polite"], ["greeting", "farewell"], id="tags"),
+        pytest.param(["--exclude-tag", "short"], ["farewell", "silence"], id="without a tag"),
+        pytest.param(
+            ["--tag", "polite", "--exclude-tag", "short"], ["farewell"], id="tag without a tag"
+        ),
+    ],
+)
+def test_filters_choose_cases(
+    flags: list[str], expected: list[str], suite: dict[str, Path], store: Path
+) -> None:
+    assert ids(evalcore("run", "--json", *flags, suite["passing"], store=store).report) == expected
+
+
+def test_a_repeatable_flag_does_not_swallow_the_file_after_its_value(
+    suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--json", "--case", "wrong", suite["failing"], store=store)
+    assert ids(ended.report) == ["wrong"]
+
+
+def test_a_filter_that_keeps_no_case_is_a_usage_error(suite: dict[str, Path], store: Path) -> None:
+    ended = evalcore("run", "--case", "no-such-case", suite["passing"], store=store)
+    assert ended.code == 2
+    assert "no case is selected" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "gates"),
+    [
+        pytest.param(["--gate", "pass_rate=0.0"], 0, ["pass_rate"], id="value"),
+        pytest.param(["--gate", "error_rate_under=0.5"], 0, ["error_rate_under"], id="other"),
+        pytest.param(["--gate", "required_assertions"], 0, ["required_assertions"], id="name"),
+        pytest.param(
+            ["--gate", "pass_rate:threshold=0,per_variant=true"], 0, ["pass_rate"], id="parameters"
+        ),
+        pytest.param(
+            ["--gate", "pass_rate=0", "--gate", "tokensUnder=5"],
+            1,
+            ["pass_rate", "tokens_under"],
+            id="several",
+        ),
+    ],
+)
+def test_gates_can_be_given_in_place_of_the_suites(
+    flags: list[str], code: int, gates: list[str], suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--json", *flags, suite["failing"], store=store)
+    assert ended.code == code
+    assert [gate["name"] for gate in ended.report["gates"]] == [*gates, "errors"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        pytest.param("pas_rate=1", "Did you mean 'pass_rate'?", id="name"),
+        pytest.param("pass_rate=2", "0 to 1", id="value"),
+        pytest.param("pass_rate=much", "number", id="no number"),
+        pytest.param("pass_rate", "required", id="no value"),
+        pytest.param("errors=1", "takes no value", id="unwanted value"),
+    ],
+)
+def test_a_wrong_gate_is_a_usage_error(
+    gate: str, says: str, suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--gate", gate, suite["passing"], store=store)
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def test_a_threshold_replaces_that_of_the_workflow_file(store: Path) -> None:
+    path = CONFORMANCE / "workflow-harness-suites" / "02.yaml"
+    score = evalcore("run", "--json", path, store=store).report["score"]
+    codes = [
+        evalcore("run", "--threshold", str(threshold), path, store=store).code
+        for threshold in (score, min(score + 0.01, 1.0))
+    ]
+    assert codes == [0, 0 if score == 1.0 else 1]
+
+
+def test_a_warning_is_an_error_with_strict(suite: dict[str, Path], store: Path) -> None:
+    assert evalcore("run", suite["warns"], store=store).code == 0
+    strict = evalcore("run", "--strict", suite["warns"], store=store)
+    assert strict.code == 2
+    assert "Test 'unused': criteria is defined but no evaluator in assertions" in strict.err
+
+
+def test_iterations_repeat_every_case(suite: dict[str, Path], store: Path) -> None:
+    report = evalcore("run", "--json", "-n", "3", suite["passing"], store=store).report
+    assert report["counts"]["planned"] == 9
+    assert [[item["iteration"] for item in case["items"]] for case in report["cases"]] == [
+        [0, 1, 2]
+    ] * 3
+
+
+def test_an_item_in_error_keeps_its_error(suite: dict[str, Path], store: Path) -> None:
+    report = evalcore("run", "--json", suite["errors"], store=store).report
+    item = report["cases"][0]["items"][0]
+    assert (item["status"], item["outcome"], report["decision"]) == ("error", None, "error")
+    assert "exit code 3" in item["error"]["message"]
+
+
+@pytest.mark.parametrize("number", ["01", "02", "03"])
+def test_a_workflow_file_has_its_checked_scores(number: str, store: Path) -> None:
+    folder = CONFORMANCE / "workflow-harness-suites"
+    expected = json.loads((folder / f"{number}.expected.json").read_text("utf-8"))
+    ended = evalcore("run", "--json", folder / f"{number}.yaml", store=store)
+    report = ended.report
+    assert report["score"] == pytest.approx(expected["score"], abs=1e-9)
+    assert (report["decision"] == "pass", ended.code) == (
+        expected["passed"],
+        0 if expected["passed"] else 1,
+    )
+    found = {case["id"]: (case["score"], case["passed"]) for case in report["cases"]}
+    assert found == {
+        name: (pytest.approx(case["score"], abs=1e-9), case["passed"])
+        for name, case in expected["cases"].items()
+    }
+
+
+def test_validate_runs_nothing_and_lists_every_mistake(suite: dict[str, Path], store: Path) -> None:
+    ended = evalcore("validate", "--json", suite["passing"], suite["invalid"], store=store)
+    good, bad = ended.lines
+    assert (good["valid"], good["cases"], good["format"]) == (True, 3, "test-file")
+    assert (bad["valid"], ended.code) == (False, 2)
+    assert bad["problems"][0]["line"] == 6
+    assert not store.exists()
+
+
+def test_plan_tells_the_size_and_runs_nothing(suite: dict[str, Path], store: Path) -> None:
+    plan = evalcore("plan", "--json", "-n", "4", suite["passing"], store=store).report
+    assert (plan["cases"], plan["iterations"], plan["items"]) == (3, 4, 12)
+    assert [gate["gate"] for gate in plan["gates"]] == ["pass_rate", "errors"]
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("format_", ["test-file", "workflow-harness"])
+def test_schema_prints_a_json_schema(format_: str) -> None:
+    from jsonschema import Draft202012Validator
+
+    printed = json.loads(evalcore("schema", format_).out)
+    Draft202012Validator.check_schema(printed)
+    assert "properties" in printed or "$ref" in printed
+
+
+@pytest.mark.parametrize(
+    ("format_", "path"),
+    [
+        ("test-file", "examples/support-answers/suite.eval.yaml"),
+        ("test-file", "examples/tickets-csv/suite.eval.yaml"),
+        ("test-file", "examples/python-target/suite.eval.yaml"),
+        ("workflow-harness", "examples/extraction/suite.eval.yaml"),
+        ("workflow-harness", "examples/research-workflow/suite.eval.yaml"),
+    ],
+)
+def test_the_schema_accepts_the_examples(format_: str, path: str) -> None:
+    from jsonschema import Draft202012Validator
+
+    from evalcore.formats.source import read_document
+
+    schema = json.loads(evalcore("schema", format_).out)
+    document = read_document(ROOT / path).value
+    found = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
+    assert found == []
+
+
+def test_terminal_output_is_free_of_control_characters(tmp_path: Path, store: Path) -> None:
+    path = tmp_path / "evil.eval.yaml"
+    path.write_text(
+        'tests:\n- id: "a\\e[31mred"\n  input: a\n  fixtures: {output: "b\\e[2J"}\n'
+        "  assertions: [{type: equals, value: c}]\n",
+        "utf-8",
+    )
+    ended = evalcore("run", path, store=store)
+    assert ended.code == 1
+    assert "\x1b" not in ended.out + ended.err

@@ -1,0 +1,130 @@
+"""`evalcore assert` gives the checked answers of tests/conformance, whole files in one process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.shell import CONFORMANCE, Ended, Json, evalcore
+
+FORMATS = ("workflow-harness", "test-file")
+FIELDS = ("id", "assertion", "output", "measured")
+
+
+def checked_cases(format_: str) -> list[Json]:
+    text = (CONFORMANCE / f"{format_}-assertions.json").read_text("utf-8")
+    cases: list[Json] = json.loads(text)["cases"]
+    return cases
+
+
+def ask(format_: str, questions: list[Json]) -> Ended:
+    lines = "".join(json.dumps(question) + "\n" for question in questions)
+    return evalcore("assert", "--format", format_, stdin=lines)
+
+
+CASES = [(format_, case) for format_ in FORMATS for case in checked_cases(format_)]
+
+
+@pytest.fixture(scope="module")
+def graded() -> dict[str, Json]:
+    """The answer to each question by its id, one process per format."""
+    answers: dict[str, Json] = {}
+    for format_ in FORMATS:
+        questions = [
+            {name: case[name] for name in FIELDS if name in case} for case in checked_cases(format_)
+        ]
+        ended = ask(format_, questions)
+        assert ended.code == 0, ended.err
+        answers |= {answer["id"]: answer for answer in ended.lines}
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("format_", "case"), [pytest.param(*pair, id=str(pair[1]["id"])) for pair in CASES]
+)
+def test_an_assertion_has_its_checked_score(
+    format_: str, case: Json, graded: dict[str, Json]
+) -> None:
+    answer, expected = graded[case["id"]], case["expect"]
+    if expected == "error":
+        assert (answer["outcome"], answer["score"]) == ("error", 0.0)
+        return
+    assert answer["outcome"] in {"passed", "failed", "blocked"}, answer["message"]
+    assert answer["score"] == pytest.approx(expected["score"], abs=1e-9)
+    if "passed" in expected:
+        assert (answer["outcome"] == "passed") == expected["passed"]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_answers_come_in_the_order_of_the_questions(format_: str) -> None:
+    questions = [
+        {"id": number, "assertion": {"type": "contains", "value": str(number)}, "output": "1 3 5"}
+        for number in range(7)
+    ]
+    answers = ask(format_, questions).lines
+    assert [answer["id"] for answer in answers] == list(range(7))
+    assert [answer["score"] for answer in answers] == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+    assert [set(answer) for answer in answers] == [{"id", "score", "outcome", "message"}] * 7
+
+
+@pytest.mark.parametrize(
+    ("assertion", "says"),
+    [
+        pytest.param({"type": "contian", "value": "a"}, "Did you mean 'contains'?", id="type"),
+        pytest.param({"type": "contains"}, "required", id="no value"),
+        pytest.param({"type": "contains", "value": "a", "wieght": 2}, "'weight'", id="key"),
+        pytest.param("contains", "mapping", id="no mapping"),
+    ],
+)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_a_loader_would_refuse_is_an_error_that_says_why(
+    format_: str, assertion: Any, says: str
+) -> None:
+    question = {"id": "x", "assertion": assertion, "output": "a"}
+    ended = ask(format_, [question])
+    (answer,) = ended.lines
+    assert (answer["outcome"], answer["score"], ended.code) == ("error", 0.0, 0)
+    assert says in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "outcome"),
+    [
+        pytest.param({"latency_ms": 99.5}, "passed", id="below"),
+        pytest.param({"latency_ms": 100}, "passed", id="equal"),
+        pytest.param({"latency_ms": 100.5}, "failed", id="above"),
+        pytest.param({}, "blocked", id="not measured"),
+    ],
+)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_measure_is_taken_from_the_question(format_: str, measured: Json, outcome: str) -> None:
+    question = {
+        "id": 1,
+        "assertion": {"type": "latency", "threshold": 100},
+        "output": "a",
+        "measured": measured,
+    }
+    assert ask(format_, [question]).report["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        pytest.param("{", "standard input:2: not valid JSON", id="no JSON"),
+        pytest.param('{"output": "a"}', "standard input:2: expected", id="no assertion"),
+    ],
+)
+def test_a_line_that_is_no_question_names_its_number(line: str, says: str) -> None:
+    first = json.dumps({"id": 1, "assertion": {"type": "is-json"}, "output": "{}"})
+    ended = evalcore("assert", "--format", "test-file", stdin=f"{first}\n{line}\n")
+    assert ended.code == 2
+    assert says in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_assertions_of_an_unknown_format_are_refused() -> None:
+    ended = evalcore("assert", "--format", "test-fiel")
+    assert ended.code == 2
+    assert "test-file" in ended.err

@@ -1,0 +1,75 @@
+"""Commands do not pay for what they do not need: what they import, as `-X importtime` tells."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.shell import ROOT, environment, evalcore
+
+MAIN = "from evalcore.cli.main import main; main()"
+ONE_CASE = """\
+tests:
+  - id: greeting
+    input: Say hello.
+    fixtures: {output: Hello!}
+    assertions: [{type: contains, value: Hello}]
+"""
+NEVER = {"prefect", "boto3", "botocore", "pyarrow"}
+NOT_FOR_PLAIN_CHECKS = {"jsonschema", "sacrebleu", "rouge_score", "rapidfuzz", "jsonpath", "rich"}
+NOT_FOR_HELP = {"duckdb", "pydantic", "yaml", "asyncio", "jiter"}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "one.eval.yaml"
+    path.write_text(ONE_CASE, "utf-8")
+    return path
+
+
+def imported(*arguments: str, store: Path) -> set[str]:
+    """Return the top-level modules that a command imports."""
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", MAIN, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(store),
+        timeout=120,
+        check=True,
+    )
+    names = re.findall(r"^import time:.*\| +([\w.]+)$", ended.stderr, flags=re.MULTILINE)
+    assert "evalcore.cli.main" in names
+    return {name.partition(".")[0] for name in names}
+
+
+def test_a_run_of_given_outputs_imports_no_orchestrator_and_no_client(
+    suite: Path, tmp_path: Path
+) -> None:
+    found = imported("run", str(suite), store=tmp_path / "store")
+    assert found & (NEVER | NOT_FOR_PLAIN_CHECKS) == set()
+
+
+def test_a_report_from_a_folder_imports_no_orchestrator_and_no_client(
+    suite: Path, tmp_path: Path
+) -> None:
+    ran = evalcore("run", "--json", suite, store=tmp_path)
+    found = imported("report", ran.report["run"]["id"], store=tmp_path)
+    assert found & (NEVER | NOT_FOR_PLAIN_CHECKS) == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["-h"]], ids=" ".join)
+def test_help_imports_no_more_than_it_prints(arguments: list[str], tmp_path: Path) -> None:
+    assert imported(*arguments, store=tmp_path) & (NEVER | NOT_FOR_HELP) == set()
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_a_look_at_a_suite_imports_no_orchestrator_and_no_client(
+    command: str, suite: Path, tmp_path: Path
+) -> None:
+    found = imported(command, str(suite), store=tmp_path)
+    assert found & (NEVER | NOT_FOR_PLAIN_CHECKS) == set()

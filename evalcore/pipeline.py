@@ -34,7 +34,6 @@ from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
-from evalcore.targets.messages import json_text
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -376,6 +375,7 @@ async def grade_output(
     """Return the result of one assertion on one output; an output that is not text is JSON."""
     from evalcore.assertions.grading import grade
     from evalcore.assertions.subject import CheckContext
+    from evalcore.targets.messages import json_text
 
     text = output if isinstance(output, str) or output is None else json_text(output)
     names = {name.name for name in fields(Metrics)}

@@ -33,7 +33,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 from flows import states
-from flows.execution import Execution, is_complete, local_execution
+from flows.execution import Execution, is_complete, local_execution, rare_collections
 from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
 from flows.publish import RUN_LABEL, STORE_LABEL, ShardProgress, introduce, publish
 from flows.tasks import execute_shard
@@ -90,7 +90,8 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
             return states.decided(view.report)
     reexecuted = reopen_run(run)
     try:
-        _execute(execution)
+        with rare_collections():
+            _execute(execution)
     except BaseException:
         # Interrupted, terminated, or out of luck with the store: what is committed stays.
         _note_stop(run, execution.receipts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -160,6 +161,19 @@ class _Turn:
 def _is_instant(definition: SuiteDefinition) -> bool:
     kinds = {target.kind for target in definition.targets.values()}
     return kinds <= _INSTANT_KINDS or definition.default_target is None
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage seldom, and not among what exists already: Prefect has a million objects."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def is_complete(run: StoredRun) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from evalcore.sql.connection import connect, use_threads_for
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
 OUTPUT_CHARACTERS = 2_000
+QUERIES = Path(__file__).parent / "queries"
 
 
 class Aggregates:
@@ -118,4 +118,4 @@ _COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed"
 @lru_cache(maxsize=64)
 def query_text(name: str) -> str:
     """Return the text of a named query."""
-    return (files("evalcore.analytics") / "queries" / f"{name}.sql").read_text("utf-8")
+    return (QUERIES / f"{name}.sql").read_text("utf-8")

@@ -39,7 +39,6 @@ from evalcore.pipeline import (
     reopen_run,
     view_run,
 )
-from evalcore.runners import find_runner
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
@@ -140,6 +139,8 @@ def _execute(
     with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
         execute = ExecuteOptions(imports=policy, progress=progress, on_start=stopper.watch)
         if options.prefect:
+            from evalcore.runners import find_runner
+
             find_runner("prefect").start(run, execute)
         else:
             receipts = stopper.guard(lambda: execute_run(run, execute))

@@ -8,8 +8,7 @@ import click
 
 from evalcore.errors import UsageError
 from evalcore.pipeline import RunView
-from evalcore.report.registry import FORMS
-from evalcore.report.terminal import render_terminal
+from evalcore.report.registry import FORMS, find_form
 from evalcore.trust.text import sanitize_terminal
 
 SHOWN_FAILURES = 10
@@ -28,13 +27,15 @@ def report_forms(text: str | None) -> tuple[str, ...]:
 def store_reports(view: RunView, forms: tuple[str, ...]) -> None:
     """Write each form beside `report.json`."""
     for form in forms:
-        row = FORMS[form]
-        text = row.render(view.report, view.failures(VERBOSE_FAILURES))
-        view.run.store.put(f"{view.run.keys.folder}report.{row.suffix}", text.encode())
+        text = find_form(form)(view.report, view.failures(VERBOSE_FAILURES))
+        key = f"{view.run.keys.folder}report.{FORMS[form].suffix}"
+        view.run.store.put(key, text.encode())
 
 
 def print_terminal(view: RunView, *, verbose: bool) -> None:
     """Print the report for people to standard output: what failed first."""
+    from evalcore.report.terminal import render_terminal
+
     most = VERBOSE_FAILURES if verbose else SHOWN_FAILURES
     counts = view.report.summary.counts
     failures = () if counts.passed == counts.planned else view.failures(most)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalcore.assertions.grading import grade, grade_now
 from evalcore.assertions.subject import CheckContext
@@ -16,10 +17,10 @@ from evalcore.model.run import State
 from evalcore.model.scoring import score_item
 from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.expand import WorkItem
-from evalcore.targets.messages import messages_of, prompt_of
-from evalcore.targets.registry import build
-from evalcore.targets.work import Runnable, Work
 from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.targets.work import Runnable, Work
 
 Clock = Callable[[], int]
 
@@ -96,6 +97,8 @@ class ItemRunner:
 
     def _target(self, item: WorkItem) -> Runnable:
         """Return the item's target, built once per target and variant."""
+        from evalcore.targets.registry import build
+
         if item.target is None:
             raise TargetError("target", "no target answers this case and it has no fixture")
         key = (item.target.name, item.variant.id)
@@ -107,6 +110,9 @@ class ItemRunner:
         return self._targets[key]
 
     def _work(self, item: WorkItem) -> Work:
+        from evalcore.targets.messages import messages_of, prompt_of
+        from evalcore.targets.work import Work
+
         messages = messages_of(item.case.input)
         return Work(
             case=item.case,

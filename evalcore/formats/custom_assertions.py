@@ -10,9 +10,10 @@ from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import LoadError
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import STRICT, adapter
-from evalcore.formats.source import Loc, read_document
+from evalcore.formats.source import read_document
 from evalcore.formats.wording import shown_path
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
-from evalcore.formats.source import Loc, read_bytes
+from evalcore.formats.source import read_bytes
 from evalcore.formats.wording import shown_path
 
 MARK = "${{"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.source import MAX_PROBLEMS, Loc, Locate
+from evalcore.formats.positions import Loc, Locate
+from evalcore.formats.source import MAX_PROBLEMS
 from evalcore.formats.wording import path_text
 
 if TYPE_CHECKING:

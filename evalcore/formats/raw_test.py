@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
-from evalcore.formats.source import Loc
 
 NO_TEST: Final = object()
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalcore.formats.shapes import CALLABLE, CUSTOM_TYPE, fields_of, member_of
-from evalcore.formats.source import Loc
+from evalcore.formats.positions import Loc
+from evalcore.formats.shapes import CALLABLE, CUSTOM_TYPE, adapter, fields_of, member_of
 from evalcore.formats.wording import describe, suggest, suggest_assertion
 
 if TYPE_CHECKING:
@@ -71,7 +71,10 @@ def _real_path(error: Mapping[str, Any], value: Any) -> Loc:
     """Drop the names of union members, which pydantic puts into a path; add what is missing."""
     path: list[str | int] = []
     node = value
-    loc: Sequence[Any] = error["loc"][:-1] if error["loc"][-1:] == (_KEY,) else error["loc"]
+    loc: Sequence[Any] = error["loc"]
+    if _is_key(error):
+        named = isinstance(error.get("input"), int) and not isinstance(error["input"], bool)
+        loc = [part for part in loc if part != _KEY][: None if named else -1]
     for position, part in enumerate(loc):
         if _holds(node, part):
             node = node[part]
@@ -195,26 +198,45 @@ def known_keys(shape: Any, loc: Sequence[str | int]) -> tuple[str, ...]:
     return fields_of(shape)
 
 
-def sound_part(value: Any, wrong: Iterable[Loc]) -> Any:
-    """Return a copy of mappings in mappings without what stands at the `wrong` paths.
+def sound_part(value: dict[str, Any], shape: Any, wrong: Sequence[Loc]) -> dict[str, Any]:
+    """Return a copy of a mapping of `shape` without what stands at the `wrong` paths.
 
-    Where a key is missing, its mapping is wrong as a whole; and so is a list with a wrong member,
-    whose other members would move.
+    A mapping that thereby lacks a key is left out as a whole, as far as it is not the outermost; so
+    is a list with a wrong member, whose other members would move.
     """
-    copy: dict[str, Any] = {
-        key: sound_part(member, ()) if isinstance(member, dict) else member
-        for key, member in value.items()
-    }
+    from pydantic import ValidationError
+
+    while wrong:
+        rest = _without(value, wrong)
+        if rest == value:
+            break
+        value = rest
+        try:
+            adapter(shape).validate_python(value)
+        except ValidationError as error:
+            wrong = [loc for loc, _ in explain(error, value, shape)]
+        else:
+            break
+    return value
+
+
+def _without(value: dict[str, Any], wrong: Iterable[Loc]) -> dict[str, Any]:
+    copy = _copy(value)
     for loc in wrong:
-        node, parent, last = copy, None, ""
-        for part in loc:
-            if part not in node:
-                if parent is not None:
-                    parent.pop(last, None)
+        boxes = [copy]
+        for part in loc[:-1]:
+            inner = boxes[-1].get(part)
+            if not isinstance(inner, dict):
                 break
-            member = node[part]
-            if not isinstance(member, dict) or part == loc[-1]:
-                node.pop(part)
-                break
-            parent, last, node = node, str(part), member
+            boxes.append(inner)
+        depth = len(boxes) - 1
+        if loc and loc[depth] in boxes[-1]:
+            del boxes[-1][loc[depth]]
+        elif depth:
+            boxes[-2].pop(loc[depth - 1], None)
     return copy
+
+
+def _copy(value: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of the mappings in mappings; everything else is shared."""
+    return {key: _copy(item) if isinstance(item, dict) else item for key, item in value.items()}

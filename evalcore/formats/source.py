@@ -11,7 +11,7 @@ import gc
 import hashlib
 import math
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NoReturn
 import yaml
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.positions import Loc, Locate, json_locator, yaml_locator
 from evalcore.formats.syntax_reasons import json_reason, yaml_reason
 
 try:
@@ -36,9 +37,6 @@ _LOOKED_AT = 8192
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
 _NO_NUMBER = "not a number (or one of too many digits)"
-
-Loc = tuple[str | int, ...]
-Locate = Callable[[Loc], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,8 @@ def parse_document(data: bytes, file: str, *, is_json: bool = False) -> Document
         value = _parse_json(data) if is_json else _parse_yaml(text)
     except _RefusedError as error:
         raise_problem(file, error.line, "", error.message)
-    return Document(file, value, hashlib.sha256(data).hexdigest(), _locator(text))
+    locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
+    return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
 
 
 def decode(data: bytes, file: str) -> str:
@@ -239,7 +238,7 @@ def _parse_json(data: bytes) -> Any:
     if _LONG_NUMBER.search(data):
         loc = _too_large_at(value, ())
         if loc is not None:
-            raise _RefusedError(_locator(data.decode("utf-8-sig"))(loc), _TOO_LARGE)
+            raise _RefusedError(json_locator(data.decode("utf-8-sig"))(loc), _TOO_LARGE)
     return value
 
 
@@ -311,39 +310,3 @@ def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
             if size > MAX_EXPANDED_NODES:
                 message = f"aliases expand to more than {MAX_EXPANDED_NODES} values"
                 raise _RefusedError(event.start_mark.line + 1, message)
-
-
-def _locator(text: str) -> Locate:
-    """Return a function from a path to its line; the text is composed once, at the first call."""
-    composed: list[yaml.Node | None] = []
-
-    def locate(loc: Loc) -> int | None:
-        if not composed:
-            try:
-                # JSON may be indented with tabs, which YAML refuses.
-                composed.append(yaml.compose(text.replace("\t", " "), Loader=CoreLoader))
-            except yaml.YAMLError:
-                composed.append(None)
-        return _line_of(composed[0], loc)
-
-    return locate
-
-
-def _line_of(node: yaml.Node | None, loc: Loc) -> int | None:
-    """Return the 1-based line of the deepest part of `loc` that exists."""
-    if node is None:
-        return None
-    line = node.start_mark.line
-    for part in loc:
-        child: yaml.Node | None = None
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            child = node.value[part] if part < len(node.value) else None
-            line = child.start_mark.line if child else line
-        elif isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value == str(part):
-                    child, line = value, key.start_mark.line
-        if child is None:
-            break
-        node = child
-    return int(line) + 1

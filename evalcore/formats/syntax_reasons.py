@@ -17,7 +17,7 @@ _JSON: Final = (
     (r"key must be a string", "expected a key in double quotes (JSON has no comments)"),
     (
         r"expected (?:value|ident)",
-        "no JSON value (text needs double quotes; there is no NaN, no comment)",
+        "no JSON value (text stands in double quotes; NaN is none)",
     ),
     (r"control character .*", "a line break or another control character inside a text; escape it"),
     (r"invalid unicode code point", "not UTF-8; save it as UTF-8"),

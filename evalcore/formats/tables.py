@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.csv_rows import CsvRows
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.raw_test import NO_TEST, RawTest
-from evalcore.formats.source import Loc, parse_json
+from evalcore.formats.source import parse_json
 from evalcore.formats.syntax_reasons import json_reason
 from evalcore.formats.test_file_shapes import ASSERTION_COLUMNS
 from evalcore.formats.wording import suggest

@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from evalcore.errors import UsageError
 from evalcore.formats.environment import Variables, interpolate
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import Loc, read_document
+from evalcore.formats.source import read_document
 from evalcore.formats.test_file_shapes import TargetShape
 from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant

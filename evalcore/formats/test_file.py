@@ -127,8 +127,9 @@ def _load(
     others = [level.targets.file_problems] if level.targets.file_problems else []
     columns = raw.get("columns", {})
     rows = _raw_tests(tests, key, path, columns, problems)
-    spool = _spool(rows, reader, selection, [problems, *others])
-    shown = problems.file if key in _TESTS_KEYS and path.suffix not in ROW_SUFFIXES else tests
+    with collector_paused():
+        spool = _spool(rows, reader, selection, [problems, *others])
+    shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
     warnings = [*level.warnings, *reader.warnings, *selection.finish(shown)]
     if reader.warned > MAX_WARNINGS:
         warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
@@ -157,7 +158,7 @@ def _sound_level(raw: dict[str, Any], problems: Problems) -> tuple[dict[str, Any
         adapter(TestSuite).validate_python(raw)
     except ValidationError as error:
         wrong = problems.add_invalid(error, raw, TestSuite)
-        return sound_part(raw, wrong), False
+        return sound_part(raw, TestSuite, wrong), False
     return raw, True
 
 
@@ -193,7 +194,7 @@ def _spool(
     every = {id(problems): problems for problems in collectors}
     last = collectors[0]
     read = 0
-    with collector_paused():
+    try:
         for value, loc, found, marked in rows:
             if found is not last:
                 every[id(found)] = last = found
@@ -207,6 +208,8 @@ def _spool(
                 spool.append(case)
             except (TypeError, RecursionError) as error:
                 found.add(loc, f"test '{case.id}' holds a value that JSON cannot: {error}")
+    except LoadError as error:
+        last.add_found(error.problems)
     if not read and not any(problems.count for problems in every.values()):
         last.add_found([Problem(last.file, None, "", "holds no test")])
     raise_all(tuple(every.values()))

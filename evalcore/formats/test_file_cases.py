@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from evalcore.errors import EvalError
 from evalcore.formats.environment import Variables, interpolate
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import Loc
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_assertions import (
     AssertionValueError,

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.environment import MARK
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.raw_test import NO_TEST, RawTest
-from evalcore.formats.source import Loc, parse_json, read_document
+from evalcore.formats.source import parse_json, read_document
 from evalcore.formats.syntax_reasons import json_reason
 from evalcore.formats.tables import is_table, table_tests, text_of
 from evalcore.trust.files import repository_root, resolve_inside

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from evalcore.formats.source import Loc
+from evalcore.formats.positions import Loc
 
 _LONGEST = 40
 

@@ -18,14 +18,16 @@ from evalcore.formats.options import (
     suite_name,
     variants_of,
 )
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import EvalcoreSection, adapter
-from evalcore.formats.source import Document, Loc
+from evalcore.formats.source import Document
 from evalcore.formats.wording import describe, suggest
 from evalcore.formats.workflow_harness_assertions import read_assertion
 from evalcore.formats.workflow_harness_shapes import (
+    BLOCK_SHAPES,
     BlockShape,
     EvalSection,
     Soul,
@@ -117,6 +119,12 @@ def _definition(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
 
 
+def _block_shape(block: Any) -> Any:
+    """Return the shape of the block's type, so that only the shapes in use are built."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    return BLOCK_SHAPES.get(kind, BlockShape) if isinstance(kind, str) else BlockShape
+
+
 def _checked_sections(
     raw: Mapping[str, Any], problems: Problems
 ) -> tuple[Mapping[str, Any], frozenset[int], Mapping[str, Any]]:
@@ -127,11 +135,10 @@ def _checked_sections(
     shapes: list[tuple[Loc, Any]] = []
     if "workflow" in raw:
         shapes.append((("workflow",), Workflow))
-    # Block by block, so that only the shapes in use are built.
-    for key, shape in (("blocks", BlockShape), ("souls", Soul)):
+    for key, shape_of in (("blocks", _block_shape), ("souls", lambda _: Soul)):
         members = raw.get(key)
         if isinstance(members, dict):
-            shapes.extend(((key, name), shape) for name in members)
+            shapes.extend(((key, name), shape_of(member)) for name, member in members.items())
         elif members is not None:
             problems.add((key,), f"expected a mapping of ids, got {describe(members)}")
     for loc, shape in shapes:
@@ -159,7 +166,7 @@ def _sound_section(
         adapter(shape).validate_python(value)
     except ValidationError as error:
         wrong = problems.add_invalid(error, value, shape, (key,))
-        return (sound_part(value, wrong) if isinstance(value, dict) else {}), wrong
+        return (sound_part(value, shape, wrong) if isinstance(value, dict) else {}), wrong
     return value, []
 
 

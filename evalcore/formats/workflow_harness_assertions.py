@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from evalcore.formats.custom_assertions import find_plugin
+from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import Loc, parse_json
+from evalcore.formats.source import parse_json
 from evalcore.formats.syntax_reasons import json_reason
 from evalcore.formats.wording import describe, suggest_assertion
 from evalcore.formats.workflow_harness_shapes import (

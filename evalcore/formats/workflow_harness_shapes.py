@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field, with_config
@@ -316,6 +317,17 @@ class WorkflowBlock(_Block, total=False):
     workflow_ref: str
 
 
+BLOCK_SHAPES: Mapping[str, Any] = {
+    "llm": LlmBlock,
+    "linear": LinearBlock,
+    "gate": GateBlock,
+    "synthesize": SynthesizeBlock,
+    "dispatch": DispatchBlock,
+    "code": CodeBlock,
+    "http": HttpBlock,
+    "loop": LoopBlock,
+    "workflow": WorkflowBlock,
+}
 BlockShape = Annotated[
     LlmBlock
     | LinearBlock

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from importlib import import_module
+from typing import NamedTuple, cast
 
 from evalcore.model.failure import Failure
 from evalcore.report.document import Report
-from evalcore.report.markdown import render_markdown
+
+Render = Callable[[Report, Sequence[Failure]], str]
 
 
 class Form(NamedTuple):
-    """A form: the suffix of its file and what makes its text."""
+    """A form: the suffix of its file, and the module and function that make its text."""
 
     suffix: str
-    render: Callable[[Report, Sequence[Failure]], str]
+    module: str
+    function: str
 
 
-FORMS: Mapping[str, Form] = {"markdown": Form("md", render_markdown)}
+FORMS: Mapping[str, Form] = {"markdown": Form("md", "evalcore.report.markdown", "render_markdown")}
+
+
+def find_form(name: str) -> Render:
+    """Return what makes the text of a form of `FORMS`, imported."""
+    form = FORMS[name]
+    return cast("Render", getattr(import_module(form.module), form.function))

@@ -10,67 +10,6 @@ import pytest
 
 from tests.end_to_end.shell import CONFORMANCE, ROOT, Ended, Json, evalcore
 
-PASSING = """\
-name: passing
-tests:
-  - id: greeting
-    tags: [polite, short]
-    input: Say hello.
-    fixtures: {output: Hello!, metrics: {latency_ms: 12.5, cost_usd: 0.002, input_tokens: 9}}
-    assertions: [{type: contains, value: Hello}, {type: latency, threshold: 20}]
-  - id: farewell
-    tags: [polite]
-    input: Say goodbye.
-    fixtures: {output: Goodbye.}
-    assertions: [{type: icontains, value: bye, required: true}]
-  - id: silence
-    input: Say nothing.
-    fixtures: {output: ''}
-    assertions: [{type: regex, value: ^$}]
-"""
-FAILING = """\
-name: failing
-tests:
-  - id: wrong
-    input: 1 + 1
-    fixtures: {output: '3'}
-    assertions: [{type: equals, value: '2'}]
-"""
-ERRORS = """\
-name: in-error
-execution: {target: broken}
-targets: [{name: broken, provider: command, command: [python3, -c, raise SystemExit(3)]}]
-evalcore: {gates: [{gate: pass_rate, threshold: 0}]}
-tests:
-  - id: crash
-    input: a
-    assertions: [{type: contains, value: a}]
-"""
-INVALID = """\
-tests:
-  - id: typo
-    input: a
-    fixtures: {output: a}
-    assertions:
-      - type: contian
-        value: a
-"""
-WARNS = """\
-tests:
-  - id: unused
-    input: a
-    criteria: polite
-    fixtures: {output: a}
-    assertions: [{type: contains, value: a}]
-"""
-TEXTS = {
-    "passing": PASSING,
-    "failing": FAILING,
-    "errors": ERRORS,
-    "invalid": INVALID,
-    "warns": WARNS,
-}
-
 RUN_KEYS = {"id", "mode", "started_at", "ended_at", "duration_s", "reexecuted", "engine"}
 REPORT_KEYS = {
     "run", "suite", "format", "decision", "score", "threshold", "counts", "summary", "comparison",
@@ -93,22 +32,6 @@ ASSERTION_KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Suite files by name."""
-    folder = tmp_path_factory.mktemp("suites")
-    paths = {}
-    for name, text in TEXTS.items():
-        paths[name] = folder / f"{name}.eval.yaml"
-        paths[name].write_text(text, "utf-8")
-    return paths
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 class Passed(NamedTuple):
     """A run of `passing`, for tests that only look at it."""
 
@@ -127,10 +50,6 @@ def passed(suite: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     store = tmp_path_factory.mktemp("store")
     ended = evalcore("run", "--json", suite["passing"], store=store)
     return Passed(ended, ended.report, store)
-
-
-def ids(report: Json) -> list[str]:
-    return [case["id"] for case in report["cases"]]
 
 
 def test_a_report_has_every_field_of_the_specification(passed: Passed) -> None:
@@ -159,7 +78,7 @@ def test_a_report_says_what_happened(passed: Passed) -> None:
     }  # fmt: skip
     assert report["summary"]["total_cost_usd"] == pytest.approx(0.002)
     assert report["summary"]["total_tokens"] == 9
-    assert ids(report) == ["greeting", "farewell", "silence"]
+    assert [case["id"] for case in report["cases"]] == ["greeting", "farewell", "silence"]
 
 
 @pytest.mark.parametrize(
@@ -279,109 +198,6 @@ def test_standard_output_holds_the_report_and_nothing_else(
     ended = evalcore("run", flag, suite["warns"], store=store)
     assert "Warning" not in ended.out
     assert "criteria is defined but no evaluator" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        pytest.param(["--case", "silence"], ["silence"], id="one case"),
-        pytest.param(
-            ["--case", "silence", "--case", "greeting"], ["greeting", "silence"], id="repeated"
-        ),
-        pytest.param(["--cases", "greeting,silence"], ["greeting", "silence"], id="list"),
-        pytest.param(["--tag", "polite"], ["greeting", "farewell"], id="tag"),
-        pytest.param(["--tag", "short", "--tag", "polite"], ["greeting", "farewell"], id="tags"),
-        pytest.param(["--exclude-tag", "short"], ["farewell", "silence"], id="without a tag"),
-        pytest.param(
-            ["--tag", "polite", "--exclude-tag", "short"], ["farewell"], id="tag without a tag"
-        ),
-    ],
-)
-def test_filters_choose_cases(
-    flags: list[str], expected: list[str], suite: dict[str, Path], store: Path
-) -> None:
-    assert ids(evalcore("run", "--json", *flags, suite["passing"], store=store).report) == expected
-
-
-def test_a_repeatable_flag_does_not_swallow_the_file_after_its_value(
-    suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--json", "--case", "wrong", suite["failing"], store=store)
-    assert ids(ended.report) == ["wrong"]
-
-
-def test_a_filter_that_keeps_no_case_is_a_usage_error(suite: dict[str, Path], store: Path) -> None:
-    ended = evalcore("run", "--case", "no-such-case", suite["passing"], store=store)
-    assert ended.code == 2
-    assert "no case is selected" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "gates"),
-    [
-        pytest.param(["--gate", "pass_rate=0.0"], 0, ["pass_rate"], id="value"),
-        pytest.param(["--gate", "error_rate_under=0.5"], 0, ["error_rate_under"], id="other"),
-        pytest.param(["--gate", "required_assertions"], 0, ["required_assertions"], id="name"),
-        pytest.param(
-            ["--gate", "pass_rate:threshold=0,per_variant=true"], 0, ["pass_rate"], id="parameters"
-        ),
-        pytest.param(
-            ["--gate", "pass_rate=0", "--gate", "tokensUnder=5"],
-            1,
-            ["pass_rate", "tokens_under"],
-            id="several",
-        ),
-    ],
-)
-def test_gates_can_be_given_in_place_of_the_suites(
-    flags: list[str], code: int, gates: list[str], suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--json", *flags, suite["failing"], store=store)
-    assert ended.code == code
-    assert [gate["name"] for gate in ended.report["gates"]] == [*gates, "errors"]
-
-
-@pytest.mark.parametrize(
-    ("gate", "says"),
-    [
-        pytest.param("pas_rate=1", "Did you mean 'pass_rate'?", id="name"),
-        pytest.param("pass_rate=2", "0 to 1", id="value"),
-        pytest.param("pass_rate=much", "number", id="no number"),
-        pytest.param("pass_rate", "required", id="no value"),
-        pytest.param("errors=1", "takes no value", id="unwanted value"),
-    ],
-)
-def test_a_wrong_gate_is_a_usage_error(
-    gate: str, says: str, suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--gate", gate, suite["passing"], store=store)
-    assert ended.code == 2
-    assert says in ended.err
-
-
-def test_a_threshold_replaces_that_of_the_workflow_file(store: Path) -> None:
-    path = CONFORMANCE / "workflow-harness-suites" / "02.yaml"
-    score = evalcore("run", "--json", path, store=store).report["score"]
-    codes = [
-        evalcore("run", "--threshold", str(threshold), path, store=store).code
-        for threshold in (score, min(score + 0.01, 1.0))
-    ]
-    assert codes == [0, 0 if score == 1.0 else 1]
-
-
-def test_a_warning_is_an_error_with_strict(suite: dict[str, Path], store: Path) -> None:
-    assert evalcore("run", suite["warns"], store=store).code == 0
-    strict = evalcore("run", "--strict", suite["warns"], store=store)
-    assert strict.code == 2
-    assert "Test 'unused': criteria is defined but no evaluator in assertions" in strict.err
-
-
-def test_iterations_repeat_every_case(suite: dict[str, Path], store: Path) -> None:
-    report = evalcore("run", "--json", "-n", "3", suite["passing"], store=store).report
-    assert report["counts"]["planned"] == 9
-    assert [[item["iteration"] for item in case["items"]] for case in report["cases"]] == [
-        [0, 1, 2]
-    ] * 3
 
 
 def test_an_item_in_error_keeps_its_error(suite: dict[str, Path], store: Path) -> None:

@@ -120,6 +120,7 @@ def test_a_stopped_run_names_the_command_that_goes_on(number: signal.Signals, fo
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_stopped_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     process.send_signal(signal.SIGINT)
@@ -131,6 +132,7 @@ def test_a_stopped_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Pa
     assert resumed.report["run"]["id"] == run["id"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_to_the_report_of_an_undisturbed_one(folder: Path) -> None:
     process, _ = start_and_commit_one_shard(folder)
     os.killpg(process.pid, signal.SIGKILL)

@@ -283,9 +283,7 @@ def test_a_failed_gate_ends_the_flow_run_as_gate_failed(
 
 
 def test_items_in_error_end_the_flow_run_as_errors(prefect: PrefectServer, folder: Path) -> None:
-    tests = [{"id": "lost", "input": "greet", "assertions": [{"type": "contains", "value": "a"}]}]
-    (folder / "lost.yaml").write_bytes(orjson.dumps({"tests": tests}))
-    seen = run_flow(suite="lost.yaml", gates=["score_at_least=0"])
+    seen = run_flow(suite=write_python_suite(folder), gates=["score_at_least=0"])
     assert seen.state.name == "Errors"
     assert seen.state.message == "1 of 1 items and 0 assertions are in error"
 

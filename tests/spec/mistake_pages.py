@@ -1,6 +1,7 @@
 """Pages of mistakes: under each heading some files, a command, and what it prints.
 
-`uv run python -m tests.spec.mistake_pages` writes what the commands print now into the pages.
+Under a heading without files those of the page's first heading stand. `uv run python -m
+tests.spec.mistake_pages` writes what the commands print now into the pages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 from evalcore.cli.main import main
 
@@ -42,21 +44,30 @@ class Answer:
 
 
 def read_mistakes() -> Iterator[Mistake]:
-    """Yield the mistakes of all pages; a section without files uses those of the page's first."""
+    """Yield the mistakes of all pages, in the order of the pages."""
     for path in sorted(PAGES.glob("*.md")):
-        first: dict[str, bytes] | None = None
+        shared: Mapping[str, bytes] = {}
         for section in path.read_text("utf-8").split("\n## ")[1:]:
-            title, _, body = section.partition("\n")
-            files: dict[str, bytes] = {}
-            arguments, printed = "", ""
-            for kind, name, text in _BLOCK.findall(body):
-                if kind == "console":
-                    arguments, _, printed = text.partition("\n")
-                else:
-                    files[name] = _content(kind, text)
-            first = first if first is not None else files
-            command = tuple(arguments.removeprefix("$ evalcore").split())
-            yield Mistake(path.stem, title, {**first, **files} if "command-line" in path.stem else files, command, printed)
+            mistake = _mistake(path.stem, section)
+            shared = shared or mistake.files
+            yield mistake if mistake.files else _with_files(mistake, shared)
+
+
+def _mistake(page: str, section: str) -> Mistake:
+    title, _, body = section.partition("\n")
+    files: dict[str, bytes] = {}
+    command, printed = "", ""
+    for kind, name, text in _BLOCK.findall(body):
+        if kind == "console":
+            command, _, printed = text.partition("\n")
+        else:
+            files[name] = _content(kind, text)
+    arguments = tuple(command.removeprefix("$ evalcore").split())
+    return Mistake(page, title, files, arguments, printed)
+
+
+def _with_files(mistake: Mistake, files: Mapping[str, bytes]) -> Mistake:
+    return Mistake(mistake.page, mistake.title, files, mistake.arguments, mistake.printed)
 
 
 def _content(kind: str, text: str) -> bytes:
@@ -66,7 +77,7 @@ def _content(kind: str, text: str) -> bytes:
     return text.rstrip("\n").encode("latin-1").decode("unicode_escape").encode("latin-1")
 
 
-def make_it(mistake: Mistake, folder: Path) -> Answer:
+def make(mistake: Mistake, folder: Path) -> Answer:
     """Write the files into the folder and call the command line there, in this process."""
     for name, content in mistake.files.items():
         path = folder / name
@@ -76,38 +87,44 @@ def make_it(mistake: Mistake, folder: Path) -> Answer:
 
 
 def call(arguments: tuple[str, ...], folder: Path) -> Answer:
-    """Call the command line; the folder's own name is `/project` in what it prints."""
-    out, err, argv = io.StringIO(), io.StringIO(), sys.argv
-    sys.argv = ["evalcore", *arguments]
-    try:
-        with chdir(folder), redirect_stdout(out), redirect_stderr(err):
-            main()
-    except SystemExit as ending:
-        code = ending.code
-    finally:
-        sys.argv = argv
-    assert isinstance(code, int)
+    """Call the command line; in what it prints the folder is called `/project`."""
+    out, err = io.StringIO(), io.StringIO()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EVAL")}
+    with (
+        mock.patch.object(sys, "argv", ["evalcore", *arguments]),
+        mock.patch.dict(os.environ, kept, clear=True),
+        chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = _exit_code()
     root = str(folder.resolve())
-    return Answer(code, out.getvalue().replace(root, "/project"), err.getvalue().replace(root, "/project"))
+    return Answer(
+        code, out.getvalue().replace(root, "/project"), err.getvalue().replace(root, "/project")
+    )
+
+
+def _exit_code() -> int:
+    try:
+        main()
+    except SystemExit as ending:
+        if isinstance(ending.code, int):
+            return ending.code
+    raise AssertionError("main() ended without an exit code")
 
 
 def _rewrite() -> None:
-    for path in sorted(PAGES.glob("*.md")):
+    for mistake in list(read_mistakes()):
+        with TemporaryDirectory() as folder:
+            answer = make(mistake, Path(folder))
+        path = PAGES / f"{mistake.page}.md"
         text = path.read_text("utf-8")
-        for mistake in read_mistakes():
-            if mistake.page != path.stem:
-                continue
-            with TemporaryDirectory() as folder:
-                answer = make_it(mistake, Path(folder))
-            start = text.index(f"\n## {mistake.title}\n")
-            at = text.index("```console\n", start)
-            end = text.index("\n```", at + 5)
-            command = f"$ evalcore {' '.join(mistake.arguments)}".rstrip()
-            note = "" if answer.exit_code == 2 else f"EXIT {answer.exit_code} OUT {answer.out}\n"
-            text = f"{text[:at]}```console\n{command}\n{note}{answer.err}".rstrip("\n") + text[end:]
-        path.write_text(text, "utf-8")
+        start = text.index("```console\n", text.index(f"\n## {mistake.title}\n"))
+        end = text.index("\n```", start + 5)
+        command = f"$ evalcore {' '.join(mistake.arguments)}".rstrip()
+        printed = f"```console\n{command}\n{answer.err}".rstrip("\n")
+        path.write_text(f"{text[:start]}{printed}{text[end:]}", "utf-8")
 
 
 if __name__ == "__main__":
-    os.environ.pop("EVALCORE_STORE", None)
     _rewrite()

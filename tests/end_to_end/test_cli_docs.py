@@ -1,0 +1,210 @@
+"""The pages in docs/ speak of everything that there is, and of nothing that there is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import click
+import pytest
+from typing_extensions import is_typeddict
+
+from evalcore.cli.main import cli
+from evalcore.formats import shapes, test_file_shapes, workflow_harness_shapes
+from evalcore.gates.registry import GATES
+from evalcore.settings import FILE_NAME, Settings
+from evalcore.targets.registry import KINDS, options_model
+from tests.end_to_end.shell import ROOT, evalcore
+
+DOCS = ROOT / "docs"
+COMMAND_LINE = (DOCS / "command-line.md").read_text("utf-8")
+FORMATS = (DOCS / "formats.md").read_text("utf-8")
+GATES_PAGE = (DOCS / "gates.md").read_text("utf-8")
+
+# Blocks are the workflow engine's, of which this version checks no more than the shape.
+UNDOCUMENTED_SHAPES = {"_Block", "Soul", "Workflow", "WorkflowFile", "_GateFields"}
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield each command that does something, with its words."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, f"{path} {name}")
+
+
+COMMANDS = dict(commands(cli, "evalcore"))
+
+
+def section_of(path: str) -> str:
+    """Return the section of a command in command-line.md."""
+    found = re.search(rf"^## `{path}`\n(.*?)(?=^## |\Z)", COMMAND_LINE, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"no section '## `{path}`'"
+    return found[1]
+
+
+def flags_of(command: click.Command) -> set[str]:
+    return {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)
+            if flag.startswith("-")}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_flag_of_a_command_is_documented(path: str) -> None:
+    section = section_of(path)
+    missing = {flag for flag in flags_of(COMMANDS[path]) if not re.search(rf"`{flag}[ `]", section)}
+    assert missing == set()
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_no_flag_is_documented_that_a_command_does_not_have(path: str) -> None:
+    tables = "\n".join(
+        line.split("|")[1] for line in section_of(path).splitlines() if line.startswith("| `-")
+    )
+    named = set(re.findall(r"(?<![\w-])-{1,2}[a-z][a-z-]*", tables))
+    assert named - flags_of(COMMANDS[path]) == set()
+
+
+def test_no_command_is_documented_that_does_not_exist() -> None:
+    assert set(re.findall(r"^## `(evalcore .*)`$", COMMAND_LINE, re.MULTILINE)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", Settings.__slots__)
+def test_every_setting_is_documented(name: str) -> None:
+    assert f"| `EVALCORE_{name.upper()}` | `{name}` |" in COMMAND_LINE
+    assert FILE_NAME in COMMAND_LINE
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_every_gate_is_documented_with_its_parameters(name: str) -> None:
+    (row,) = [line for line in GATES_PAGE.splitlines() if line.startswith(f"| `{name}` |")]
+    for parameter in GATES[name].parameters:
+        assert f"`{parameter}`" in row
+
+
+def typed_dicts(module: Any) -> Iterator[type]:
+    for shape in vars(module).values():
+        if is_typeddict(shape) and shape.__module__ == module.__name__:
+            assert isinstance(shape, type)
+            yield shape
+
+
+def documented_keys() -> Iterator[str]:
+    for module in (shapes, test_file_shapes, workflow_harness_shapes):
+        for shape in typed_dicts(module):
+            blocks = shape.__name__.endswith("Block")
+            if not blocks and shape.__name__ not in UNDOCUMENTED_SHAPES:
+                yield from get_type_hints(shape)
+
+
+def assertion_types(union: Any) -> Iterator[str]:
+    for member in get_args(get_args(union)[0]):
+        yield from get_args(get_type_hints(member)["type"])
+
+
+@pytest.mark.parametrize("key", sorted(set(documented_keys())))
+def test_every_key_of_the_formats_is_documented(key: str) -> None:
+    assert re.search(rf"`[^`]*\b{key}\b[^`]*`", FORMATS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {name.replace("_", "-") for name in assertion_types(test_file_shapes.AssertionShape)}
+        | {name.removeprefix("not-") for name in workflow_harness_shapes.ASSERTION_TYPES}
+    ),
+)
+def test_every_assertion_type_is_documented(name: str) -> None:
+    assert f"`{name}`" in FORMATS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_target_is_documented_with_its_options(kind: str) -> None:
+    targets = FORMATS.partition("\n### Targets\n")[2].partition("\n#")[0]
+    (row,) = [line for line in targets.splitlines() if line.startswith(f"| `{kind}` |")]
+    for option in options_model(kind).model_fields:
+        assert f"`{option}`" in row
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/formats.md", "docs/gates.md",
+                                  "docs/command-line.md", "docs/architecture.md"])  # fmt: skip
+def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", path.read_text("utf-8")):
+        if target and "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/formats.md", "docs/gates.md",
+                                  "docs/command-line.md"])  # fmt: skip
+def test_every_anchor_of_a_link_exists(page: str) -> None:
+    path = ROOT / page
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]*)\)", path.read_text("utf-8")):
+        if "://" not in target:
+            assert anchor in anchors(path.parent / target if target else path), (target, anchor)
+
+
+def code_blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+SUITES = [
+    (page, block)
+    for page in ("README.md", "docs/formats.md")
+    for block in code_blocks(page, "yaml")
+    if re.search(r"^(?:tests|eval):", block, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("page", "text"), SUITES, ids=[page for page, _ in SUITES])
+def test_every_suite_that_a_page_shows_loads(page: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text(text, "utf-8")
+    ended = evalcore("validate", "--strict", path)
+    assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["test file", "workflow file"])
+def test_the_suites_of_the_readme_pass(number: int, tmp_path: Path) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text([text for page, text in SUITES if page == "README.md"][number], "utf-8")
+    assert evalcore("run", path, store=tmp_path).code == 0
+
+
+def test_the_readmes_test_file_fails_with_its_python_target(tmp_path: Path) -> None:
+    suite, target = code_blocks("README.md", "yaml")[:2]
+    without = re.sub(r"^ +fixtures: .*\n", "", suite, flags=re.MULTILINE)
+    (tmp_path / "colours.eval.yaml").write_text(without + target, "utf-8")
+    (tmp_path / "painter.py").write_text(code_blocks("README.md", "python")[0], "utf-8")
+    ended = evalcore("run", "--json", "colours.eval.yaml", store=tmp_path, cwd=tmp_path)
+    assert ended.code == 1
+    assert {case["id"]: case["passed"] for case in ended.report["cases"]} == {
+        "sky": True,
+        "json": False,
+    }
+
+
+def test_the_readme_shows_the_report_of_its_example(tmp_path: Path) -> None:
+    (shown,) = code_blocks("README.md", "text")
+    ended = evalcore("run", "examples/support-answers/suite.eval.yaml", store=tmp_path)
+    # The last two lines tell the time, the run's id and its place.
+    assert shown.splitlines()[:-2] == ended.out.splitlines()[:-2]
+
+
+@pytest.mark.parametrize("name", ["run", "test"])
+def test_the_readme_has_the_command_that_ci_executes(name: str) -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    place = lines.index(f"<!-- command: {name} -->")
+    assert lines[place + 1] == "```bash"

@@ -1,0 +1,116 @@
+"""Flags of `evalcore run` that choose cases and override what a suite says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.shell import CONFORMANCE, Json, evalcore
+
+
+def ids(report: Json) -> list[str]:
+    return [case["id"] for case in report["cases"]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param(["--case", "silence"], ["silence"], id="one case"),
+        pytest.param(
+            ["--case", "silence", "--case", "greeting"], ["greeting", "silence"], id="repeated"
+        ),
+        pytest.param(["--cases", "greeting,silence"], ["greeting", "silence"], id="list"),
+        pytest.param(["--tag", "polite"], ["greeting", "farewell"], id="tag"),
+        pytest.param(["--tag", "short", "--tag", "polite"], ["greeting", "farewell"], id="tags"),
+        pytest.param(["--exclude-tag", "short"], ["farewell", "silence"], id="without a tag"),
+        pytest.param(
+            ["--tag", "polite", "--exclude-tag", "short"], ["farewell"], id="tag without a tag"
+        ),
+    ],
+)
+def test_filters_choose_cases(
+    flags: list[str], expected: list[str], suite: dict[str, Path], store: Path
+) -> None:
+    assert ids(evalcore("run", "--json", *flags, suite["passing"], store=store).report) == expected
+
+
+def test_a_repeatable_flag_does_not_swallow_the_file_after_its_value(
+    suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--json", "--case", "wrong", suite["failing"], store=store)
+    assert ids(ended.report) == ["wrong"]
+
+
+def test_a_filter_that_keeps_no_case_is_a_usage_error(suite: dict[str, Path], store: Path) -> None:
+    ended = evalcore("run", "--case", "no-such-case", suite["passing"], store=store)
+    assert ended.code == 2
+    assert "no-such-case" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "gates"),
+    [
+        pytest.param(["--gate", "pass_rate=0.0"], 0, ["pass_rate"], id="value"),
+        pytest.param(["--gate", "error_rate_under=0.5"], 0, ["error_rate_under"], id="other"),
+        pytest.param(["--gate", "required_assertions"], 0, ["required_assertions"], id="name"),
+        pytest.param(
+            ["--gate", "pass_rate:threshold=0,per_variant=true"], 0, ["pass_rate"], id="parameters"
+        ),
+        pytest.param(
+            ["--gate", "pass_rate=0", "--gate", "tokensUnder=5"],
+            1,
+            ["pass_rate", "tokens_under"],
+            id="several",
+        ),
+    ],
+)
+def test_gates_can_be_given_in_place_of_the_suites(
+    flags: list[str], code: int, gates: list[str], suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--json", *flags, suite["failing"], store=store)
+    assert ended.code == code
+    assert [gate["name"] for gate in ended.report["gates"]] == [*gates, "errors"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        pytest.param("pas_rate=1", "Did you mean 'pass_rate'?", id="name"),
+        pytest.param("pass_rate=2", "0 to 1", id="value"),
+        pytest.param("pass_rate=much", "number", id="no number"),
+        pytest.param("pass_rate", "required", id="no value"),
+        pytest.param("errors=1", "takes no value", id="unwanted value"),
+    ],
+)
+def test_a_wrong_gate_is_a_usage_error(
+    gate: str, says: str, suite: dict[str, Path], store: Path
+) -> None:
+    ended = evalcore("run", "--gate", gate, suite["passing"], store=store)
+    assert ended.code == 2
+    assert says in ended.err
+
+
+def test_a_threshold_replaces_that_of_the_workflow_file(store: Path) -> None:
+    path = CONFORMANCE / "workflow-harness-suites" / "02.yaml"
+    score = evalcore("run", "--json", path, store=store).report["score"]
+    codes = [
+        evalcore("run", "--threshold", str(threshold), path, store=store).code
+        for threshold in (score, min(score + 0.01, 1.0))
+    ]
+    assert codes == [0, 0 if score == 1.0 else 1]
+
+
+def test_a_warning_is_an_error_with_strict(suite: dict[str, Path], store: Path) -> None:
+    assert evalcore("run", suite["warns"], store=store).code == 0
+    strict = evalcore("run", "--strict", suite["warns"], store=store)
+    assert strict.code == 2
+    assert "Test 'unused': criteria is defined but no evaluator in assertions" in strict.err
+
+
+def test_iterations_repeat_every_case(suite: dict[str, Path], store: Path) -> None:
+    report = evalcore("run", "--json", "-n", "3", suite["passing"], store=store).report
+    assert report["counts"]["planned"] == 9
+    assert [[item["iteration"] for item in case["items"]] for case in report["cases"]] == [
+        [0, 1, 2]
+    ] * 3

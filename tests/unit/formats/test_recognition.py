@@ -1,0 +1,75 @@
+"""Which format a file has, by its content, in the order of spec/engine.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import LoadError, UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite, recognise
+from evalcore.formats.source import parse_document
+from evalcore.model.suite import Format
+from tests.unit.formats.loading import load_text, usage_error_of
+
+
+@pytest.mark.parametrize(
+    ("text", "format_"),
+    [
+        pytest.param("tests: []", Format.TEST_FILE, id="a list of tests"),
+        pytest.param("tests: cases.csv", Format.TEST_FILE, id="a path"),
+        pytest.param("eval_cases: []", Format.TEST_FILE, id="alias eval_cases"),
+        pytest.param("evalcases: []", Format.TEST_FILE, id="alias evalcases"),
+        pytest.param("{tests: [], eval: {}}", Format.TEST_FILE, id="tests before eval"),
+        pytest.param("eval: {}", Format.WORKFLOW_HARNESS, id="eval"),
+        pytest.param("workflow: {}", Format.WORKFLOW_HARNESS, id="workflow"),
+        pytest.param("{eval: {}, suites: {}}", Format.WORKFLOW_HARNESS, id="eval before suites"),
+        pytest.param("{eval: {}, tests: {}}", Format.WORKFLOW_HARNESS, id="eval before a mapping"),
+        pytest.param("suites: {}", Format.SCRIPT_SUITE, id="suites"),
+        pytest.param("tests: {a: {}}", Format.SCRIPT_SUITE, id="a mapping of tests"),
+        pytest.param("{cases: [], flow: 'm:f'}", Format.SUITE, id="cases with flow"),
+    ],
+)
+def test_content_decides_the_format(text: str, format_: Format) -> None:
+    assert recognise(parse_document(text.encode(), "file")) is format_
+
+
+@pytest.mark.parametrize("text", ["cases: []", "flow: 'm:f'", "tests: 3", "[]", "x", "a: 1"])
+def test_anything_else_is_no_suite(text: str) -> None:
+    with pytest.raises(LoadError):
+        recognise(parse_document(text.encode(), "file"))
+
+
+@pytest.mark.parametrize("name", ["cases.jsonl", "cases.JSONL"])
+def test_rows_are_test_files_whatever_they_hold(tmp_path: Path, name: str) -> None:
+    line = '{"id": "a", "input": "b", "output": "c", "assertions": [{"type": "is-json"}]}'
+
+    assert load_text(tmp_path, line, name).definition.format is Format.TEST_FILE
+
+
+def test_the_caller_may_force_a_format(tmp_path: Path) -> None:
+    text = """\
+        eval: {cases: [{id: a, fixtures: {b: c}, expected: {b: [{type: equals, value: c}]}}]}
+        tests: not used
+        """
+    found = load_text(tmp_path, text, format="workflow-harness").definition.format
+
+    assert found is Format.WORKFLOW_HARNESS
+
+
+def test_formats_of_later_versions_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text("suites: {}")
+
+    with pytest.raises(LoadError, match="is a script-suite; this version reads workflow-harness"):
+        load_suite(path, LoadOptions())
+
+
+def test_an_unknown_format_is_a_usage_error(tmp_path: Path) -> None:
+    assert "unknown format 'yaml'" in usage_error_of(tmp_path, "tests: []", format="yaml")
+
+
+def test_rows_have_only_one_format(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a \.csv file is a test-file"):
+        load_suite(tmp_path / "a.csv", LoadOptions(format="workflow-harness"))

@@ -1,0 +1,233 @@
+"""Test files: what becomes of each test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.model.assertion import Assertion
+from evalcore.model.suite import Case
+from tests.unit.formats.loading import cases_of, places_of, problems_of
+
+TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"
+LIVE = "{id: a, input: hi, assertions: [{type: equals, value: hi}]}"
+TARGETS = "targets: [{name: default, provider: echo}, {name: other, provider: echo}]"
+
+
+def case(folder: Path, suite: str = "", test: str = TEST, **options: Any) -> Case:
+    return cases_of(folder, f"{suite}\ntests: [{test}]", **options)["a"]
+
+
+def assertion(folder: Path, written: str) -> Assertion:
+    test = f"{{id: a, input: b, fixtures: {{output: c}}, assertions: [{written}]}}"
+    return case(folder, test=test).assertions[0]
+
+
+def test_a_given_output_is_the_evidence(tmp_path: Path) -> None:
+    test = "{id: a, input: b, criteria: c, fixtures: {output: d, metrics: {cost_usd: 0.5}}}"
+    evidence = case(tmp_path, test=test).fixture
+
+    assert evidence is not None
+    assert (evidence.output, evidence.metrics.cost_usd) == ("d", 0.5)
+
+
+def test_a_test_carries_what_it_says_of_itself(tmp_path: Path) -> None:
+    test = """{id: a, input: {q: 1}, expected_outcome: kind, expected_output: [1], tags: [t, u],
+        metadata: {n: 1}, conversation_id: c7, fixtures: {output: x}, description: ignored}"""
+    found = case(tmp_path, test=test)
+
+    assert (found.input, found.criteria, found.expected_output) == ({"q": 1}, "kind", [1])
+    assert (found.tags, found.metadata) == (("t", "u"), {"n": 1, "conversation_id": "c7"})
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("{type: contains, value: DENIED}", "contains-DENIED"),
+        (f"{{type: contains, value: {'x' * 40}}}", f"contains-{'x' * 30}"),
+        ("{type: contains-any, value: [a, b, c]}", "contains-any-3"),
+        ("{type: contains_all, value: [a]}", "contains-all-1"),
+        ("{type: is-json}", "is_json"),
+        ("{type: is_json}", "is_json"),
+        ("{type: token-usage, threshold: 3}", "token_usage"),
+        ("{type: llm-grader}", "llm_grader"),
+        ("{type: equals, value: a, name: mine}", "mine"),
+    ],
+)
+def test_an_assertion_has_a_name(tmp_path: Path, written: str, name: str) -> None:
+    assert assertion(tmp_path, written).name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "required"),
+    [
+        ("required: true", 0.8),
+        ("required: false", None),
+        ("required: 1", 1.0),
+        ("required: 0", 0.0),
+        ("required: 0.6", 0.6),
+        ("min_score: 0.6", 0.6),
+        ("weight: 1", None),
+    ],
+)
+def test_required_is_a_score(tmp_path: Path, written: str, required: float | None) -> None:
+    found = assertion(tmp_path, f"{{type: equals, value: a, {written}}}")
+
+    assert found.required == required
+    assert type(found.required) is type(required)
+
+
+def test_required_one_and_required_true_differ_in_one_suite(tmp_path: Path) -> None:
+    test = """{id: a, input: b, fixtures: {output: c}, assertions: [
+        {type: equals, value: a, required: true}, {type: equals, value: a, required: 1}]}"""
+
+    assert [one.required for one in case(tmp_path, test=test).assertions] == [0.8, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("written", "check", "params"),
+    [
+        ("{type: icontains, value: a}", "contains", {"value": "a", "fold": True}),
+        ("{type: contains, value: ' '}", "contains", {"value": " ", "fold": False}),
+        ("{type: icontains_any, value: ['']}", "contains-any", {"values": [""], "fold": True}),
+        ("{type: starts_with, value: a}", "starts-with", {"value": "a", "trim": "ecmascript"}),
+        ("{type: equals, value: a}", "equals", {"value": "a", "trim": "ecmascript"}),
+        ("{type: regex, value: a, flags: im}", "regex", {"flags": "im", "dialect": "ecmascript"}),
+        ("{type: latency, threshold: 0}", "latency", {"threshold": 0}),
+        ("{type: token_usage, threshold: 7}", "tokens", {"threshold": 7}),
+        ("{type: rubrics, criteria: [kind]}", "unavailable", {"type": "rubrics"}),
+        ("{type: similar, value: [a], threshold: 0.5}", "unavailable", {"type": "similar"}),
+    ],
+)
+def test_an_assertion_becomes_a_check(
+    tmp_path: Path, written: str, check: str, params: dict[str, Any]
+) -> None:
+    found = assertion(tmp_path, written)
+
+    assert found.check == check
+    assert {key: found.params[key] for key in params} == params
+
+
+def test_assertions_of_the_test_come_before_those_of_the_suite(tmp_path: Path) -> None:
+    suite = "assertions: [{type: equals, value: suite}]"
+    test = """{id: a, input: b, fixtures: {output: c},
+        assertions: [{type: equals, value: own}],
+        execution: {assertions: [{type: equals, value: execution}]}}"""
+
+    values = [one.params["value"] for one in case(tmp_path, suite, test).assertions]
+
+    assert values == ["own", "execution", "suite"]
+
+
+@pytest.mark.parametrize("key", ["assert", "assertions"])
+def test_assert_is_another_name_of_assertions(tmp_path: Path, key: str) -> None:
+    suite = f"{key}: [{{type: equals, value: suite}}]"
+    test = f"{{id: a, input: b, fixtures: {{output: c}}, {key}: [{{type: is-json}}]}}"
+
+    assert len(case(tmp_path, suite, test).assertions) == 2
+
+
+@pytest.mark.parametrize(
+    ("suite", "test"),
+    [
+        pytest.param("", "execution: {skip_defaults: true}", id="at the test"),
+        pytest.param("execution: {skip_defaults: true}", "description: x", id="at the suite"),
+    ],
+)
+def test_skip_defaults_drops_assertions_input_and_files(
+    tmp_path: Path, suite: str, test: str
+) -> None:
+    (tmp_path / "notes.md").write_text("notes")
+    defaults = "input: before\ninput_files: [notes.md]\nassertions: [{type: is-json}]"
+    written = f"{{id: a, input: b, fixtures: {{output: c}}, assert: [{{type: cost, threshold: 1}}], {test}}}"
+    found = case(tmp_path, f"{defaults}\n{suite}", written)
+
+    assert [one.type for one in found.assertions] == ["cost"]
+    assert found.input == "b"
+
+
+def test_without_assertions_a_grader_reads_the_criteria(tmp_path: Path) -> None:
+    test = "{id: a, input: b, criteria: is kind, fixtures: {output: c}}"
+    (only,) = case(tmp_path, test=test).assertions
+
+    assert (only.type, only.name, only.check) == ("llm-grader", "llm_grader", "unavailable")
+
+
+def test_rubrics_of_a_test_are_an_assertion(tmp_path: Path) -> None:
+    test = "{id: a, input: b, criteria: c, rubrics: [kind], fixtures: {output: c}}"
+
+    assert [one.type for one in case(tmp_path, test=test).assertions] == ["rubrics"]
+
+
+@pytest.mark.parametrize(
+    ("own", "messages"),
+    [
+        ("hello", [{"role": "user", "content": "hello"}]),
+        ("{q: é}", [{"role": "user", "content": '{"q": "é"}'}]),
+        ("[{role: system, content: s}, {role: user, content: u}]", None),
+    ],
+    ids=["text", "object", "messages"],
+)
+def test_the_suites_input_stands_before_the_tests(
+    tmp_path: Path, own: str, messages: list[Any] | None
+) -> None:
+    suite = "input: [{role: system, content: first}]"
+    test = f"{{id: a, input: {own}, fixtures: {{output: x}}, criteria: c}}"
+    messages = messages or [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "u"},
+    ]
+
+    assert case(tmp_path, suite, test).input == [{"role": "system", "content": "first"}, *messages]
+
+
+def test_an_input_alone_stays_as_it_is(tmp_path: Path) -> None:
+    assert case(tmp_path).input == "hi"
+
+
+def test_input_files_are_attached_to_the_last_message_the_suites_first(tmp_path: Path) -> None:
+    (tmp_path / "s.md").write_text("s")
+    (tmp_path / "t.md").write_text("t")
+    test = "{id: a, input: look, input_files: [t.md], fixtures: {output: x}, criteria: c}"
+    (message,) = case(tmp_path, "input_files: [s.md]", test).input
+
+    assert message["content"] == [
+        {"type": "file", "value": "s.md"},
+        {"type": "file", "value": "t.md"},
+        {"type": "text", "value": "look"},
+    ]
+
+
+def test_a_missing_file_of_the_suite_is_told_once(tmp_path: Path) -> None:
+    text = f"input_files: [none.md]\ntests: [{TEST}, {TEST.replace('id: a', 'id: b')}]"
+
+    assert places_of(problems_of(tmp_path, text)) == [(1, "input_files[0]")]
+
+
+def test_a_test_may_name_its_target_and_the_caller_overrides_it(tmp_path: Path) -> None:
+    test = LIVE[:-1] + ", execution: {target: other}}"
+
+    assert case(tmp_path, TARGETS, test).target == "other"
+    assert case(tmp_path, TARGETS, test, target="default").target is None
+
+
+def test_a_test_that_nothing_answers_names_the_three_ways(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, f"tests: [{LIVE}]")
+
+    for way in ("fixtures: {output: …}", "`execution.target`", "--target NAME"):
+        assert way in problem.message
+
+
+@pytest.mark.parametrize(
+    ("suite", "test"),
+    [("workspace: {template: t}", ""), ("", ", workspace: {template: t}")],
+    ids=["suite", "test"],
+)
+def test_workspaces_are_not_prepared_yet(tmp_path: Path, suite: str, test: str) -> None:
+    live = case(tmp_path, f"{TARGETS}\n{suite}", LIVE[:-1] + test + "}")
+    given = case(tmp_path, f"{TARGETS}\n{suite}", TEST[:-1] + test + "}")
+
+    assert live.reason_not_executable is not None
+    assert given.reason_not_executable is None

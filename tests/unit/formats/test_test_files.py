@@ -1,0 +1,204 @@
+"""Test files: what becomes of the suite level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Case, Reducer, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Variant
+from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, usage_error_of
+
+TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"
+LIVE = "{id: a, input: hi, assertions: [{type: equals, value: hi}]}"
+TARGETS = "targets: [{name: default, provider: echo}, {name: other, provider: echo}]"
+
+
+def case(folder: Path, suite: str = "", test: str = TEST, **options: Any) -> Case:
+    return cases_of(folder, f"{suite}\ntests: [{test}]", **options)["a"]
+
+
+def definition(folder: Path, suite: str, test: str = LIVE, **options: Any) -> SuiteDefinition:
+    return load_text(folder, f"{suite}\ntests: [{test}]", **options).definition
+
+
+@pytest.mark.parametrize("key", ["tests", "eval_cases", "evalcases"])
+def test_the_list_of_tests_has_three_names(tmp_path: Path, key: str) -> None:
+    assert list(cases_of(tmp_path, f"{key}: [{TEST}]")) == ["a"]
+
+
+def test_criteria_that_nobody_reads_are_warned_about_in_the_documents_words(tmp_path: Path) -> None:
+    text = """\
+        tests:
+          - id: my-test
+            input: a
+            criteria: c
+            fixtures: {output: b}
+            assertions: [{type: contains, value: b}]
+        """
+
+    assert load_text(tmp_path, text).warnings == (
+        "Test 'my-test': criteria is defined but no evaluator in assertions will evaluate it. "
+        "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only.",
+    )
+
+
+@pytest.mark.parametrize(
+    "grader", ["llm-grader", "llm_grader", "code-grader", "rubrics", "composite"]
+)
+def test_a_declared_grader_reads_the_criteria(tmp_path: Path, grader: str) -> None:
+    test = (
+        f"{{id: a, input: b, criteria: c, fixtures: {{output: d}}, assert: [{{type: {grader}}}]}}"
+    )
+
+    assert load_text(tmp_path, f"tests: [{test}]").warnings == ()
+
+
+def test_warnings_are_cut_and_counted(tmp_path: Path) -> None:
+    tests = ", ".join(
+        f"{{id: t{n}, input: b, criteria: c, fixtures: {{output: d}}, assert: [{{type: is-json}}]}}"
+        for n in range(25)
+    )
+    warnings = load_text(tmp_path, f"tests: [{tests}]").warnings
+
+    assert len(warnings) == 21
+    assert warnings[-1] == "and 5 more tests with unused criteria"
+
+
+def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
+    text = """\
+        execution: {total_budget_usd: 5}
+        tests:
+          - id: a
+            input: a
+            criteria: c
+            fixtures: {output: b}
+            assertions: [{type: contains, value: b}]
+        """
+
+    assert places_of(problems_of(tmp_path, text, strict=True)) == [(5, "tests[0].criteria")]
+
+
+@pytest.mark.parametrize(
+    ("suite", "test", "option", "threshold"),
+    [
+        pytest.param("", "", None, 0.8, id="default"),
+        pytest.param("execution: {threshold: 0.5}", "", None, 0.5, id="suite"),
+        pytest.param("evalcore: {threshold: 0.4}", "", None, 0.4, id="evalcore"),
+        pytest.param("execution: {threshold: 0.5}", "", 0.6, 0.6, id="caller over suite"),
+        pytest.param(
+            "execution: {threshold: 0.5}", "execution: {threshold: 0}", 0.6, 0.0, id="test over all"
+        ),
+    ],
+)
+def test_the_nearest_threshold_holds(
+    tmp_path: Path, suite: str, test: str, option: float | None, threshold: float
+) -> None:
+    written = TEST[:-1] + f", {test}}}" if test else TEST
+
+    assert case(tmp_path, suite, written, threshold=option).threshold == threshold
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        ("{count: 3}", (3, Reducer.MEAN, None)),
+        ("{count: 3, strategy: median}", (3, Reducer.MEDIAN, None)),
+        ("{count: 3, strategy: pass_at_k}", (3, Reducer.PASS_AT_K, None)),
+        ("{count: 3, strategy: at_least_k, k: 2}", (3, Reducer.AT_LEAST_K, 2)),
+    ],
+)
+def test_trials_are_iterations_with_a_reducer(
+    tmp_path: Path, trials: str, expected: tuple[int, Reducer, int | None]
+) -> None:
+    policy = definition(tmp_path, f"execution: {{trials: {trials}}}", TEST).policy
+
+    assert (policy.iterations, policy.reducer, policy.k) == expected
+
+
+def test_the_caller_may_repeat_trials_differently(tmp_path: Path) -> None:
+    suite = "execution: {trials: {count: 3, strategy: pass_at_k}}"
+    policy = definition(tmp_path, suite, TEST, iterations=7).policy
+
+    assert (policy.iterations, policy.reducer) == (7, Reducer.PASS_AT_K)
+
+
+def test_the_gate_is_every_test_passes(tmp_path: Path) -> None:
+    assert definition(tmp_path, "", TEST).policy.gates == (
+        GateSpec("pass_rate", {"threshold": 1.0, "per_variant": False}),
+        GateSpec("errors"),
+    )
+
+
+def test_execution_targets_are_variants(tmp_path: Path) -> None:
+    found = definition(tmp_path, f"{TARGETS}\nexecution: {{targets: [other, default]}}")
+
+    assert found.variants == (
+        Variant("other", target="other"),
+        Variant("default", target="default"),
+    )
+    assert sorted(found.targets) == ["default", "other"]
+
+
+def test_an_execution_target_may_be_the_baseline(tmp_path: Path) -> None:
+    suite = f"{TARGETS}\nexecution: {{targets: [other, default]}}\nevalcore: {{baseline: other}}"
+
+    assert definition(tmp_path, suite).baseline == "other"
+    assert definition(tmp_path, suite, target="default").baseline is None
+
+
+@pytest.mark.parametrize(
+    ("suite", "option", "target"),
+    [
+        pytest.param("", None, "default", id="the one named default"),
+        pytest.param("execution: {target: other}", None, "other", id="the suite's"),
+        pytest.param("execution: {target: other}", "default", "default", id="the caller's"),
+        pytest.param("execution: {targets: [other]}", "default", "default", id="over variants"),
+    ],
+)
+def test_the_default_target(tmp_path: Path, suite: str, option: str | None, target: str) -> None:
+    found = definition(tmp_path, f"{TARGETS}\n{suite}", target=option)
+
+    assert found.default_target == target
+    assert found.variants == (DEFAULT_VARIANT,)
+    assert target in found.targets
+
+
+def test_only_targets_that_are_named_stand_in_the_definition(tmp_path: Path) -> None:
+    assert list(definition(tmp_path, TARGETS).targets) == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("suite", "workers"),
+    [
+        ("execution: {workers: 3}", 3),
+        ("evalcore: {limits: {concurrency: 2}}", 2),
+        ("", None),
+    ],
+)
+def test_workers_are_the_concurrency(tmp_path: Path, suite: str, workers: int | None) -> None:
+    assert definition(tmp_path, suite, TEST).limits.concurrency == workers
+    assert definition(tmp_path, suite, TEST, concurrency=9).limits.concurrency == 9
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "tags"),
+    [
+        ("", "suite", ()),
+        ("name: own\ntags: [a]", "own", ("a",)),
+        ("evalcore: {name: other, tags: [b]}", "other", ("b",)),
+    ],
+)
+def test_name_and_tags(tmp_path: Path, suite: str, name: str, tags: tuple[str, ...]) -> None:
+    found = definition(tmp_path, suite, TEST)
+
+    assert (found.name, found.tags) == (name, tags)
+
+
+def test_an_unknown_target_of_the_caller_is_a_usage_error(tmp_path: Path) -> None:
+    message = usage_error_of(tmp_path, f"{TARGETS}\ntests: [{LIVE}]", target="defalt")
+
+    assert message == "suite.eval.yaml: --target: unknown target 'defalt'. Did you mean 'default'?"

@@ -1,0 +1,264 @@
+"""Workflow files: what becomes of `eval:` and of the `evalcore:` section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.model.assertion import Assertion
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import ErrorPolicy, Reducer, Suite
+from evalcore.model.target import Variant
+from tests.unit.formats.loading import cases_of, load_text, problems_of
+
+ONE = """
+  cases:
+    - id: a
+      fixtures: {x: "hello"}
+      expected: {x: [{type: contains, value: hello}]}
+"""
+
+
+def suite(folder: Path, rest: str = "", evals: str = "", **options: Any) -> Suite:
+    return load_text(folder, f"eval:{evals}{ONE}{rest}", **options)
+
+
+def assertion(folder: Path, written: str) -> Assertion:
+    text = f"eval: {{cases: [{{id: a, fixtures: {{x: y}}, expected: {{x: [{written}]}}}}]}}"
+    return cases_of(folder, text)["a"].assertions[0]
+
+
+@pytest.mark.parametrize(
+    ("evals", "section", "option", "threshold"),
+    [
+        pytest.param("", "", None, 1.0, id="omitted"),
+        pytest.param("\n  threshold: null", "", None, 1.0, id="null"),
+        pytest.param("\n  threshold: 0.6", "", None, 0.6, id="own key"),
+        pytest.param("", "evalcore: {threshold: 0.7}", None, 0.7, id="evalcore section"),
+        pytest.param("\n  threshold: 0.6", "", 0.9, 0.9, id="the caller wins"),
+        pytest.param("\n  threshold: 0", "", None, 0.0, id="zero"),
+    ],
+)
+def test_the_threshold(
+    tmp_path: Path, evals: str, section: str, option: float | None, threshold: float
+) -> None:
+    policy = suite(tmp_path, section, evals, threshold=option).definition.policy
+
+    assert policy.threshold == threshold
+    assert policy.gates == (GateSpec("threshold", {"threshold": threshold}), GateSpec("errors"))
+
+
+@pytest.mark.parametrize(
+    ("rest", "name"),
+    [
+        pytest.param("", "suite", id="the file's stem without .eval"),
+        pytest.param("workflow: {name: research}", "research", id="the workflow's"),
+        pytest.param("workflow: {name: w}\nevalcore: {name: own}", "own", id="evalcore's"),
+    ],
+)
+def test_the_name(tmp_path: Path, rest: str, name: str) -> None:
+    assert suite(tmp_path, rest).definition.name == name
+
+
+def test_fixtures_that_cover_what_is_expected_are_the_evidence(tmp_path: Path) -> None:
+    text = """\
+        eval:
+          cases:
+            - id: a
+              fixtures: {first: one, last: two, extra: three}
+              expected:
+                last: [{type: equals, value: two}]
+                first: [{type: equals, value: one}]
+        """
+    evidence = cases_of(tmp_path, text)["a"].fixture
+
+    assert evidence is not None
+    assert evidence.outputs == {"first": "one", "last": "two", "extra": "three"}
+    assert evidence.output == "one"
+
+
+def test_a_case_without_all_fixtures_says_exactly_why_it_cannot_run(tmp_path: Path) -> None:
+    text = """\
+        eval:
+          cases:
+            - {id: live, fixtures: {a: b}, expected: {x: [{type: equals, value: c}]}}
+        """
+    case = cases_of(tmp_path, text)["live"]
+
+    assert case.fixture is None
+    assert case.reason_not_executable == (
+        "Case 'live' requires an executor (no fixtures for all expected blocks) "
+        "but no executor was provided."
+    )
+
+
+def test_measures_of_fixtures_are_summed_over_blocks(tmp_path: Path) -> None:
+    text = """\
+        eval:
+          cases:
+            - id: a
+              fixtures:
+                x: {output: one, metrics: {latency_ms: 2.5, input_tokens: 3}}
+                y: {output: two, metrics: {latency_ms: 1.5, cost_usd: 0.1}}
+              expected: {x: [{type: equals, value: one}]}
+        """
+    evidence = cases_of(tmp_path, text)["a"].fixture
+
+    assert evidence is not None
+    assert evidence.metrics.latency_ms == 4.0
+    assert evidence.metrics.input_tokens == 3
+    assert evidence.metrics.cost_usd == 0.1
+    assert evidence.metrics.output_tokens is None
+    assert evidence.block_metrics["y"].latency_ms == 1.5
+
+
+def test_a_case_that_asserts_nothing_is_warned_about(tmp_path: Path) -> None:
+    found = load_text(tmp_path, "eval: {cases: [{id: a, fixtures: {x: y}}, {id: b}]}")
+
+    assert found.warnings == (
+        "Case 'a' has no 'expected': it asserts nothing",
+        "Case 'b' has no 'expected': it asserts nothing",
+    )
+    assert [case.fixture is not None for case in found.cases] == [True, True]
+
+
+def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, "eval:\n  cases:\n    - {id: a}\n    - {id: b}\n", strict=True)
+
+    assert [(problem.line, problem.path) for problem in found] == [
+        (3, "eval.cases[0]"),
+        (4, "eval.cases[1]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "check", "params"),
+    [
+        ("{type: contains, value: 42}", "contains", {"value": "42", "fold": False}),
+        ("{type: contains, value: true}", "contains", {"value": "True", "fold": False}),
+        ("{type: icontains, value: A}", "contains", {"value": "A", "fold": True}),
+        ("{type: icontains-all, value: [1, b]}", "contains-all", {"values": ["1", "b"]}),
+        ("{type: contains-any, value: []}", "contains-any", {"values": []}),
+        ("{type: starts-with, value: ''}", "starts-with", {"value": "", "trim": None}),
+        ("{type: equals, value: 1.0}", "equals", {"value": "1.0", "trim": None}),
+        ("{type: equals, value: [1], config: {mode: json}}", "equals-json", {"value": [1]}),
+        ("{type: equals, value: '[1]', config: {mode: json}}", "equals-json", {"value": [1]}),
+        ("{type: regex, value: 'a', config: {flags: i}}", "regex", {"dialect": "python"}),
+        ("{type: word-count, value: 3}", "word-count", {"min": 3, "max": 3}),
+        ("{type: word-count, value: {max: 3}}", "word-count", {"min": None, "max": 3}),
+        ("{type: is-json}", "is-json", {"schema": None}),
+        (
+            "{type: contains-json, value: {type: object}}",
+            "contains-json",
+            {"schema": {"type": "object"}},
+        ),
+        ("{type: levenshtein, value: a}", "levenshtein", {"threshold": 5}),
+        ("{type: bleu, value: a}", "bleu", {"threshold": 0.5}),
+        ("{type: rouge-n, value: a, threshold: null}", "rouge-n", {"threshold": 0.75}),
+        ("{type: rouge-n, value: a, threshold: 0}", "rouge-n", {"threshold": 0}),
+        ("{type: tokens, threshold: 10}", "tokens", {"threshold": 10}),
+        ("{type: llm_judge, config: {rubric: kind}}", "unavailable", {"type": "llm_judge"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "{" in value else "",
+)
+def test_an_assertion_becomes_a_check(
+    tmp_path: Path, written: str, check: str, params: dict[str, Any]
+) -> None:
+    found = assertion(tmp_path, written)
+
+    assert found.check == check
+    assert {key: found.params[key] for key in params} == params
+    assert found.block == "x"
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "weight", "negate"),
+    [
+        ("{type: contains, value: word}", "contains-word", 1.0, False),
+        ("{type: not-contains, value: word, weight: 0}", "not-contains-word", 0.0, True),
+        ("{type: contains-any, value: [a, b, c]}", "contains-any-3", 1.0, False),
+        ("{type: is-json, metric: valid}", "valid", 1.0, False),
+        ("{type: not-is-json}", "not-is-json", 1.0, True),
+    ],
+)
+def test_names_weights_and_negation(
+    tmp_path: Path, written: str, name: str, weight: float, negate: bool
+) -> None:
+    found = assertion(tmp_path, written)
+
+    assert (found.name, found.weight, found.negate) == (name, weight, negate)
+
+
+def test_the_evalcore_section_becomes_the_policy(tmp_path: Path) -> None:
+    section = """
+evalcore:
+  iterations: 3
+  reducer: at_least_k
+  k: 2
+  gates: [errors, {gate: pass_rate, threshold: 0.5, perVariant: true}]
+  errors: exclude
+  max_error_share: 0.25
+  limits: {concurrency: 4, timeout_s: 1.5}
+  tags: [nightly]
+  variants: [{id: base}, {id: other, config: {model: m}, tags: [t]}]
+  baseline: base
+"""
+    definition = suite(tmp_path, section).definition
+    policy = definition.policy
+
+    assert (policy.iterations, policy.reducer, policy.k) == (3, Reducer.AT_LEAST_K, 2)
+    assert policy.gates == (
+        GateSpec("errors"),
+        GateSpec("pass_rate", {"threshold": 0.5, "per_variant": True}),
+    )
+    assert (policy.errors, policy.max_error_share) == (ErrorPolicy.EXCLUDE, 0.25)
+    assert (definition.limits.concurrency, definition.limits.timeout_s) == (4, 1.5)
+    assert (definition.tags, definition.baseline) == (("nightly",), "base")
+    assert definition.variants == (
+        Variant("base"),
+        Variant("other", config={"model": "m"}, tags=("t",)),
+    )
+
+
+@pytest.mark.parametrize("policy", ["fail", "exclude", "zero"])
+def test_the_errors_gate_is_added_unless_errors_score_zero(tmp_path: Path, policy: str) -> None:
+    section = f"evalcore: {{errors: {policy}, max_error_share: 0.1}}"
+    gates = [gate.gate for gate in suite(tmp_path, section).definition.policy.gates]
+
+    assert gates == (["threshold"] if policy == "zero" else ["threshold", "errors"])
+
+
+def test_the_callers_options_win(tmp_path: Path) -> None:
+    section = "evalcore: {iterations: 3, gates: [errors], limits: {concurrency: 4}}"
+    gate = GateSpec("pass_rate", {"threshold": 0.5, "per_variant": False})
+    definition = suite(tmp_path, section, iterations=5, gates=(gate,), concurrency=9).definition
+
+    assert definition.policy.iterations == 5
+    assert definition.policy.gates == (gate, GateSpec("errors"))
+    assert definition.limits.concurrency == 9
+
+
+def test_the_definition_holds_the_workflow_without_its_evals(tmp_path: Path) -> None:
+    found = suite(tmp_path, "blocks: {x: {type: llm}}\nextra: kept\nevalcore: {tags: [t]}")
+
+    assert found.definition.targets["workflow"].options == {
+        "blocks": {"x": {"type": "llm"}},
+        "extra": "kept",
+    }
+
+
+@pytest.mark.parametrize("block", ["x", "route.left"])
+def test_blocks_and_their_exits_may_be_expected(tmp_path: Path, block: str) -> None:
+    text = f"""\
+        blocks: {{x: {{type: llm}}, route: {{type: dispatch, exits: [{{id: left}}]}}}}
+        eval:
+          cases:
+            - {{id: a, fixtures: {{{block}: y}}, expected: {{{block}: [{{type: is-json}}]}}}}
+        """
+    assert list(cases_of(tmp_path, text)) == ["a"]
+
+
+def test_without_blocks_any_id_may_be_expected(tmp_path: Path) -> None:
+    assert len(suite(tmp_path).cases) == 1

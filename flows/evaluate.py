@@ -148,7 +148,8 @@ def _execute(execution: Execution) -> None:
                 given = {"execution": execution, "shard": shard, "name": name(shard)}
                 futures.append(runner.submit(execute_shard, given))
                 progress.show(committed + len(execution.receipts))
-            for _ in as_completed(futures):
+            for future in as_completed(futures):
+                future.wait()  # else its state would be asked of the server, which may lag behind
                 progress.show(committed + len(execution.receipts))
         except BaseException:
             # Leaving the runner waits for the shards that were begun.

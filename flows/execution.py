@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
@@ -32,8 +33,8 @@ _MAX_THREADS = 64
 class Execution:
     """Executes shards of one run; safe to call from several threads.
 
-    Stopped (by `stop`, or by whoever got a pool through `options.on_start`), it ends between work
-    items and leaves every later shard alone.
+    Stopped (by `stop`, or by whoever got a pool through `options.on_start`), it leaves every later
+    shard alone, and uncommitted those whose items wait for something.
     """
 
     def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
@@ -44,7 +45,7 @@ class Execution:
         self._options = options
         self._lock = threading.Lock()
         self._progress_lock = threading.Lock()
-        self._pools: set[Pool] = set()
+        self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
         limit = options.concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
         instant = _is_instant(run.definition)
         self.threads = self._thread_count(limit, instant=instant)
@@ -114,15 +115,16 @@ class Execution:
             self._ended(pools)
 
     def stop(self) -> None:
-        """End the execution between work items."""
+        """End the execution; from any thread."""
         with self._lock:
             self.stopped = True
-            for pool in self._pools:
-                pool.stop()
+            for pool, loop in self._pools.items():
+                with suppress(RuntimeError):  # the loop has just ended
+                    loop.call_soon_threadsafe(pool.stop)
 
     def _began(self, pool: Pool) -> None:
         with self._lock:
-            self._pools.add(pool)
+            self._pools[pool] = asyncio.get_running_loop()
             if self.stopped:
                 pool.stop()
         if self._options.on_start is not None:
@@ -130,7 +132,8 @@ class Execution:
 
     def _ended(self, pools: Sequence[Pool]) -> None:
         with self._lock:
-            self._pools.difference_update(pools)
+            for pool in pools:
+                self._pools.pop(pool, None)
         # Who stops the pool that he was given means the run.
         if any(pool.stopped for pool in pools):
             self.stop()

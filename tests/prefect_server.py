@@ -82,6 +82,8 @@ def running_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefec
 @pytest.fixture(scope="module")
 def prefect(running_prefect: PrefectServer) -> Iterator[PrefectServer]:
     """The server, configured for this process."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     before = set(os.environ)
@@ -89,6 +91,9 @@ def prefect(running_prefect: PrefectServer) -> Iterator[PrefectServer]:
     with pytest.MonkeyPatch.context() as patch, temporary_settings(settings):
         patch.setenv("DO_NOT_TRACK", "1")
         yield running_prefect
+        # Else they would look for the server when it is gone.
+        APILogWorker.instance().drain()
+        EventsWorker.drain_all()
     # The runner's own settings are for a whole process.
     for name in set(os.environ) - before:
         if name.startswith("PREFECT_"):

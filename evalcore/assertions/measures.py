@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalcore.assertions.subject import Subject
-from evalcore.model.assertion import PASSED, Verdict, blocked, failed
+from evalcore.model.assertion import PASSED, Verdict, blocked, broken, failed
 
 NOT_MEASURED = "not measured"
 
@@ -27,8 +27,8 @@ def tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
 
 
 def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form
-    """Be blocked for `reason`: the assertion's `type` cannot be evaluated here."""
-    return blocked(params["reason"])
+    """Be in error for `reason`: the assertion's `type` cannot be evaluated here."""
+    return broken(params["reason"])
 
 
 def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:

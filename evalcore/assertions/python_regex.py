@@ -8,7 +8,6 @@ of the pattern, so nothing of the package's own syntax can be taken for somethin
 
 from __future__ import annotations
 
-import bisect
 import importlib
 import math
 import re
@@ -26,7 +25,6 @@ from evalcore.assertions.character_sets import (
 
 # About a tenth of a second of `re`.
 _AFFORDABLE_STEPS = 10_000_000
-_LONGEST_TEXT = 1 << 24
 # The `regex` package writes out the least number of rounds; this bounds its memory.
 _LARGEST_PATTERN = 100_000
 
@@ -48,17 +46,9 @@ def parse(pattern: str, flags: int) -> tuple[Items, int]:
     return tree, tree.state.flags | flags
 
 
-def longest_safe_text(items: Items) -> int:
-    """Return up to which length of a text `re` finds its answer soon, whatever the text.
-
-    -1 where it may take long even on the empty text.
-    """
-    size = _size(items)
-
-    def steps(length: int) -> int:
-        return math.ceil(min((length + 1) * size * _ways(items, length), _AFFORDABLE_STEPS + 1))
-
-    return bisect.bisect_right(range(_LONGEST_TEXT), _AFFORDABLE_STEPS, key=steps) - 1
+def ends_soon(items: Items, length: int) -> bool:
+    """Return whether `re` finds its answer soon in any text of this length or a shorter one."""
+    return (length + 1) * _size(items) * _ways(items, length) <= _AFFORDABLE_STEPS
 
 
 def translate(items: Items, flags: int) -> str:

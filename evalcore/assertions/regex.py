@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
+from evalcore.assertions.plain_regex import PlainPattern, plain_ecmascript, plain_python
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import quote
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 
 PYTHON_FLAGS = "ailmsux"
+# About a tenth of a second of `re`.
+AFFORDABLE_STEPS = 10_000_000
+_FOLDED = re.ASCII | re.IGNORECASE
+_PLAIN_FLAGS = {"": re.ASCII, "g": re.ASCII, "i": _FOLDED, "gi": _FOLDED, "ig": _FOLDED}
 # In a translation every other escape is `\\u`, `\\U` or a class.
 _BACKREFERENCE = re.compile(r"\\[1-9]|\(\?P=")
 
@@ -48,24 +54,38 @@ def compile_pattern(pattern: str, flags: str, dialect: str) -> Search:
 
 
 def _ecmascript(pattern: str, flags: str) -> Search:
+    plain = plain_ecmascript(pattern) if flags in _PLAIN_FLAGS else None
+    if plain is not None:
+        # What a plain pattern names is ASCII, and so is what `i` folds in it.
+        search = re.compile(plain.text, _PLAIN_FLAGS[flags]).search
+        return _Bounded(
+            search, _affordable(plain), lambda: _translated(pattern, flags), plain.strangers
+        )
     from evalcore.assertions import python_regex
-    from evalcore.assertions.ecmascript import translate
 
-    translated = translate(pattern, flags)
+    translated = _translated(pattern, flags)
     try:
         # What groups capture is another matter in `re`; whether there is a match is the same.
-        search = None if _BACKREFERENCE.search(translated) else re.compile(translated).search
+        found = None if _BACKREFERENCE.search(translated) else re.compile(translated).search
     except (re.error, OverflowError, RecursionError):
-        search = None
-    if search is None:
-        return _Bounded(None, -1, lambda: translated)
+        found = None
+    if found is None:
+        return _Bounded(None, lambda _: False, lambda: translated)
     items, _ = python_regex.parse(translated, 0)
-    return _Bounded(search, python_regex.longest_safe_text(items), lambda: translated)
+    return _Bounded(found, partial(python_regex.ends_soon, items), lambda: translated)
+
+
+def _translated(pattern: str, flags: str) -> str:
+    from evalcore.assertions.ecmascript import translate
+
+    return translate(pattern, flags)
+
+
+def _affordable(plain: PlainPattern) -> Callable[[int], bool]:
+    return lambda length: plain.steps(length) <= AFFORDABLE_STEPS
 
 
 def _python(pattern: str, flags: str) -> Search:
-    from evalcore.assertions import python_regex
-
     chosen = 0
     for flag in flags:
         if flag not in PYTHON_FLAGS:
@@ -75,9 +95,20 @@ def _python(pattern: str, flags: str) -> Search:
         search = re.compile(pattern, chosen).search
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(str(error)) from None
+    plain = plain_python(pattern)
+    if plain is not None:
+        return _Bounded(search, _affordable(plain), lambda: _rewritten(pattern, chosen))
+    from evalcore.assertions import python_regex
+
     items, all_flags = python_regex.parse(pattern, chosen)
-    safe_length = python_regex.longest_safe_text(items)
-    return _Bounded(search, safe_length, lambda: python_regex.translate(items, all_flags))
+    ends_soon = partial(python_regex.ends_soon, items)
+    return _Bounded(search, ends_soon, lambda: python_regex.translate(items, all_flags))
+
+
+def _rewritten(pattern: str, flags: int) -> str:
+    from evalcore.assertions import python_regex
+
+    return python_regex.translate(*python_regex.parse(pattern, flags))
 
 
 class _Bounded:
@@ -86,20 +117,37 @@ class _Bounded:
     def __init__(
         self,
         search: Callable[[str], object] | None,
-        safe_length: int,
+        ends_soon: Callable[[int], bool],
         translate: Callable[[], str],
+        strangers: tuple[str, ...] = (),
     ) -> None:
         self._search = search
-        self._safe_length = safe_length
+        self._ends_soon = ends_soon
         self._translate = translate
+        self._strangers = strangers
         self._timed: Callable[..., object] | None = None
+        # Texts up to the first length are known to be short enough, from the second on too long.
+        self._short = -1
+        self._long = math.inf
 
     def __call__(self, text: str, timeout_s: float) -> bool:
         """Return whether there is a match; raise `TimeoutError` when time is up."""
-        if self._search is not None and len(text) <= self._safe_length:
-            return self._search(text) is not None
+        if self._search is not None and self._is_short(len(text)):
+            if not any(stranger in text for stranger in self._strangers):
+                return self._search(text) is not None
         if self._timed is None:
             import regex
 
             self._timed = regex.compile(self._translate(), regex.V0).search
         return self._timed(text, timeout=timeout_s) is not None
+
+    def _is_short(self, length: int) -> bool:
+        if length <= self._short or length >= self._long:
+            return length <= self._short
+        # A generous bound first, so that texts of similar lengths are judged once.
+        for bound in (max(1024, 2 * length), length):
+            if self._ends_soon(bound):
+                self._short = bound
+                return True
+        self._long = length
+        return False

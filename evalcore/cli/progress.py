@@ -51,6 +51,9 @@ class ProgressDisplay:
     def __call__(self, finished: Finished) -> None:
         """Count a finished item."""
         with self._lock:
+            if not self.done:
+                # What came before is no measure for the time left: an orchestrator's start-up.
+                self._started = time.monotonic()
             self.done += 1
             if finished.status is State.ERROR:
                 self.errors += 1
@@ -74,7 +77,7 @@ class ProgressDisplay:
             self._bar.update(self._task, completed=self.done, counted=counted)
             return
         elapsed = time.monotonic() - self._started
-        left = elapsed / self.done * (self._total - self.done) if self.done else 0.0
+        left = elapsed / self.done * (self._total - self.done)
         line = f"{self._title}: {self.done}/{self._total}, {counted}, about {left:.0f} s left"
         click.echo(line, err=True)
 

@@ -88,9 +88,9 @@ def run(**given: Any) -> int:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
         folder = Path(suite.definition.source.folder)
         decision = _execute(planned, options, roots=(folder, Path.cwd()))
+        decisions.append(decision or Decision.ERROR)
         if decision is None:
-            return int(ExitCode.ERRORS)
-        decisions.append(decision)
+            break
     return int(exit_code(decisions))
 
 

@@ -16,7 +16,6 @@ from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.spool import decode_part
-from evalcore.sql.rows import write_rows
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
@@ -71,6 +70,8 @@ class StoredShards:
 
     def commit(self, shard: OpenShard) -> None:
         """Write a shard's blobs, then its rows, once; whoever comes second discards its copy."""
+        from evalcore.sql.rows import write_rows
+
         store = self._run.store
         for digest, data in shard.blobs.items():
             store.put_if_absent(blob_key(digest), data)

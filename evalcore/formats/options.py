@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.formats.problems import Problems
+from evalcore.formats.source import as_json
 from evalcore.formats.wording import suggest
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.model.gate import GateSpec
@@ -132,7 +133,7 @@ def variants_of(section: Mapping[str, Any], problems: Problems) -> tuple[Variant
         variants[name] = Variant(
             id=name,
             target=raw.get("target"),
-            config=raw.get("config", {}),
+            config=as_json(raw.get("config", {})),
             tags=tuple(raw.get("tags", ())),
         )
     return tuple(variants.values()) or (DEFAULT_VARIANT,)

@@ -228,6 +228,13 @@ def parse_json(data: bytes) -> Any:
     return jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False)
 
 
+def as_json(value: Any) -> Any:
+    """Return a read value as JSON holds it: YAML's keys that are no text become text."""
+    import orjson
+
+    return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+
+
 def _parse_json(data: bytes) -> Any:
     try:
         value = parse_json(data.removeprefix(b"\xef\xbb\xbf"))

@@ -13,7 +13,7 @@ from evalcore.formats.environment import Variables, interpolate
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import read_document
+from evalcore.formats.source import as_json, read_document
 from evalcore.formats.test_file_shapes import TargetShape
 from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
@@ -81,7 +81,7 @@ class Targets:
             if not written.done:
                 entry = interpolate(entry, self._variables, place, found)
             options = {key: value for key, value in entry.items() if key not in _OWN_KEYS}
-            self.used[name] = target = Target(name, entry["provider"], options)
+            self.used[name] = target = Target(name, entry["provider"], as_json(options))
             before = found.count
             _check_options(target, DEFAULT_VARIANT, place, found)
             if found.count == before:

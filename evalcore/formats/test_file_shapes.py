@@ -232,7 +232,11 @@ class TestSuite(_SuiteAlias, total=False):
     evalcore: EvalcoreSection
 
 
-TestItems = Annotated[list[TestAlias], Field(min_length=1)] | str | list[str]
+TestItems = (
+    Annotated[list[TestAlias], Field(min_length=1)]
+    | str
+    | Annotated[list[str], Field(min_length=1)]
+)
 
 
 @with_config(STRICT)

@@ -23,7 +23,7 @@ from evalcore.formats.problems import Problems
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import EvalcoreSection, adapter
-from evalcore.formats.source import Document
+from evalcore.formats.source import Document, as_json
 from evalcore.formats.wording import describe, suggest
 from evalcore.formats.workflow_harness_assertions import read_assertion
 from evalcore.formats.workflow_harness_shapes import (
@@ -116,7 +116,9 @@ def _threshold(evals: Mapping[str, Any], section: Mapping[str, Any], options: Lo
 
 def _definition(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the workflow does, without its evals."""
-    return {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
+    kept = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
+    definition: dict[str, Any] = as_json(kept)
+    return definition
 
 
 def _block_shape(block: Any) -> Any:

@@ -115,7 +115,10 @@ def _check_of(  # noqa: C901  (a table in the form of branches)
     elif kind in _MEASURES:
         result = kind, {"threshold": raw["threshold"]}
     elif kind == "python":
-        result = "python", {"callable": raw["callable"], "config": config}
+        result = (
+            "python",
+            {"callable": raw["callable"], "config": config, "threshold": raw.get("threshold")},
+        )
     elif kind in _JUDGED:
         reason = f"'{kind}' needs a judge or an embedding model, which this version does not have"
         result = "unavailable", {"type": kind, "reason": reason}

@@ -20,10 +20,18 @@ def reaches(value: float, threshold: float) -> bool:
     return value >= threshold - _EPSILON
 
 
-def score(params: Mapping[str, Any], summary: Summary, policy: Policy) -> GateResult:
+def threshold(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if the run's score is at least `threshold`; no score fails."""
+    return _score("threshold", params, summary)
+
+
+def score_at_least(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
+    """Pass if the run's score is at least `threshold`; no score fails."""
+    return _score("score_at_least", params, summary)
+
+
+def _score(name: str, params: Mapping[str, Any], summary: Summary) -> GateResult:
     threshold = params["threshold"]
-    name = "threshold" if policy.threshold is not None else "score_at_least"
     if summary.score is None:
         return GateResult(name, GateOutcome.FAIL, "no case has a score", {"threshold": threshold})
     passed = reaches(summary.score, threshold)

@@ -35,9 +35,11 @@ _SHARE = Parameter("share", required=True)
 _AMOUNT = Parameter("amount", required=True)
 
 GATES: Mapping[str, GateRow] = {
-    "threshold": GateRow("the run's score is at least this", {"threshold": _SHARE}, builtin.score),
+    "threshold": GateRow(
+        "the run's score is at least this", {"threshold": _SHARE}, builtin.threshold
+    ),
     "score_at_least": GateRow(
-        "the run's score is at least this", {"threshold": _SHARE}, builtin.score
+        "the run's score is at least this", {"threshold": _SHARE}, builtin.score_at_least
     ),
     "pass_rate": GateRow(
         "the share of cases that passed is at least this",

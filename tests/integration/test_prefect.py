@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -309,7 +310,7 @@ def test_a_suite_that_does_not_load_is_invalid_with_every_mistake(
     [
         pytest.param({"suite": "../other.yaml"}, "below the working folder", id="path outside"),
         pytest.param({"gates": ["pas_rate=1"]}, "Did you mean 'pass_rate'", id="unknown gate"),
-        pytest.param({"cases": ["none"]}, "no case is selected", id="filters select nothing"),
+        pytest.param({"cases": ["none"]}, "no case has the id", id="unknown case"),
         pytest.param({"resume": "20260518T100000Z-0a1b2c"}, "no run", id="unknown run"),
     ],
 )
@@ -440,24 +441,69 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
 ) -> None:
     suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 60))
     run = planned(suite, open_store(str(tmp_path / "store")))
-    pools: list[Pool] = []
+    runner = PrefectRunner()
+    told: list[int] = []
 
-    def stop_the_twentieth(pool: Pool) -> None:
-        pools.append(pool)
-        if len(pools) == 20:
-            pool.stop()
+    def stop_at_the_twentieth(finished: Finished) -> None:
+        told.append(finished.item.number)
+        if len(told) == 20:
+            runner.cancel(run)
 
-    PrefectRunner().start(run, ExecuteOptions(on_start=stop_the_twentieth))
+    runner.start(run, ExecuteOptions(progress=stop_at_the_twentieth))
     assert run.manifest().state is RunState.CANCELLED
     assert flow_run_of(run).state.is_cancelled()
     written = run.written_shards()
-    assert 0 < len(written) < 60
-    told: list[int] = []
-    PrefectRunner().start(
-        run, ExecuteOptions(progress=lambda finished: told.append(finished.item.number))
-    )
+    assert 20 <= len(written) < 60
+    told.clear()
+    runner.start(run, ExecuteOptions(progress=lambda finished: told.append(finished.item.number)))
     assert sorted(told) == sorted(set(range(60)) - written)
     assert run.manifest().decision == "pass"
+
+
+def write_waiting_suite(folder: Path, *, items: int, concurrency: int) -> str:
+    """Write a suite whose items wait for a program that takes a minute."""
+    targets = [{"name": "slow", "provider": "command", "command": ["sleep", "60"]}]
+    (folder / "targets.yaml").write_bytes(orjson.dumps({"targets": targets}))
+    tests = [
+        {"id": f"c{number}", "input": "x", "assertions": [{"type": "contains", "value": "hi"}]}
+        for number in range(items)
+    ]
+    suite = {"execution": {"target": "slow", "workers": concurrency}, "tests": tests}
+    (folder / "slow.eval.yaml").write_bytes(orjson.dumps(suite))
+    return "slow.eval.yaml"
+
+
+@pytest.mark.parametrize("items", [pytest.param(6, id="single"), pytest.param(120, id="shards")])
+def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
+    prefect: PrefectServer, tmp_path: Path, items: int
+) -> None:
+    suite = load(tmp_path / write_waiting_suite(tmp_path, items=items, concurrency=4))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    runner = PrefectRunner()
+    started: list[Pool] = []
+
+    def stop_soon(pool: Pool) -> None:
+        started.append(pool)
+        if len(started) == 2:
+            threading.Timer(0.5, runner.cancel, (run,)).start()
+
+    runner.start(run, ExecuteOptions(on_start=stop_soon))
+    assert run.manifest().state is RunState.CANCELLED
+    assert run.written_shards() == frozenset()
+
+
+def test_whoever_stops_a_pool_stops_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
+    suite = load(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=2))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    started: list[Pool] = []
+
+    def stop_at_once(pool: Pool) -> None:
+        started.append(pool)
+        pool.stop()
+
+    PrefectRunner().start(run, ExecuteOptions(on_start=stop_at_once))
+    assert run.manifest().state is RunState.CANCELLED
+    assert len(started) <= 2
 
 
 def test_artifact_keys_have_only_what_prefect_allows() -> None:

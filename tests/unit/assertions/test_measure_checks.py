@@ -8,6 +8,7 @@ from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
 from tests.unit.assertions.checking import (
     BLOCKED,
+    ERROR,
     FAILED,
     PASSED,
     assertion,
@@ -67,7 +68,7 @@ def test_a_blocks_assertion_looks_at_the_blocks_measures() -> None:
     assert [one.outcome for one in graded] == [FAILED, PASSED, BLOCKED]
 
 
-def test_an_unavailable_type_is_blocked_for_its_reason() -> None:
+def test_an_unavailable_type_is_in_error_for_its_reason() -> None:
     params = {"type": "similar", "reason": "no embedding model is configured"}
     ended = result(assertion("unavailable", params), "x")
-    assert (ended.outcome, ended.message) == (BLOCKED, "no embedding model is configured")
+    assert (ended.outcome, ended.message) == (ERROR, "no embedding model is configured")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.source import MAX_DEPTH, Document, parse_document
+from evalcore.formats.source import MAX_DEPTH, Document, as_json, parse_document
 
 
 def parse(text: str | bytes, *, is_json: bool = False) -> Document:
@@ -174,3 +174,9 @@ def test_a_path_has_the_line_of_its_key_or_of_what_exists_of_it(
 ) -> None:
     assert parse(YAML).locate(loc) == yaml_line
     assert parse(JSON, is_json=True).locate(loc) == json_line
+
+
+def test_keys_that_are_no_text_become_text_as_json_writes_them() -> None:
+    value = parse("{7: a, true: b, null: c, 1.5: {2: d}}").value
+
+    assert as_json(value) == {"7": "a", "true": "b", "null": "c", "1.5": {"2": "d"}}

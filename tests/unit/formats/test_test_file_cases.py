@@ -141,7 +141,8 @@ def test_skip_defaults_drops_assertions_input_and_files(
 ) -> None:
     (tmp_path / "notes.md").write_text("notes")
     defaults = "input: before\ninput_files: [notes.md]\nassertions: [{type: is-json}]"
-    written = f"{{id: a, input: b, fixtures: {{output: c}}, assert: [{{type: cost, threshold: 1}}], {test}}}"
+    own = "fixtures: {output: c}, assert: [{type: cost, threshold: 1}]"
+    written = f"{{id: a, input: b, {own}, {test}}}"
     found = case(tmp_path, f"{defaults}\n{suite}", written)
 
     assert [one.type for one in found.assertions] == ["cost"]

@@ -1,0 +1,285 @@
+"""Tests in JSONL files, tables and other files: what a line or a row becomes, and where it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
+from evalcore.model.suite import Case, Suite
+from tests.unit.formats.loading import SUITE, cases_of, load_text, places_of, problems_of, write
+
+CHECK = '"assertions": [{"type": "contains", "value": "a"}]'
+
+
+def line(case_id: str, **fields: Any) -> str:
+    test = {"id": case_id, "input": "i", "output": "o", "expected_output": "o", **fields}
+    return json.dumps({key: value for key, value in test.items() if value is not ...})
+
+
+def rows(folder: Path, text: str, suite: str = "", name: str = "cases.csv") -> dict[str, Case]:
+    write(folder, {name: text})
+    if suite:
+        return cases_of(folder, f"tests: {name}\n{suite}")
+    return {case.id: case for case in load_suite(folder / name, LoadOptions()).cases}
+
+
+def given(case: Case) -> str | None:
+    return None if case.fixture is None else case.fixture.output
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [("yes", "yes"), ("", ""), ({"a": 1}, '{"a": 1}'), ([1, "é"], '[1, "é"]'), (4, "4")],
+)
+def test_the_output_of_a_line_is_its_given_answer(tmp_path: Path, output: Any, text: str) -> None:
+    found = cases_of(tmp_path, line("a", output=output), "cases.jsonl")["a"]
+
+    assert given(found) == text
+
+
+def test_a_line_without_output_is_asked_of_the_target(tmp_path: Path) -> None:
+    write(tmp_path, {"cases.yaml": "targets: [{name: default, provider: echo}]"})
+    text = line("a", output=None) + "\n\n" + line("b", output=...)
+
+    assert [given(case) for case in load_text(tmp_path, text, "cases.jsonl").cases] == [None, None]
+
+
+@pytest.mark.parametrize("name", ["cases.yaml", "cases.eval.yaml", "cases.yml", "cases.eval.yml"])
+def test_a_jsonl_file_has_its_defaults_in_the_yaml_file_beside_it(
+    tmp_path: Path, name: str
+) -> None:
+    write(tmp_path, {name: "name: mine\nexecution: {threshold: 0.3}"})
+    found = load_text(tmp_path, line("a"), "cases.jsonl")
+
+    assert found.definition.name == "mine"
+    assert [case.threshold for case in found.cases] == [0.3]
+    assert found.definition.source.path == "cases.jsonl"
+
+
+def test_a_suite_of_its_own_holds_no_defaults(tmp_path: Path) -> None:
+    write(tmp_path, {"cases.yaml": "name: other\ntests: cases.jsonl"})
+
+    assert load_text(tmp_path, line("a"), "cases.jsonl").definition.name == "cases"
+
+
+def test_lines_end_in_any_way_and_the_first_may_have_a_mark(tmp_path: Path) -> None:
+    (tmp_path / "cases.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + line("a").encode() + b"\r\n  \r\n" + line("b").encode()
+    )
+
+    found = load_suite(tmp_path / "cases.jsonl", LoadOptions())
+
+    assert [case.id for case in found.cases] == ["a", "b"]
+
+
+def test_mistakes_in_lines_have_the_line_and_the_path(tmp_path: Path) -> None:
+    text = "\n".join(
+        [line("a"), "", "{", line("a"), line("c", input=3), line("d", assertions=[{"type": "x"}])]
+    )
+
+    assert places_of(problems_of(tmp_path, text, "cases.jsonl")) == [
+        (3, ""),
+        (4, "id"),
+        (5, "input"),
+        (6, "assertions[0].type"),
+    ]
+
+
+def test_a_file_of_broken_lines_only_is_reported(tmp_path: Path) -> None:
+    assert places_of(problems_of(tmp_path, "{\n}\nnull\n", "cases.jsonl")) == [
+        (1, ""),
+        (2, ""),
+        (3, ""),
+    ]
+
+
+def test_at_most_a_hundred_mistakes_are_listed_and_all_are_counted(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, "null\n" * 2_500, "cases.jsonl")
+
+    assert [problem.line for problem in found[:100]] == list(range(1, 101))
+    assert [problem.message for problem in found[100:]] == ["and 2400 more mistakes"]
+
+
+CSV = """\
+id,input,output,expected_output,criteria,tags,threshold,contains,icontains-any,note,metadata
+one,"Two
+lines",Yes,yes,kind,"a, b",0.5,Y,"x|y",free,"{""n"": 1}"
+two,hi,,,kind,,,,"[""p|q""]",,
+"""
+
+
+def test_columns_named_like_fields_are_those_fields(tmp_path: Path) -> None:
+    one = rows(tmp_path, CSV)["one"]
+
+    assert (one.input, given(one), one.expected_output) == ("Two\nlines", "Yes", "yes")
+    assert (one.criteria, one.tags, one.threshold) == ("kind", ("a", "b"), 0.5)
+
+
+def test_columns_named_like_assertions_add_them(tmp_path: Path) -> None:
+    one, two = rows(tmp_path, CSV).values()
+
+    assert [(a.type, a.params.get("value", a.params.get("values"))) for a in one.assertions] == [
+        ("contains", "Y"),
+        ("icontains-any", ["x", "y"]),
+    ]
+    assert [a.params.get("values") for a in two.assertions] == [["p|q"]]
+
+
+def test_other_columns_are_metadata(tmp_path: Path) -> None:
+    one, two = rows(tmp_path, CSV).values()
+
+    assert one.metadata == {"n": 1, "note": "free"}
+    assert two.metadata == {}
+
+
+def test_an_empty_cell_is_absent_but_an_empty_output_is_an_answer(tmp_path: Path) -> None:
+    two = rows(tmp_path, CSV)["two"]
+
+    assert given(two) == ""
+    assert two.expected_output is None
+
+
+def test_cells_are_text_whatever_they_look_like(tmp_path: Path) -> None:
+    found = rows(tmp_path, "id,input,output,equals,note\n007,1e3,true,null,5\n")["007"]
+
+    assert (found.input, given(found), found.metadata) == ("1e3", "true", {"note": "5"})
+    assert found.assertions[0].params["value"] == "null"
+
+
+@pytest.mark.parametrize(
+    "delimiter", [",", ";", "\t", "|"], ids=["comma", "semicolon", "tab", "bar"]
+)
+def test_the_header_shows_what_separates_cells(tmp_path: Path, delimiter: str) -> None:
+    text = delimiter.join(["id", "input", "output", "equals"]) + "\n" + delimiter.join("abcd")
+
+    assert list(rows(tmp_path, text)) == ["a"]
+
+
+def test_blank_lines_and_nameless_empty_columns_are_nothing(tmp_path: Path) -> None:
+    assert list(rows(tmp_path, "id,input,output,equals,\n\na,b,c,d,\n\n")) == ["a"]
+
+
+def test_columns_maps_fields_to_other_names(tmp_path: Path) -> None:
+    text = "key,question,answer,must say,level\na,b,c,d,e\n"
+    suite = (
+        "columns: {id: key, input: question, output: answer, contains: must say, "
+        "metadata.difficulty: level}"
+    )
+    found = rows(tmp_path, text, suite)["a"]
+
+    assert (found.input, given(found)) == ("b", "c")
+    assert found.assertions[0].params["value"] == "d"
+    assert found.metadata == {"difficulty": "e"}
+
+
+def test_mistakes_in_rows_have_the_line_on_which_the_row_begins(tmp_path: Path) -> None:
+    text = """\
+        id,input,output,contains,threshold
+        a,"one
+        two",x,y,0.5
+        b,c,x,y,high
+        ,c,x,y,
+        a,c,x,y,
+        """
+
+    assert places_of(problems_of(tmp_path, text, "cases.csv")) == [
+        (4, "threshold"),
+        (5, "id"),
+        (6, "id"),
+    ]
+
+
+def test_mistakes_in_rows_name_the_tables_columns(tmp_path: Path) -> None:
+    write(tmp_path, {"cases.csv": 'key,input,output,words,limit\na,b,c,"[1",2\n'})
+    text = "tests: cases.csv\ncolumns: {id: key, contains-any: words, threshold: limit}"
+
+    assert sorted(places_of(problems_of(tmp_path, text))) == [(2, "limit"), (2, "words")]
+
+
+def test_rows_before_and_after_an_uneven_one_are_checked_too(tmp_path: Path) -> None:
+    text = "id,input,output,contains\n,b,c,d\na,b,c\n,b,c,d\na,b,c,d,e\n"
+
+    assert places_of(problems_of(tmp_path, text, "cases.csv")) == [
+        (2, "id"),
+        (3, ""),
+        (4, "id"),
+        (5, ""),
+    ]
+
+
+def test_broken_quoting_is_told_beside_the_mistakes_before_it(tmp_path: Path) -> None:
+    text = 'id,input,output,contains\n,b,c,d\na,"b,c,d\n'
+
+    assert places_of(problems_of(tmp_path, text, "cases.csv")) == [(2, "id"), (3, "")]
+
+
+def parquet(folder: Path, query: str) -> Suite:
+    path = folder / "cases.parquet"
+    duckdb.sql(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+    return load_suite(path, LoadOptions())
+
+
+def test_parquet_keeps_the_types_of_its_columns(tmp_path: Path) -> None:
+    query = """
+        SELECT 7 AS id, {'q': 1, 'when': DATE '2024-05-06'} AS input, 'o' AS output,
+               ['a', 'b'] AS tags, 0.25 AS threshold, ['x', 'y'] AS "contains-any",
+               [{'type': 'equals', 'value': 'o'}] AS assertions, 3 AS n, NULL AS absent
+        """
+    (case,) = parquet(tmp_path, query).cases
+
+    assert (case.id, case.input) == ("7", {"q": 1, "when": "2024-05-06"})
+    assert (case.tags, case.threshold, case.metadata) == (("a", "b"), 0.25, {"n": 3})
+    assert [a.type for a in case.assertions] == ["contains-any", "equals"]
+
+
+def test_a_null_output_in_parquet_is_no_answer(tmp_path: Path) -> None:
+    write(tmp_path, {"cases.yaml": "targets: [{name: default, provider: echo}]"})
+    query = "SELECT 'a' AS id, 'i' AS input, NULL::VARCHAR AS output, 'i' AS equals"
+    (case,) = parquet(tmp_path, query).cases
+
+    assert case.fixture is None
+
+
+def test_tests_may_stand_in_several_files_and_patterns(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "b/two.jsonl": line("two"),
+            "b/three.jsonl": line("three"),
+            "one.yaml": "- {id: one, input: i, criteria: c, fixtures: {output: x}}",
+            "four.json": '{"tests": [{"id": "four", "input": "i", "criteria": "c", '
+            '"fixtures": {"output": "x"}}]}',
+        },
+    )
+    text = "tests: [one.yaml, 'file://b/*.jsonl', four.json]"
+
+    assert list(cases_of(tmp_path, text)) == ["one", "three", "two", "four"]
+
+
+def test_files_of_tests_are_looked_for_up_to_the_repositorys_root(tmp_path: Path) -> None:
+    write(tmp_path, {".git/HEAD": "", "shared.jsonl": line("a")})
+
+    assert list(cases_of(tmp_path, "tests: shared.jsonl", f"deep/er/{SUITE}")) == ["a"]
+
+
+def test_the_same_id_in_two_files_names_both_places(tmp_path: Path) -> None:
+    write(tmp_path, {"one.jsonl": "\n" + line("a"), "two.yaml": f"\n\n- {line('b')}\n"})
+    text = "tests: [one.jsonl, again.jsonl, two.yaml]"
+    write(tmp_path, {"again.jsonl": line("a")})
+    first, second = problems_of(tmp_path, text)
+
+    assert str(first) == "again.jsonl:1: id: duplicate test id 'a' (first at line 2 of one.jsonl)"
+    assert second.file == "two.yaml"
+
+
+def test_an_unreadable_file_does_not_hide_the_others_mistakes(tmp_path: Path) -> None:
+    write(tmp_path, {"one.csv": 'id,input\na,"b\n', "two.jsonl": "null"})
+    found = problems_of(tmp_path, "tests: [one.csv, missing.jsonl, two.jsonl]")
+
+    assert [problem.file for problem in found] == [SUITE, "one.csv", "two.jsonl"]

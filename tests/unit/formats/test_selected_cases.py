@@ -1,0 +1,107 @@
+"""`--case`, `--tag`, `--exclude-tag`, `--variant`: what they keep, and what meets nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.formats.loading import load_text, usage_error_of
+
+TESTS = """\
+tests:
+  - {id: refund, input: a, tags: [money, slow], criteria: c, fixtures: {output: x}}
+  - {id: delivery, input: a, tags: [slow], criteria: c, fixtures: {output: x}}
+  - {id: greeting, input: a, criteria: c, fixtures: {output: x}}
+"""
+VARIANTS = "evalcore: {variants: [{id: base}, {id: big}, {id: small}], baseline: base}\n"
+
+
+def of(**names: list[str]) -> dict[str, Any]:
+    return {name: frozenset(values) for name, values in names.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        (of(), ["refund", "delivery", "greeting"]),
+        (of(cases=["greeting", "refund"]), ["refund", "greeting"]),
+        (of(tags=["slow"]), ["refund", "delivery"]),
+        (of(tags=["money", "slow"]), ["refund", "delivery"]),
+        (of(excluded_tags=["money"]), ["delivery", "greeting"]),
+        (of(tags=["slow"], excluded_tags=["money"]), ["delivery"]),
+        (of(cases=["refund", "delivery"], tags=["money"]), ["refund"]),
+    ],
+    ids=str,
+)
+def test_filters_keep_the_order_of_the_file(
+    tmp_path: Path, options: dict[str, Any], kept: list[str]
+) -> None:
+    assert [case.id for case in load_text(tmp_path, TESTS, **options).cases] == kept
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (of(cases=["refnd"]), "--case: no case has the id 'refnd'. Did you mean 'refund'?"),
+        (of(tags=["slwo"]), "--tag: no case has the tag 'slwo'. Did you mean 'slow'?"),
+        (
+            of(cases=["refund"], excluded_tags=["money"]),
+            "the filters leave no case: --case refund, --exclude-tag money",
+        ),
+        (of(variants=["bse"]), "--variant: no variant is called 'bse'. Did you mean 'base'?"),
+        (
+            of(variants=["x", "base"]),
+            "--variant: no variant is called 'x'. Known: base, big, small.",
+        ),
+    ],
+    ids=str,
+)
+def test_filters_that_leave_nothing_are_usage_errors(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    assert usage_error_of(tmp_path, VARIANTS + TESTS, **options) == f"suite.eval.yaml: {message}"
+
+
+def test_a_filter_that_meets_nothing_beside_others_is_a_warning(tmp_path: Path) -> None:
+    found = load_text(tmp_path, TESTS, **of(cases=["refund", "delivry"]))
+
+    assert found.warnings == ("--case: no case has the id 'delivry'. Did you mean 'delivery'?",)
+
+
+def test_long_lists_of_ids_are_cut(tmp_path: Path) -> None:
+    tests = "".join(
+        f"  - {{id: case-{n:04}, input: a, criteria: c, fixtures: {{output: x}}}}\n"
+        for n in range(50)
+    )
+    message = usage_error_of(tmp_path, f"tests:\n{tests}", **of(cases=["zzz"]))
+
+    assert "case-0019 and 30 more." in message
+    assert "case-0020" not in message
+
+
+@pytest.mark.parametrize(
+    ("chosen", "kept", "baseline"),
+    [
+        ([], ["base", "big", "small"], "base"),
+        (["small", "base"], ["base", "small"], "base"),
+        (["small"], ["small"], None),
+    ],
+)
+def test_variants_are_kept_in_the_suites_order(
+    tmp_path: Path, chosen: list[str], kept: list[str], baseline: str | None
+) -> None:
+    definition = load_text(tmp_path, VARIANTS + TESTS, **of(variants=chosen)).definition
+
+    assert [variant.id for variant in definition.variants] == kept
+    assert definition.baseline == baseline
+
+
+def test_workflow_files_are_filtered_alike(tmp_path: Path) -> None:
+    text = VARIANTS + "eval: {cases: [{id: a, fixtures: {x: y}}, {id: b, fixtures: {x: y}}]}"
+    found = load_text(tmp_path, text, **of(cases=["b"], variants=["big"]))
+
+    assert [case.id for case in found.cases] == ["b"]
+    assert [variant.id for variant in found.definition.variants] == ["big"]
+    assert "'c'" in usage_error_of(tmp_path, text, **of(cases=["c"]))

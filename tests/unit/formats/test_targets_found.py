@@ -1,0 +1,87 @@
+"""Where the targets of a suite are defined, and which of them it uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalcore.model.target import Target
+from tests.unit.formats.loading import SUITE, load_text, places_of, problems_of, write
+
+TEST = "tests: [{id: a, input: b, assertions: [{type: is-json}]}]"
+
+
+def target(folder: Path, text: str = "", name: str = SUITE) -> Target:
+    definition = load_text(folder, f"{text}\n{TEST}", name).definition
+    return definition.targets["default"]
+
+
+@pytest.mark.parametrize("shape", ["- {}", "targets: [{}]"], ids=["a list", "under targets"])
+@pytest.mark.parametrize("name", ["targets.yaml", "targets.yml", "../targets.yaml"])
+def test_the_nearest_targets_file_is_read(tmp_path: Path, shape: str, name: str) -> None:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    entry = "{name: default, provider: mock, response: x}"
+    write(folder, {name: shape.replace("{}", entry)})
+
+    assert target(folder) == Target("default", "mock", {"response": "x"})
+
+
+def test_the_suites_own_targets_win(tmp_path: Path) -> None:
+    write(tmp_path, {"targets.yaml": "- {name: default, provider: mock}"})
+
+    assert target(tmp_path, "targets: [{name: default, provider: echo}]").kind == "echo"
+
+
+def test_mistakes_stand_where_the_target_is_defined(tmp_path: Path) -> None:
+    write(tmp_path, {"targets.yaml": "\n- name: default\n  provider: mock\n  respond: x\n"})
+    found = problems_of(tmp_path, TEST)
+
+    assert [Path(problem.file).name for problem in found] == ["targets.yaml"] * 2
+    assert sorted(places_of(found)) == [(2, "[0].response"), (4, "[0].respond")]
+
+
+def test_a_target_is_checked_once_however_often_it_is_named(tmp_path: Path) -> None:
+    tests = ", ".join(
+        f"{{id: t{n}, input: b, criteria: c, execution: {{target: m}}}}" for n in range(3)
+    )
+    text = f"targets:\n  - {{name: m, provider: mock}}\ntests: [{tests}]"
+
+    assert places_of(problems_of(tmp_path, text)) == [(2, "targets[0].response")]
+
+
+def test_a_target_that_nobody_names_is_not_checked(tmp_path: Path) -> None:
+    text = "targets: [{name: default, provider: echo}, {name: b, provider: openai}]"
+
+    assert target(tmp_path, text).kind == "echo"
+
+
+def test_a_variants_configuration_is_checked_against_its_target(tmp_path: Path) -> None:
+    text = f"""\
+        targets: [{{name: default, provider: mock, response: x}}]
+        evalcore:
+          variants:
+            - {{id: base}}
+            - {{id: slow, config: {{latency_ms: -1}}}}
+        {TEST}
+        """
+
+    assert places_of(problems_of(tmp_path, text)) == [(5, "evalcore.variants[1].config.latency_ms")]
+
+
+def test_a_variant_may_give_what_its_target_lacks_for_another(tmp_path: Path) -> None:
+    text = f"""\
+        targets: [{{name: default, provider: mock, response: x}}]
+        evalcore: {{variants: [{{id: fast, config: {{latency_ms: 0, response: y}}}}]}}
+        {TEST}
+        """
+
+    assert load_text(tmp_path, text).definition.variants[0].config["response"] == "y"
+
+
+@pytest.mark.parametrize(
+    "targets", ["[{name: default}]", "{default: {provider: echo}}", "[3]"], ids=str
+)
+def test_what_is_misshapen_is_told_once_and_not_missed(tmp_path: Path, targets: str) -> None:
+    assert len(problems_of(tmp_path, f"targets: {targets}\n{TEST}")) == 1

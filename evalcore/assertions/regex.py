@@ -132,9 +132,12 @@ class _Bounded:
 
     def __call__(self, text: str, timeout_s: float) -> bool:
         """Return whether there is a match; raise `TimeoutError` when time is up."""
-        if self._search is not None and self._is_short(len(text)):
-            if not any(stranger in text for stranger in self._strangers):
-                return self._search(text) is not None
+        if (
+            self._search is not None
+            and self._is_short(len(text))
+            and not any(stranger in text for stranger in self._strangers)
+        ):
+            return self._search(text) is not None
         if self._timed is None:
             import regex
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -80,7 +83,22 @@ def main() -> None:
         # Whoever read our output went away; there is nobody left to tell.
         sys.stderr.close()
         code = ExitCode.PASS
-    sys.exit(int(code or 0))
+    _leave(int(code or 0))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process: what is registered for the end runs, the interpreter is not torn down.
+
+    Tearing it down (all modules, a database without anything in it) takes a fifth of a small run.
+    An orchestrator in this process may rely on it.
+    """
+    if "prefect" in sys.modules:
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    with suppress(BrokenPipeError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def show_error(error: EvalError) -> None:

@@ -118,10 +118,13 @@ class TestReader:
     def _checked(self, raw: Any, loc: Loc, problems: Problems) -> dict[str, Any] | None:
         """Return the validated test with the aliases resolved."""
         try:
-            if type(raw) is dict and "assert" not in raw:
-                checked: dict[str, Any] = self._validate(raw)
+            if type(raw) is not dict or "assert" in raw:
+                checked: dict[str, Any] = adapter(TestAlias).validate_python(raw)
+            elif self._maker.knows(assertions := raw.get("assertions")):
+                checked = self._validate({**raw, "assertions": []})
+                checked["assertions"] = assertions
             else:
-                checked = adapter(TestAlias).validate_python(raw)
+                checked = self._validate(raw)
         except ValidationError as error:
             case_id = raw.get("id") if isinstance(raw, dict) else None
             problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
@@ -271,6 +274,20 @@ class AssertionMaker:
 
     def __init__(self) -> None:
         self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+        # Of those, the ones that are texts throughout: nothing else is equal to them.
+        self._texts: set[tuple[tuple[str, Any], ...]] = set()
+
+    def knows(self, raw: Any) -> bool:
+        """Whether every assertion of a raw list was made before of one written alike.
+
+        Those need not be validated again.
+        """
+        if type(raw) is not list:
+            return False
+        try:
+            return all(tuple(entry.items()) in self._texts for entry in raw)
+        except (AttributeError, TypeError):  # no mapping, or a list as value
+            return False
 
     def make(
         self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
@@ -296,7 +313,10 @@ class AssertionMaker:
         if found is None:
             if len(self._made) >= MAX_SHARED_ASSERTIONS:
                 self._made.clear()
+                self._texts.clear()
             found = self._made[key] = make_assertion(raw)
+            if all(type(value) is str for value in raw.values()):
+                self._texts.add(key)
         return found
 
 

@@ -15,6 +15,7 @@ from evalcore.formats.raw_test import NO_TEST, RawTest
 from evalcore.formats.source import parse_json, read_document
 from evalcore.formats.syntax_reasons import json_reason
 from evalcore.formats.tables import is_table, table_tests, text_of
+from evalcore.formats.wording import shown_path
 from evalcore.trust.files import repository_root, resolve_inside
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
@@ -123,7 +124,7 @@ def named_tests(
                 problems.add(place, str(error))
                 continue
             try:
-                yield from file_tests(path, name, columns, problems)
+                yield from file_tests(path, shown_path(path), columns, problems)
             except LoadError as error:
                 problems.add_found(error.problems)
 

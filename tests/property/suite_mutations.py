@@ -110,6 +110,38 @@ TEST_FILE: Final[dict[str, Any]] = {
     ],
 }
 
+TARGETS: Final[dict[str, Any]] = {
+    "targets": [
+        {"name": "default", "provider": "mock", "response": "${{ EVAL_X:-y }}", "latency_ms": 0.5},
+        {"name": "program", "provider": "command", "command": ["cat"], "timeout": 5, "env": {}},
+        {"name": "unused", "provider": "openai", "model": "m", "api_key": "${{ HOME }}"},
+    ]
+}
+MANIFEST: Final[dict[str, Any]] = {
+    "version": "1.0",
+    "id": "tone",
+    "kind": "assertion",
+    "name": "Tone",
+    "returns": "grading_result",
+    "source": "tone.py",
+    "params": {"type": "object", "properties": {"kind": {"type": "boolean"}}},
+}
+REFERRING_TESTS: Final[dict[str, Any]] = {
+    "execution": {"targets": ["default", "program"]},
+    "tests": [{"id": "a", "input": "b", "assertions": [{"type": "is-json"}]}],
+}
+REFERRING_EVALS: Final[dict[str, Any]] = {
+    "eval": {
+        "cases": [
+            {
+                "id": "a",
+                "fixtures": {"x": "y"},
+                "expected": {"x": [{"type": "custom:tone", "config": {"kind": True}}]},
+            }
+        ]
+    }
+}
+
 JSONL: Final = "\n".join(
     json.dumps(test)
     for test in (

@@ -28,6 +28,10 @@ from evalcore.storage.local import LocalStore
 from tests.property.suite_mutations import (
     CSV,
     JSONL,
+    MANIFEST,
+    REFERRING_EVALS,
+    REFERRING_TESTS,
+    TARGETS,
     TEST_FILE,
     WORKFLOW,
     dump,
@@ -100,7 +104,9 @@ def attempt(path: Path, chosen: LoadOptions) -> Suite | None:
 
 
 def check_message(error: EvalError, path: Path) -> None:
-    assert path.name in str(error) or "/x" in str(error)
+    others = ("x", "targets.yaml", "custom/assertions/tone.yaml")
+    files = [path.name, *(str(path.with_name(name)) for name in others)]
+    assert any(name in str(error) for name in files)
     assert not JARGON.search(str(error)), str(error)
     if not isinstance(error, LoadError):
         return
@@ -143,6 +149,25 @@ def test_any_bytes_load_or_their_mistakes_are_told(folder: Path, named: tuple[st
     path.write_bytes(named[1])
 
     attempt(path, LoadOptions())
+
+
+@given(targets=mutated(TARGETS), manifest=mutated(MANIFEST))
+@examples(150)
+def test_files_that_suites_refer_to_are_checked_too(
+    folder: Path, targets: Any, manifest: Any
+) -> None:
+    own = folder / "referring"
+    (own / "custom/assertions").mkdir(parents=True, exist_ok=True)
+    (own / "custom/assertions/tone.py").write_text("")
+    (own / "targets.yaml").write_text(dump(targets, as_json=False), "utf-8", "surrogatepass")
+    (own / "custom/assertions/tone.yaml").write_text(
+        dump(manifest, as_json=False), "utf-8", "surrogatepass"
+    )
+    (own / "tests.yaml").write_text(dump(REFERRING_TESTS, as_json=False))
+    (own / "evals.yaml").write_text(dump(REFERRING_EVALS, as_json=False))
+
+    attempt(own / "tests.yaml", LoadOptions())
+    attempt(own / "evals.yaml", LoadOptions())
 
 
 @given(value=values)

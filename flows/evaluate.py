@@ -92,8 +92,10 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     try:
         with rare_collections():
             _execute(execution)
+    except KeyboardInterrupt:
+        execution.stop()
     except BaseException:
-        # Interrupted, terminated, or out of luck with the store: what is committed stays.
+        # Terminated, or out of luck with the store: what is committed stays.
         _note_stop(run, execution.receipts)
         raise
     if execution.stopped:

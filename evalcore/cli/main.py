@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
@@ -65,11 +66,20 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; print a mistake as one message and exit with its code."""
+    """Call the command line with the process's arguments and end the process."""
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
     gc.set_threshold(100_000, 50, 50)
+    _leave(call())
+
+
+def call(arguments: Sequence[str] | None = None) -> int:
+    """Call the command line; print a mistake as one message; return the exit code.
+
+    The arguments are those of the process by default.
+    """
+    code: int | None
     try:
-        code = cli.main(prog_name="evalcore", standalone_mode=False)
+        code = cli.main(arguments, prog_name="evalcore", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("evalcore: aborted", err=True)
         code = ExitCode.ERRORS
@@ -83,7 +93,7 @@ def main() -> None:
         # Whoever read our output went away; there is nobody left to tell.
         sys.stderr.close()
         code = ExitCode.PASS
-    _leave(int(code or 0))
+    return int(code or 0)
 
 
 def _leave(code: int) -> NoReturn:

@@ -41,11 +41,14 @@ class Selection:
         return kept
 
     def finish(self, file: str) -> list[str]:
-        """Return warnings of filters that met nothing; `UsageError` if they leave no case."""
+        """Return warnings of filters that met nothing.
+
+        Raises `UsageError` if they leave no case, and in strict mode for each warning.
+        """
         if not self.active:
             return []
         unmet = list(self._unmet())
-        if self._kept:
+        if self._kept and not (unmet and self._options.strict):
             return unmet
         if not unmet:
             unmet = [f"the filters leave no case: {', '.join(self._written())}"]

@@ -133,10 +133,6 @@ def _load(
     warnings = [*level.warnings, *reader.warnings, *selection.finish(shown)]
     if reader.warned > MAX_WARNINGS:
         warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
-    if options.strict:
-        for warning in warnings:
-            problems.add((), warning)
-        problems.raise_if_any()
     definition = SuiteDefinition(
         name=suite_name(path, level.section.get("name"), raw.get("name")),
         format=Format.TEST_FILE,
@@ -242,7 +238,7 @@ class _SuiteLevel:
         limits = limits_of(self.section, options)
         self.limits: Limits = limits if limits.concurrency else replace(limits, concurrency=workers)
         if self.execution.get("total_budget_usd") is not None:
-            self.warnings.append("execution.total_budget_usd is not enforced by this version")
+            self._warn("execution", "total_budget_usd", "is not enforced by this version")
 
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
@@ -270,6 +266,13 @@ class _SuiteLevel:
             has_workspace=raw.get("workspace") is not None,
             skip=bool(self.execution.get("skip_defaults")),
         )
+
+    def _warn(self, section: str, key: str, message: str) -> None:
+        """Keep a warning; in strict mode it is a mistake."""
+        if self.options.strict:
+            self.problems.add((section, key), message)
+        else:
+            self.warnings.append(f"{section}.{key} {message}")
 
     def _refuse_conflicts(self) -> None:
         execution, problems = self.execution, self.problems

@@ -120,9 +120,9 @@ class TestReader:
         try:
             if type(raw) is not dict or "assert" in raw:
                 checked: dict[str, Any] = adapter(TestAlias).validate_python(raw)
-            elif self._maker.knows(assertions := raw.get("assertions")):
+            elif (known := self._maker.find_all(raw.get("assertions"))) is not None:
                 checked = self._validate({**raw, "assertions": []})
-                checked["assertions"] = assertions
+                checked["assertions"] = known
             else:
                 checked = self._validate(raw)
         except ValidationError as error:
@@ -275,24 +275,26 @@ class AssertionMaker:
     def __init__(self) -> None:
         self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
         # Of those, the ones that are texts throughout: nothing else is equal to them.
-        self._texts: set[tuple[tuple[str, Any], ...]] = set()
+        self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
 
-    def knows(self, raw: Any) -> bool:
-        """Whether every assertion of a raw list was made before of one written alike.
+    def find_all(self, raw: Any) -> list[Assertion] | None:
+        """Return the assertions of a raw list if each was made before of one written alike.
 
-        Those need not be validated again.
+        Those need not be validated again. None where one was not.
         """
         if type(raw) is not list:
-            return False
+            return None
         try:
-            return all(tuple(entry.items()) in self._texts for entry in raw)
-        except (AttributeError, TypeError):  # no mapping, or a list as value
-            return False
+            return [self._texts[tuple(entry.items())] for entry in raw]
+        except (AttributeError, KeyError, TypeError):  # no mapping, not known, a list as value
+            return None
 
     def make(
         self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
     ) -> list[Assertion]:
         """Return the assertions; note those that are wrong all the same."""
+        if raw and type(raw[0]) is Assertion:
+            return list(raw)  # of `find_all`
         made = []
         for index, entry in enumerate(raw or ()):
             try:
@@ -316,7 +318,7 @@ class AssertionMaker:
                 self._texts.clear()
             found = self._made[key] = make_assertion(raw)
             if all(type(value) is str for value in raw.values()):
-                self._texts.add(key)
+                self._texts[key] = found
         return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.trust.imports import ImportPolicy
 from flows.evaluate import evaluate
+from flows.execution import Execution
 from flows.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from flows.runner import PrefectRunner
 from tests.prefect_server import PrefectServer
@@ -325,12 +327,15 @@ def test_what_cannot_be_done_is_refused_in_words(
 # Trust
 
 
-def write_python_suite(folder: Path) -> str:
+def write_python_suite(folder: Path, *, items: int = 1) -> str:
     """Write a suite whose target is a Python function beside it; return the suite's name."""
     (folder / "answering.py").write_text("def answer(*_: object) -> str:\n    return 'hello'\n")
     targets = [{"name": "mine", "provider": "python", "callable": "answering:answer"}]
     (folder / "targets.yaml").write_bytes(orjson.dumps({"targets": targets}))
-    tests = [{"id": "a", "input": "x", "assertions": [{"type": "contains", "value": "hello"}]}]
+    tests = [
+        {"id": f"c{n}", "input": "x", "assertions": [{"type": "contains", "value": "hello"}]}
+        for n in range(items)
+    ]
     suite = {"execution": {"target": "mine"}, "tests": tests}
     (folder / "own.eval.yaml").write_bytes(orjson.dumps(suite))
     return "own.eval.yaml"
@@ -504,6 +509,36 @@ def test_whoever_stops_a_pool_stops_the_run(prefect: PrefectServer, tmp_path: Pa
     PrefectRunner().start(run, ExecuteOptions(on_start=stop_at_once))
     assert run.manifest().state is RunState.CANCELLED
     assert len(started) <= 2
+
+
+COUNTING = """
+import threading, time
+lock, running, peak = threading.Lock(), 0, 0
+def answer(*_):
+    global running, peak
+    with lock:
+        running += 1
+        peak = max(peak, running)
+    time.sleep(0.05)
+    with lock:
+        running -= 1
+        with open(__file__ + ".peak", "w") as file:
+            file.write(str(peak))
+    return "hello"
+"""
+
+
+@pytest.mark.parametrize("items", [pytest.param(20, id="single"), pytest.param(110, id="shards")])
+def test_threads_share_the_concurrency_and_use_all_of_it(tmp_path: Path, items: int) -> None:
+    name = write_python_suite(tmp_path, items=items)
+    (tmp_path / "answering.py").write_text(COUNTING)
+    run = planned(load(tmp_path / name), open_store(str(tmp_path / "store")))
+    imports = ImportPolicy(roots=(tmp_path,))
+    execution = Execution(run, ExecuteOptions(imports=imports, concurrency=5))
+    with ThreadPoolExecutor(execution.threads) as threads:
+        list(threads.map(execution.execute, execution.pending()))
+    assert len(execution.receipts) == run.manifest().plan.shards
+    assert (tmp_path / "answering.py.peak").read_text() == "5"
 
 
 def test_artifact_keys_have_only_what_prefect_allows() -> None:

@@ -105,7 +105,7 @@ def attempt(path: Path, chosen: LoadOptions) -> Suite | None:
 
 def check_message(error: EvalError, path: Path) -> None:
     others = ("x", "targets.yaml", "custom/assertions/tone.yaml")
-    files = [path.name, *(str(path.with_name(name)) for name in others)]
+    files = [path.name, *(str(path.parent / name) for name in others)]
     assert any(name in str(error) for name in files)
     assert not JARGON.search(str(error)), str(error)
     if not isinstance(error, LoadError):

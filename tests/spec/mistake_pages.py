@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
-from evalcore.cli.main import main
+from evalcore.cli import main
 
 PAGES = Path(__file__).parent / "mistakes"
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -91,26 +90,16 @@ def call(arguments: tuple[str, ...], folder: Path) -> Answer:
     out, err = io.StringIO(), io.StringIO()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EVAL")}
     with (
-        mock.patch.object(sys, "argv", ["evalcore", *arguments]),
         mock.patch.dict(os.environ, kept, clear=True),
         chdir(folder),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        code = _exit_code()
+        code = main.call(arguments)
     root = str(folder.resolve())
     return Answer(
         code, out.getvalue().replace(root, "/project"), err.getvalue().replace(root, "/project")
     )
-
-
-def _exit_code() -> int:
-    try:
-        main()
-    except SystemExit as ending:
-        if isinstance(ending.code, int):
-            return ending.code
-    raise AssertionError("main() ended without an exit code")
 
 
 def _rewrite() -> None:

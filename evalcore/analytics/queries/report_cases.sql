@@ -16,7 +16,7 @@ details AS (
             'score': score,
             'error': error,
             'reason': reason,
-            'output': output[:$output_characters],
+            'output': CASE WHEN outcome = 'passed' THEN NULL ELSE output[:$output_characters] END,
             'metrics': {
                 'latency_ms': latency_ms, 'cost_usd': cost_usd,
                 'input_tokens': input_tokens, 'output_tokens': output_tokens

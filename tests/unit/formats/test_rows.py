@@ -268,7 +268,10 @@ def test_files_of_tests_are_looked_for_up_to_the_repositorys_root(tmp_path: Path
     assert list(cases_of(tmp_path, "tests: shared.jsonl", f"deep/er/{SUITE}")) == ["a"]
 
 
-def test_the_same_id_in_two_files_names_both_places(tmp_path: Path) -> None:
+def test_the_same_id_in_two_files_names_both_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write(tmp_path, {"one.jsonl": "\n" + line("a"), "two.yaml": f"\n\n- {line('b')}\n"})
     text = "tests: [one.jsonl, again.jsonl, two.yaml]"
     write(tmp_path, {"again.jsonl": line("a")})
@@ -278,8 +281,21 @@ def test_the_same_id_in_two_files_names_both_places(tmp_path: Path) -> None:
     assert second.file == "two.yaml"
 
 
-def test_an_unreadable_file_does_not_hide_the_others_mistakes(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_hide_the_others_mistakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write(tmp_path, {"one.csv": 'id,input\na,"b\n', "two.jsonl": "null"})
     found = problems_of(tmp_path, "tests: [one.csv, missing.jsonl, two.jsonl]")
 
     assert [problem.file for problem in found] == [SUITE, "one.csv", "two.jsonl"]
+
+
+def test_files_of_tests_are_named_as_the_current_folder_sees_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"suites/cases.jsonl": "null"})
+    (problem,) = problems_of(tmp_path, "tests: cases.jsonl", f"suites/{SUITE}")
+
+    assert problem.file == "suites/cases.jsonl"

@@ -65,9 +65,11 @@ def test_filters_that_leave_nothing_are_usage_errors(
 
 
 def test_a_filter_that_meets_nothing_beside_others_is_a_warning(tmp_path: Path) -> None:
-    found = load_text(tmp_path, TESTS, **of(cases=["refund", "delivry"]))
+    options = of(cases=["refund", "delivry"])
+    message = "--case: no case has the id 'delivry'. Did you mean 'delivery'?"
 
-    assert found.warnings == ("--case: no case has the id 'delivry'. Did you mean 'delivery'?",)
+    assert load_text(tmp_path, TESTS, **options).warnings == (message,)
+    assert usage_error_of(tmp_path, TESTS, strict=True, **options).endswith(message)
 
 
 def test_long_lists_of_ids_are_cut(tmp_path: Path) -> None:

@@ -79,7 +79,13 @@ def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
             assertions: [{type: contains, value: b}]
         """
 
-    assert places_of(problems_of(tmp_path, text, strict=True)) == [(5, "tests[0].criteria")]
+    assert places_of(problems_of(tmp_path, text, strict=True)) == [
+        (1, "execution.total_budget_usd"),
+        (5, "tests[0].criteria"),
+    ]
+    assert load_text(tmp_path, text).warnings[0] == (
+        "execution.total_budget_usd is not enforced by this version"
+    )
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def of(**names: list[str]) -> dict[str, Any]:
         (of(tags=["slow"], excluded_tags=["money"]), ["delivery"]),
         (of(cases=["refund", "delivery"], tags=["money"]), ["refund"]),
     ],
-    ids=str,
+    ids=None,
 )
 def test_filters_keep_the_order_of_the_file(
     tmp_path: Path, options: dict[str, Any], kept: list[str]
@@ -56,7 +56,7 @@ def test_filters_keep_the_order_of_the_file(
             "--variant: no variant is called 'x'. Known: base, big, small.",
         ),
     ],
-    ids=str,
+    ids=None,
 )
 def test_filters_that_leave_nothing_are_usage_errors(
     tmp_path: Path, options: dict[str, Any], message: str

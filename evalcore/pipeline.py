@@ -7,12 +7,11 @@ value; between `plan_run` and `finish_run` everything stands in the store, so an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from evalcore import __version__
@@ -23,12 +22,17 @@ from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.gates.decide import decide_gates, decide_run
-from evalcore.model.assertion import Assertion, AssertionResult
-from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.failure import Failure
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import Case, Suite, SuiteDefinition
-from evalcore.planning.shards import pending_shards, shard_size
+from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.planning.shards import (
+    PILOT_ITEMS,
+    SINGLE_ITEM_LIMIT,
+    count_shards,
+    pending_shards,
+    settle,
+    shard_size,
+)
 from evalcore.planning.spool import PART_CASES
 from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.storage.layout import new_run_id
@@ -78,10 +82,14 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     items = cases * len(definition.variants) * iterations
     if not items:
         raise UsageError(f"suite '{definition.name}': no case is selected; check the filters")
+    guess = _guess_latency(definition)
+    pilot = 0
+    if latency_s is None and guess and items > SINGLE_ITEM_LIMIT:
+        pilot = PILOT_ITEMS
     size = shard_size(
         items,
         concurrency=definition.limits.concurrency or DEFAULT_CONCURRENCY,
-        latency_s=_guess_latency(definition) if latency_s is None else latency_s,
+        latency_s=guess if latency_s is None else latency_s,
         workers=options.workers,
         single_items=options.single_items,
         min_items=1 if options.single_items else _MIN_LOCAL_SHARD_ITEMS,
@@ -91,10 +99,12 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         cases=cases,
         variants=len(definition.variants),
         iterations=iterations,
-        shards=-(-items // size),
+        shards=count_shards(items, size, pilot),
         shard_size=size,
         parts=-(-cases // PART_CASES),
         part_cases=PART_CASES,
+        pilot=pilot,
+        settled=not pilot,
     )
 
 
@@ -148,9 +158,40 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
     Stopped between items (`on_start` gives the pool to whoever may stop it), it returns the shards
     committed until then.
     """
+    options = options or ExecuteOptions()
+    pilot = settle_plan(run, options)
     plan = run.manifest().plan
-    shards = pending_shards(plan, run.written_shards())
-    return execute_shards(run, plan, shards, options or ExecuteOptions())
+    shards = pending_shards(plan, run.written_shards()) if plan.settled else ()
+    return (*pilot, *execute_shards(run, plan, shards, options))
+
+
+def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, ...]:
+    """Execute the pilot of a plan that is not settled, and freeze the size of the other shards.
+
+    Nobody may execute another shard before. The plan stays unsettled if the pilot was stopped.
+    """
+    manifest = run.manifest()
+    plan = manifest.plan
+    if plan.settled:
+        return ()
+    receipts: tuple[ShardReceipt, ...] = ()
+    if 0 not in run.written_shards():
+        receipts = execute_shards(run, plan, (0,), options)
+    if 0 not in run.written_shards():
+        return receipts
+    from evalcore.analytics.summarise import median_item_s
+
+    with run.result_files(replace(plan, shards=1)) as parts:
+        latency_s = median_item_s(parts[0])
+    size = shard_size(
+        plan.items - plan.pilot,
+        concurrency=manifest.settings.get("concurrency") or DEFAULT_CONCURRENCY,
+        latency_s=latency_s,
+        workers=manifest.settings.get("workers", 1),
+        single_items=False,
+    )
+    run.update(lambda now: now if now.plan.settled else replace(now, plan=settle(now.plan, size)))
+    return receipts
 
 
 def execute_shards(
@@ -259,7 +300,7 @@ def _view(run: StoredRun, manifest: Manifest) -> Iterator[RunView]:
     from evalcore.analytics.summarise import Aggregates
 
     definition = run.definition
-    with result_files(run, manifest.plan) as parts:
+    with run.result_files(manifest.plan) as parts:
         tables = Aggregates(parts, manifest.plan, definition.policy)
         with tables:
             summary = tables.summary()
@@ -306,27 +347,6 @@ def _execution_facts(
     return known
 
 
-@contextmanager
-def result_files(run: StoredRun, plan: Plan) -> Iterator[list[Path]]:
-    """Give the files of a run's result parts, in plan order; fetched first if they are remote."""
-    keys = [run.keys.result(shard) for shard in range(plan.shards)]
-    local = [run.store.local_path(key) for key in keys]
-    if all(path is not None for path in local):
-        yield [path for path in local if path is not None]
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with TemporaryDirectory(prefix="evalcore-results-") as folder:
-        paths = [Path(folder) / f"{shard:05d}.parquet" for shard in range(plan.shards)]
-        with ThreadPoolExecutor(max_workers=8) as fetchers:
-            list(fetchers.map(lambda pair: _fetch(run.store, *pair), zip(keys, paths, strict=True)))
-        yield paths
-
-
-def _fetch(store: ObjectStore, key: str, path: Path) -> None:
-    path.write_bytes(store.get(key).data)
-
-
 def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime) -> Manifest:
     """Note that a run was stopped: its committed rows stay, and it can be resumed."""
     return run.update(
@@ -367,20 +387,3 @@ def evaluate(
     receipts = execute_run(run, options)
     with finish_run(run, receipts, now=datetime.now(UTC)) as view:
         yield view
-
-
-async def grade_output(
-    assertion: Assertion, output: Any, measured: Mapping[str, Any], imports: ImportPolicy
-) -> AssertionResult:
-    """Return the result of one assertion on one output; an output that is not text is JSON."""
-    from evalcore.assertions.grading import grade
-    from evalcore.assertions.subject import CheckContext
-    from evalcore.targets.messages import json_text
-
-    text = output if isinstance(output, str) or output is None else json_text(output)
-    names = {name.name for name in fields(Metrics)}
-    metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
-    context = CheckContext(folder=Path.cwd(), imports=imports)
-    case = Case(id="assertion", assertions=(assertion,))
-    results = await grade(case.assertions, Evidence(text, metrics=metrics), case, context)
-    return results[0]

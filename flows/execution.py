@@ -16,7 +16,7 @@ from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
 from evalcore.model.run import State
 from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.pipeline import DEFAULT_CONCURRENCY, ExecuteOptions, execute_shards
+from evalcore.pipeline import DEFAULT_CONCURRENCY, ExecuteOptions, execute_shards, settle_plan
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.planning.spool import decode_part
 from evalcore.storage.runs import StoredRun
@@ -39,9 +39,10 @@ class Execution:
 
     def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
         self.run = run
+        # Stopped during the pilot, the plan stays unsettled, and no other shard may be executed.
+        self.receipts: list[ShardReceipt] = list(settle_plan(run, options))
         self.plan = run.manifest().plan
-        self.receipts: list[ShardReceipt] = []
-        self.stopped = False
+        self.stopped = not self.plan.settled
         self._options = options
         self._lock = threading.Lock()
         self._progress_lock = threading.Lock()

@@ -119,3 +119,9 @@ _COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed"
 def query_text(name: str) -> str:
     """Return the text of a named query."""
     return (QUERIES / f"{name}.sql").read_text("utf-8")
+
+
+def median_item_s(part: Path) -> float:
+    """Return the median time (seconds) that the items of one shard took."""
+    row = connect().execute(query_text("pilot"), {"file": str(part)}).fetchone()
+    return float(row[0]) if row else 0.0

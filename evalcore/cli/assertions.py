@@ -13,9 +13,9 @@ import orjson
 
 from evalcore.cli.options import settings
 from evalcore.errors import LoadError, UsageError
+from evalcore.execution.single import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.formats.source import parse_json
-from evalcore.pipeline import grade_output
 from evalcore.trust.imports import ImportPolicy
 
 

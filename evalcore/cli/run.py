@@ -169,6 +169,8 @@ class Stopper:
         import asyncio
 
         self._pool = pool
+        if self.stopped:
+            pool.stop()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             # Without a main thread (an orchestrator's worker) signals are somebody else's.

@@ -239,6 +239,11 @@ class _SuiteLevel:
         self.limits: Limits = limits if limits.concurrency else replace(limits, concurrency=workers)
         if self.execution.get("total_budget_usd") is not None:
             self._warn("execution", "total_budget_usd", "is not enforced by this version")
+        for key in ("fail_on_error", "cache"):
+            if key in self.execution:
+                self._warn("execution", key, "has no effect in this version")
+        if "cluster" in self.section:
+            self._warn("evalcore", "cluster", "has no effect in this version")
 
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""

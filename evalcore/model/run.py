@@ -27,7 +27,8 @@ class Plan:
     """The frozen size of a run. Item `i` is case `i // (variants × iterations)`, and so on.
 
     Shard `s` holds the items from `s × shard_size`; the plan's part `p` holds the cases from
-    `p × part_cases`.
+    `p × part_cases`. With a pilot the first shard holds that many items, the others follow; how
+    large those are is provisional until the pilot's items were timed and the plan is `settled`.
     """
 
     items: int
@@ -38,10 +39,14 @@ class Plan:
     shard_size: int
     parts: int
     part_cases: int
+    pilot: int = 0
+    settled: bool = True
 
     def shard_items(self, shard: int) -> range:
         """Return the items of a shard."""
-        start = shard * self.shard_size
+        if self.pilot and shard == 0:
+            return range(self.pilot)
+        start = self.pilot + (shard - bool(self.pilot)) * self.shard_size
         return range(start, min(start + self.shard_size, self.items))
 
     @property

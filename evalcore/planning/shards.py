@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 
 from evalcore.model.run import Plan
 
 SINGLE_ITEM_LIMIT = 100
 MAX_SHARDS = 2_000
 SHARD_SECONDS = 20.0
+PILOT_ITEMS = 32
 # A shard's rows are in memory until it is committed.
 MAX_SHARD_ITEMS = 5_000
 
@@ -36,6 +38,17 @@ def shard_size(
     by_workers = max(math.ceil(items / (4 * workers)), min_items if latency_s == 0 else 1)
     bounded = min(by_time, by_workers, MAX_SHARD_ITEMS)
     return max(1, math.ceil(items / MAX_SHARDS), bounded)
+
+
+def count_shards(items: int, size: int, pilot: int = 0) -> int:
+    """Return how many shards hold the items: the pilot, if there is one, and those after it."""
+    return bool(pilot) + math.ceil((items - pilot) / size)
+
+
+def settle(plan: Plan, size: int) -> Plan:
+    """Return the plan with the size that its pilot has shown to be right."""
+    shards = count_shards(plan.items, size, plan.pilot)
+    return replace(plan, shard_size=size, shards=shards, settled=True)
 
 
 def pending_shards(plan: Plan, written: Collection[int]) -> tuple[int, ...]:

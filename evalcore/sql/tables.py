@@ -1,4 +1,4 @@
-"""Rows of CSV, Parquet and JSON tables, streamed through DuckDB."""
+"""Rows of Parquet tables, streamed through DuckDB."""
 
 from __future__ import annotations
 
@@ -21,27 +21,17 @@ class TableError(ValueError):
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the table's rows in file order as JSON values by column; an empty CSV cell is None.
-
-    CSV cells are text, whatever they look like, and empty ones are None. Raises `TableError`.
-    """
+    """Yield a Parquet file's rows in its order as JSON values by column; raise `TableError`."""
     try:
         connection = connect()
         # Reading with DuckDB's default of several threads keeps the order of the file.
-        result = connection.execute(_query(path), [str(path)])
+        result = connection.execute("FROM read_parquet($1)", [str(path)])
         columns = [column[0] for column in result.description or ()]
         while batch := result.fetchmany(BATCH_ROWS):
             for row in batch:
                 yield {name: _plain(value) for name, value in zip(columns, row, strict=True)}
     except duckdb.Error as error:
         raise TableError(_one_line(error)) from error
-
-
-def _query(path: Path) -> str:
-    if path.suffix.lower() == ".csv":
-        # Blank cells and quoted empty ones mean the same to the people who write CSV.
-        return "FROM read_csv($1, header = true, all_varchar = true, nullstr = '', quote = '\"')"
-    return "FROM read_parquet($1)"
 
 
 def _plain(value: Any) -> Any:

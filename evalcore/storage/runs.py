@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -26,6 +28,7 @@ from evalcore.storage.layout import (
 from evalcore.storage.object_store import ObjectStore
 
 _SWAP_ATTEMPTS = 20
+_FETCHERS = 8
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
@@ -96,6 +99,25 @@ class StoredRun:
     def claimed_shards(self) -> frozenset[int]:
         """Return the shards that some worker has begun."""
         return self._shards(self.keys.claims_prefix)
+
+    @contextmanager
+    def result_files(self, plan: Plan) -> Iterator[list[Path]]:
+        """Give the files of the plan's result parts, in order; fetched first if remote."""
+        keys = [self.keys.result(shard) for shard in range(plan.shards)]
+        local = [self.store.local_path(key) for key in keys]
+        if all(path is not None for path in local):
+            yield [path for path in local if path is not None]
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with TemporaryDirectory(prefix="evalcore-results-") as folder:
+            paths = [Path(folder) / f"{shard:05d}.parquet" for shard in range(plan.shards)]
+            with ThreadPoolExecutor(max_workers=_FETCHERS) as fetchers:
+                list(fetchers.map(self._fetch, keys, paths))
+            yield paths
+
+    def _fetch(self, key: str, path: Path) -> None:
+        path.write_bytes(self.store.get(key).data)
 
     def _shards(self, prefix: str) -> frozenset[int]:
         shards = (parse_shard_key(info.key) for info in self.store.list(prefix))

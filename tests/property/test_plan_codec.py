@@ -11,6 +11,7 @@ from evalcore.model.run import Plan
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
+from evalcore.planning.shards import count_shards
 from evalcore.planning.spool import CaseSpool, decode_part, spool_cases
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -85,13 +86,17 @@ def definition(variants: int, iterations: int) -> SuiteDefinition:
     )
 
 
-@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.integers(1, 9))
+@given(
+    st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.integers(1, 9), st.integers(0, 5)
+)
 def test_shards_hold_each_work_item_once(
-    case_count: int, variants: int, iterations: int, size: int
+    case_count: int, variants: int, iterations: int, size: int, wanted_pilot: int
 ) -> None:
     made = [Case(id=f"c{number}", input=number) for number in range(case_count)]
     items = case_count * variants * iterations
-    plan = Plan(items, case_count, variants, iterations, -(-items // size), size, 1, 2000)
+    pilot = min(wanted_pilot, items - 1)
+    shards = count_shards(items, size, pilot)
+    plan = Plan(items, case_count, variants, iterations, shards, size, 1, 2000, pilot)
     expander = Expander(definition(variants, iterations))
     expanded: list[WorkItem] = []
     for shard in range(plan.shards):

@@ -152,3 +152,29 @@ def test_a_store_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
     (tmp_path / "store" / run.keys.results_prefix.rstrip("/")).write_text("")
     with pytest.raises(StoreError):
         execute_run(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
+
+
+def test_a_pilot_settles_how_large_the_shards_are(tmp_path: Path) -> None:
+    suite = load(suite_file(tmp_path, number=200))
+    run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+    provisional = run.manifest().plan
+    assert (provisional.pilot, provisional.settled) == (32, False)
+    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)))
+
+    pools: list[Pool] = []
+    stop_early = ExecuteOptions(
+        imports=options.imports, progress=lambda _: pools[0].stop(), on_start=pools.append
+    )
+    assert execute_run(run, stop_early) == ()
+    assert run.manifest().plan == provisional
+
+    receipts = execute_run(run, options)
+    plan = run.manifest().plan
+    assert plan.settled
+    # A hundredth of a second each: the bound is four shards for the worker.
+    assert plan.shard_size == 42
+    assert [receipt.shard for receipt in sorted(receipts)] == list(range(plan.shards))
+    assert sum(receipt.items for receipt in receipts) == 200
+    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+        assert view.report.summary.counts.planned == 200
+        assert view.report.summary.counts.add_up

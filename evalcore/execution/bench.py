@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.row import Finished, RowEncoder
+from evalcore.execution.row import Finished, RowEncoder, without_evidence
 from evalcore.planning.expand import WorkItem
 
 
@@ -54,7 +54,12 @@ class Bench:
 
     def record(self, shard: OpenShard, place: int, finished: Finished) -> bool:
         """Keep the row of a finished item; return whether it was the shard's last."""
-        shard.lines[place] = self._encoder.encode(finished, shard.blobs)
+        try:
+            shard.lines[place] = self._encoder.encode(finished, shard.blobs)
+        except (TypeError, ValueError) as error:
+            # Somebody's target gave what no JSON can hold: a lone surrogate, a foreign object.
+            finished = without_evidence(finished, f"the evidence cannot be stored: {error}")
+            shard.lines[place] = self._encoder.encode(finished, shard.blobs)
         shard.missing -= 1
         if self._progress is not None:
             self._progress(finished)

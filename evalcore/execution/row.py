@@ -36,6 +36,17 @@ class Finished(NamedTuple):
     attempts: int = 1
 
 
+def without_evidence(finished: Finished, reason: str) -> Finished:
+    """Return the item as one in error for this reason."""
+    return Finished(
+        finished.item,
+        State.ERROR,
+        finished.started_us,
+        finished.ended_us,
+        error={"kind": "evidence", "message": reason},
+    )
+
+
 class RowEncoder:
     """Encodes rows; a result that many items share (a passed assertion) is encoded once."""
 

@@ -34,7 +34,7 @@ from evalcore.planning.shards import (
     shard_size,
 )
 from evalcore.planning.spool import PART_CASES
-from evalcore.report.document import Report, RunFacts, report_chunks
+from evalcore.report.document import Report, RunFacts, on_one_line, report_chunks
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
@@ -236,7 +236,8 @@ class RunView:
 
     def text(self, *, newline: str = "\n") -> str:
         """Return the whole report as JSON; with `newline=""` on one line."""
-        return "".join(report_chunks(self.report, self._tables.report_cases(), newline=newline))
+        chunks = report_chunks(self.report, self._tables.report_cases(), newline=newline)
+        return on_one_line("".join(chunks))
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, then failed, then blocked."""

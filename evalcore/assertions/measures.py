@@ -22,8 +22,16 @@ def latency(params: Mapping[str, Any], subject: Subject) -> Verdict:
 
 
 def tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that input and output tokens together are at most `threshold`; blocked if unknown."""
-    return _at_most(subject.metrics.total_tokens, params["threshold"], " tokens")
+    """Check that input and output tokens together are at most `threshold`.
+
+    Where only one of them was measured, that one alone may already be too many; else blocked.
+    """
+    metrics = subject.metrics
+    verdict = _at_most(metrics.total_tokens, params["threshold"], " tokens")
+    if verdict is PASSED and None in {metrics.input_tokens, metrics.output_tokens}:
+        missing = "input" if metrics.input_tokens is None else "output"
+        return blocked(f"{NOT_MEASURED}: {missing} tokens")
+    return verdict
 
 
 def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form

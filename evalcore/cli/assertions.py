@@ -16,6 +16,7 @@ from evalcore.errors import LoadError, UsageError
 from evalcore.execution.single import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.formats.source import parse_json
+from evalcore.report.document import on_one_line
 from evalcore.trust.imports import ImportPolicy
 
 
@@ -40,7 +41,7 @@ def assert_(format_: str, imports: tuple[str, ...]) -> None:
             raise UsageError(f"standard input:{number}: not valid JSON: {error}") from error
         if not isinstance(raw, dict) or "assertion" not in raw:
             raise UsageError(f"standard input:{number}: expected an object with 'assertion'")
-        click.echo(orjson.dumps(_graded(format_, raw, policy)))
+        click.echo(on_one_line(orjson.dumps(_graded(format_, raw, policy)).decode()))
 
 
 def _graded(format_: str, raw: Mapping[str, Any], imports: ImportPolicy) -> dict[str, Any]:

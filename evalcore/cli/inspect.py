@@ -12,6 +12,7 @@ from evalcore.cli.loading import load_suites
 from evalcore.cli.options import json_option, load_options, suite_options
 from evalcore.errors import ExitCode, LoadError, UsageError
 from evalcore.pipeline import PlanOptions, load, plan_size
+from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
 
@@ -40,7 +41,7 @@ def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
             if not as_json:
                 click.echo(sanitize_terminal(str(error)), err=True)
         if as_json:
-            click.echo(orjson.dumps(entry))
+            click.echo(on_one_line(orjson.dumps(entry).decode()))
         elif entry["valid"]:
             for warning in entry["warnings"]:
                 click.echo(sanitize_terminal(f"Warning: {path}: {warning}"), err=True)
@@ -78,7 +79,7 @@ def plan(as_json: bool, suites: tuple[str, ...], **given: Any) -> None:
             "gates": [{"gate": gate.gate, **gate.params} for gate in definition.policy.gates],
         }
         if as_json:
-            click.echo(orjson.dumps(described))
+            click.echo(on_one_line(orjson.dumps(described).decode()))
             continue
         click.echo(sanitize_terminal(f"{definition.name} ({definition.format})"))
         counted = f"{size.cases} cases × {size.variants} variants × {size.iterations} iterations"

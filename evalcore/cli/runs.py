@@ -9,6 +9,7 @@ import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.model.run import Manifest
+from evalcore.report.document import on_one_line
 from evalcore.storage.runs import find_run, list_runs
 from evalcore.trust.text import sanitize_terminal
 
@@ -26,7 +27,7 @@ def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     """List runs, newest first."""
     found = list(list_runs(chosen_store(store), suite))
     if as_json:
-        click.echo(orjson.dumps([_summary(manifest) for manifest in found]))
+        click.echo(on_one_line(orjson.dumps([_summary(manifest) for manifest in found]).decode()))
         return
     for manifest in found:
         decision = manifest.decision or manifest.state
@@ -44,7 +45,7 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> None:
     """Show one run's manifest: its plan, settings, state and counts."""
     manifest = find_run(chosen_store(store), run_id).manifest()
     if as_json:
-        click.echo(orjson.dumps(manifest))
+        click.echo(on_one_line(orjson.dumps(manifest).decode()))
         return
     for name, value in _summary(manifest).items():
         click.echo(sanitize_terminal(f"{name:<12} {value if value is not None else '–'}"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.model.assertion import AssertionResult, Outcome
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.run import State
 from evalcore.planning.codec import encode_evidence
@@ -79,6 +80,8 @@ class RowEncoder:
             "metadata": case.metadata or None,
             "assertions": [self._result(result) for result in finished.results],
         }
+        if case.assertions and any(one.metric for one in case.assertions):
+            row["scores"] = _metric_scores(case.assertions, finished.results)
         if evidence is not None:
             _add_evidence(row, evidence, blobs)
         return orjson.dumps(row, option=_OPTIONS)
@@ -97,6 +100,18 @@ class RowEncoder:
             # The entry keeps the object alive, so its id cannot be another's meanwhile.
             self._fragments[id(result)] = (result, fragment)
         return fragment
+
+
+def _metric_scores(
+    assertions: Sequence[Assertion], results: Sequence[AssertionResult]
+) -> list[dict[str, Any]]:
+    """Return a score for each metric that assertions name: the mean where several name it."""
+    named: dict[str, list[float]] = {}
+    for assertion, result in zip(assertions, results, strict=False):
+        if assertion.metric:
+            named.setdefault(assertion.metric, []).append(result.score)
+    means = {name: fsum(scores) / len(scores) for name, scores in named.items()}
+    return [{"name": name, "value": mean, "raw": mean} for name, mean in means.items()]
 
 
 def _add_evidence(row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes]) -> None:

@@ -37,6 +37,7 @@ NO_ANSWER = (
 NOTHING_TO_CHECK = (
     "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
 )
+EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
 MAX_WARNINGS = 20
 MAX_SHARED_ASSERTIONS = 10_000
 
@@ -158,7 +159,8 @@ class TestReader:
             has_reference = "expected_output" in test
             nothing = "assertions" in test or not (criteria or has_reference)
             if nothing and problems.count == before:
-                problems.add(loc, NOTHING_TO_CHECK, label=_label(case_id))
+                graded = criteria and "assertions" in test
+                problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=_label(case_id))
             return (unavailable("llm-grader", {}),)
         if criteria and not any(assertion.type in GRADERS for assertion in own):
             self._warn(UNUSED_CRITERIA.format(id=case_id), (*loc, "criteria"), problems)

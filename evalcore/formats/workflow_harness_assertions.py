@@ -18,7 +18,7 @@ from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.formats.source import parse_json
 from evalcore.formats.syntax_reasons import json_reason
-from evalcore.formats.wording import describe, suggest_assertion
+from evalcore.formats.wording import describe, suggest, suggest_assertion
 from evalcore.formats.workflow_harness_shapes import (
     ASSERTION_TYPES,
     AssertionShape,
@@ -29,6 +29,8 @@ from evalcore.model.assertion import Assertion
 _THRESHOLDS = {"levenshtein": 5, "bleu": 0.5, "rouge-n": 0.75}
 _MEASURES = {"cost", "latency", "tokens"}
 _JUDGED = {"llm_judge", "similar"}
+_CONFIG_KEYS = {"equals": ("mode",), "regex": ("flags",)}
+_FREE_CONFIG = {"llm_judge", "similar", "python"}
 
 
 def read_assertion(
@@ -59,13 +61,14 @@ def read_assertion(
     except ValidationError as error:
         problems.add_invalid(error, raw, shape, loc)
         return None
+    _check_config(bare, checked.get("config") or {}, loc, problems)
     check, params = _check_of(bare, checked, loc, problems, folder)
     if problems.count > before:
         return None
     return Assertion(
         type=kind,
         check=check,
-        name=checked.get("metric") or _name(kind, checked.get("value")),
+        name=_name(kind, checked.get("value")),
         params=params,
         block=block,
         weight=float(checked.get("weight", 1.0)),
@@ -73,6 +76,17 @@ def read_assertion(
         transform=checked.get("transform"),
         metric=checked.get("metric"),
     )
+
+
+def _check_config(kind: str, config: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+    """Note a key that the type does not know: its check would quietly be another one."""
+    if kind in _FREE_CONFIG or kind.startswith("custom:"):
+        return
+    known = _CONFIG_KEYS.get(kind, ())
+    for key in config:
+        if key not in known:
+            hint = suggest(key, known) if known else f" '{kind}' takes no 'config'."
+            problems.add((*loc, "config", key), f"unknown key {describe(key)}.{hint}")
 
 
 def _missing_type(raw: Mapping[str, Any]) -> str:

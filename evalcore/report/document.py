@@ -75,6 +75,17 @@ def report_head(report: Report) -> dict[str, Any]:
     }
 
 
+# Valid inside of JSON texts, and the end of a line to many that read JSON lines.
+_LINE_ENDS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
+
+
+def on_one_line(json_text: str) -> str:
+    """Return JSON text with the line ends that JSON allows in texts escaped."""
+    for written, escaped in _LINE_ENDS:
+        json_text = json_text.replace(written, escaped)
+    return json_text
+
+
 def report_chunks(report: Report, cases: Iterable[str], *, newline: str = "\n") -> Iterator[str]:
     """Yield the text of the whole report; `cases` are JSON texts, one a line.
 

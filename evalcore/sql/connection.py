@@ -11,7 +11,7 @@ import duckdb
 
 MEMORY_LIMIT = "256MB"
 # Waking a second thread takes longer than a query over this many rows.
-_ROWS_FOR_THREADS = 20_000
+_ROWS_FOR_THREADS = 2_000
 
 
 def connect() -> duckdb.DuckDBPyConnection:

@@ -149,7 +149,8 @@ def _latency_in_history(store: ObjectStore, suite: str) -> float | None:
     """Return the median item latency (seconds) of the suite's last run that measured one."""
     newest = next(iter(list_runs(store, suite)), None)
     measured = None if newest is None else newest.execution.get("p50_latency_ms")
-    return None if measured is None else measured / 1000
+    # Instant answers (another target, other fixtures) say nothing of targets that call something.
+    return measured / 1000 if measured is not None and measured >= 1 else None
 
 
 def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
@@ -246,7 +247,7 @@ class RunView:
 
 @contextmanager
 def finish_run(
-    run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime, reexecuted: int = 0
+    run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
@@ -260,7 +261,7 @@ def finish_run(
             f"run {run.run_id} is not complete: {len(missing)} of {manifest.plan.shards} shards "
             f"have no result; `evalcore run --resume {run.run_id}` executes them"
         )
-    facts = _execution_facts(manifest, receipts, reexecuted)
+    facts = _execution_facts(manifest, receipts)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -334,12 +335,9 @@ def _run_facts(manifest: Manifest) -> RunFacts:
     )
 
 
-def _execution_facts(
-    manifest: Manifest, receipts: Sequence[ShardReceipt], reexecuted: int
-) -> dict[str, Any]:
+def _execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
     """Return what was measured of the execution, over this process and those before it."""
     known = dict(manifest.execution)
-    known["reexecuted"] = int(known.get("reexecuted", 0)) + reexecuted
     if receipts:
         first = iso_time(datetime.fromtimestamp(min(r.started_at for r in receipts), UTC))
         last = iso_time(datetime.fromtimestamp(max(r.committed_at for r in receipts), UTC))
@@ -350,14 +348,15 @@ def _execution_facts(
 
 def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime) -> Manifest:
     """Note that a run was stopped: its committed rows stay, and it can be resumed."""
-    return run.update(
-        lambda current: replace(
-            current,
-            state=State.CANCELLED,
-            ended_at=iso_time(now),
-            execution=_execution_facts(current, receipts, 0),
-        )
-    )
+
+    def cancelled(current: Manifest) -> Manifest:
+        if current.state is State.COMPLETED:  # by another process, meanwhile
+            return current
+        facts = _execution_facts(current, receipts)
+        ended = iso_time(now)
+        return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
+
+    return run.update(cancelled)
 
 
 def reopen_run(run: StoredRun) -> int:
@@ -365,10 +364,19 @@ def reopen_run(run: StoredRun) -> int:
 
     Those are the items of shards that some worker has begun and none has committed.
     """
-    manifest = run.manifest()
+    plan = run.manifest().plan
     lost = run.claimed_shards() - run.written_shards()
-    run.update(lambda current: replace(current, state=State.RUNNING, ended_at=None))
-    return sum(len(manifest.plan.shard_items(shard)) for shard in lost)
+    again = sum(len(plan.shard_items(shard)) for shard in lost)
+
+    def reopened(current: Manifest) -> Manifest:
+        if current.state is State.COMPLETED:  # by another process, meanwhile
+            return current
+        facts = dict(current.execution)
+        facts["reexecuted"] = int(facts.get("reexecuted", 0)) + again
+        return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
+
+    run.update(reopened)
+    return again
 
 
 def iso_time(moment: datetime) -> str:

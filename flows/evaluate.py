@@ -88,7 +88,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         with view_run(run) as view:
             publish(view)
             return states.decided(view.report)
-    reexecuted = reopen_run(run)
+    reopen_run(run)
     try:
         with rare_collections():
             _execute(execution)
@@ -102,7 +102,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
     now = datetime.now(UTC)
-    with finish_run(run, execution.receipts, now=now, reexecuted=reexecuted) as view:
+    with finish_run(run, execution.receipts, now=now) as view:
         publish(view)
         return states.decided(view.report)
 

@@ -11,7 +11,7 @@ from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
-from evalcore.sql.connection import connect, use_threads_for
+from evalcore.sql.connection import connect, literal_path, use_threads_for
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
@@ -30,7 +30,9 @@ class Aggregates:
             Reducer.MEAN,
             Reducer.MEDIAN,
         }
-        self._connection.execute("SET VARIABLE files = $1", [[str(part) for part in parts]])
+        self._connection.execute(
+            "SET VARIABLE files = $1", [[literal_path(part) for part in parts]]
+        )
         self._run(
             "items",
             variants=plan.variants,
@@ -50,7 +52,7 @@ class Aggregates:
 
     def summary(self) -> Summary:
         """Return the aggregates that gates and reports need."""
-        row = dict(self._one("counts"))
+        row = dict(self._one("counts", items=self._plan.items))
         counts = Counts(
             planned=self._plan.items,
             **{name: row[name] for name in _COUNT_NAMES},
@@ -74,6 +76,9 @@ class Aggregates:
             p95_latency_ms=row["p95_latency_ms"],
             slowest=Extreme(*slowest) if slowest else None,
             unmeasured_latency=row["unmeasured_latency"],
+            unmeasured_cost=row["unmeasured_cost"],
+            unmeasured_tokens=row["unmeasured_tokens"],
+            each_item_once=bool(row["each_item_once"]),
             avg_cost_usd=row["avg_cost_usd"],
             total_cost_usd=row["total_cost_usd"],
             total_tokens=None if tokens is None else int(tokens),
@@ -106,8 +111,8 @@ class Aggregates:
             for row in rows
         )
 
-    def _one(self, query: str) -> Iterator[tuple[str, Any]]:
-        result = self._run(query)
+    def _one(self, query: str, **parameters: Any) -> Iterator[tuple[str, Any]]:
+        result = self._run(query, **parameters)
         names = [column[0] for column in result.description]
         return zip(names, result.fetchone(), strict=True)
 
@@ -123,5 +128,5 @@ def query_text(name: str) -> str:
 
 def median_item_s(part: Path) -> float:
     """Return the median time (seconds) that the items of one shard took."""
-    row = connect().execute(query_text("pilot"), {"file": str(part)}).fetchone()
+    row = connect().execute(query_text("pilot"), {"file": literal_path(part)}).fetchone()
     return float(row[0]) if row else 0.0

@@ -89,10 +89,20 @@ def call(arguments: Sequence[str] | None = None) -> int:
     except EvalError as error:
         show_error(error)
         code = error.exit_code
+    except click.exceptions.Exit as error:
+        code = error.exit_code
     except BrokenPipeError:
         # Whoever read our output went away; there is nobody left to tell.
         sys.stderr.close()
         code = ExitCode.PASS
+    except Exception as error:
+        # A fault of ours must not look like a failed gate, whose exit code Python's own is.
+        if os.environ.get("EVALCORE_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        hint = "EVALCORE_TRACEBACK=1 shows where; `evalcore runs list` shows runs to resume"
+        show_error(EvalError(f"evalcore: unexpected fault: {what}\n({hint})"))
+        code = ExitCode.ERRORS
     return int(code or 0)
 
 

@@ -13,6 +13,7 @@ import click
 from evalcore.execution.row import Finished
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
+from evalcore.trust.text import sanitize_terminal
 
 _ITEMS_PER_LOOK = 64
 _FIRST_LINE_S = 3.0
@@ -24,7 +25,7 @@ class ProgressDisplay:
     """Counts finished items; a context that shows them. Safe to call from several threads."""
 
     def __init__(self, title: str, total: int, *, quiet: bool = False) -> None:
-        self._title, self._total = title, total
+        self._title, self._total = sanitize_terminal(title).replace("\n", " "), total
         self._quiet = quiet
         self._lock = threading.Lock()
         self._started = time.monotonic()

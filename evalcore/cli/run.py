@@ -119,18 +119,16 @@ def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
         with view_run(run) as view:
             show(view, options)
             return exit_code([view.report.decision])
-    again = reopen_run(run)
+    reopen_run(run)
     # A plan in a store may have been written by somebody else: its folder is trusted only below
     # the current one.
     folder, here = Path(run.definition.source.folder), Path.cwd()
     roots = (folder, here) if folder.is_relative_to(here) else (here,)
-    decision = _execute(run, options, roots=roots, reexecuted=again)
+    decision = _execute(run, options, roots=roots)
     return ExitCode.ERRORS if decision is None else exit_code([decision])
 
 
-def _execute(
-    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], reexecuted: int = 0
-) -> Decision | None:
+def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) -> Decision | None:
     """Execute, finish and show a run; return its decision, None if it was stopped."""
     allowed = (*settings().allow_imports, *options.imports)
     policy = ImportPolicy(roots=roots, allowed=allowed)
@@ -148,11 +146,8 @@ def _execute(
         cancel_run(run, () if options.prefect else receipts, now=datetime.now(UTC))
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
-    if options.prefect:
-        context = view_run(run)
-    else:
-        context = finish_run(run, receipts, now=datetime.now(UTC), reexecuted=reexecuted)
-    with context as view:
+    now = datetime.now(UTC)
+    with view_run(run) if options.prefect else finish_run(run, receipts, now=now) as view:
         show(view, options)
         return view.report.decision
 

@@ -8,10 +8,10 @@ import click
 import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
+from evalcore.cli.showing import one_line
 from evalcore.model.run import Manifest
 from evalcore.report.document import on_one_line
 from evalcore.storage.runs import find_run, list_runs
-from evalcore.trust.text import sanitize_terminal
 
 
 @click.group()
@@ -32,7 +32,7 @@ def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     for manifest in found:
         decision = manifest.decision or manifest.state
         line = f"{manifest.id}  {decision:<12}  {manifest.plan.items:>8} items  {manifest.suite}"
-        click.echo(sanitize_terminal(line))
+        click.echo(one_line(line))
     if not found:
         click.echo("no runs yet", err=True)
 
@@ -48,7 +48,7 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> None:
         click.echo(on_one_line(orjson.dumps(manifest).decode()))
         return
     for name, value in _summary(manifest).items():
-        click.echo(sanitize_terminal(f"{name:<12} {value if value is not None else '–'}"))
+        click.echo(one_line(f"{name:<12} {value if value is not None else '–'}"))
 
 
 def _summary(manifest: Manifest) -> dict[str, Any]:

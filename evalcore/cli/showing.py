@@ -32,6 +32,11 @@ def store_reports(view: RunView, forms: tuple[str, ...]) -> None:
         view.run.store.put(key, text.encode())
 
 
+def one_line(text: str) -> str:
+    """Return foreign text for one line of a terminal or of a log that reads commands."""
+    return sanitize_terminal(text).replace("\n", "\\n").replace("\t", " ")
+
+
 def print_terminal(view: RunView, *, verbose: bool) -> None:
     """Print the report for people to standard output: what failed first."""
     from evalcore.report.terminal import render_terminal
@@ -39,7 +44,7 @@ def print_terminal(view: RunView, *, verbose: bool) -> None:
     most = VERBOSE_FAILURES if verbose else SHOWN_FAILURES
     counts = view.report.summary.counts
     failures = () if counts.passed == counts.planned else view.failures(most)
-    lines = render_terminal(view.report, failures, clean=sanitize_terminal)
+    lines = render_terminal(view.report, failures, clean=one_line)
     colour = sys.stdout.isatty()
     for style, line in lines:
         click.echo(click.style(line, fg=style) if style and colour else line)

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.row import Finished, RowEncoder, without_evidence
+from evalcore.execution.row import INLINE_BYTES, Finished, RowEncoder, without_evidence
 from evalcore.planning.expand import WorkItem
+
+_FULL_SHARD_BYTES = 32 * 1024 * 1024
+_INLINE_BYTES_OF_FULL = 1024
+_MOST_BLOB_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -19,6 +23,7 @@ class OpenShard:
     lines: list[bytes]
     missing: int
     blobs: dict[str, bytes] = field(default_factory=dict)
+    size: int = 0
 
 
 Task = tuple[OpenShard, int, WorkItem]
@@ -31,8 +36,11 @@ class ShardWork(Protocol):
     def begin(self, shard: int) -> list[WorkItem]:
         """Return the items of a shard, in order."""
 
+    def store_blobs(self, shard: OpenShard) -> None:
+        """Write the blobs that the shard has so far, and let go of them."""
+
     def commit(self, shard: OpenShard) -> None:
-        """Write a shard's rows, once."""
+        """Write a shard's rows, once, after what is left of its blobs."""
 
 
 class Bench:
@@ -54,13 +62,18 @@ class Bench:
 
     def record(self, shard: OpenShard, place: int, finished: Finished) -> bool:
         """Keep the row of a finished item; return whether it was the shard's last."""
+        # DuckDB and this process hold all rows of a shard until it is written.
+        inline = INLINE_BYTES if shard.size < _FULL_SHARD_BYTES else _INLINE_BYTES_OF_FULL
         try:
-            shard.lines[place] = self._encoder.encode(finished, shard.blobs)
+            shard.lines[place] = self._encoder.encode(finished, shard.blobs, inline)
         except (TypeError, ValueError) as error:
             # Somebody's target gave what no JSON can hold: a lone surrogate, a foreign object.
             finished = without_evidence(finished, f"the evidence cannot be stored: {error}")
             shard.lines[place] = self._encoder.encode(finished, shard.blobs)
         shard.missing -= 1
+        shard.size += len(shard.lines[place])
+        if sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
+            self.work.store_blobs(shard)
         if self._progress is not None:
             self._progress(finished)
         return shard.missing == 0

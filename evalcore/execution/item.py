@@ -22,7 +22,30 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     from evalcore.targets.work import Runnable, Work
 
+_MEASURES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+_LARGEST_MEASURE = 2**62
+
 Clock = Callable[[], int]
+
+
+_LONGEST_MESSAGE = 4_000
+
+
+def checked_evidence(evidence: Evidence) -> Evidence:
+    """Return evidence whose measures are numbers that can be stored; raise `TargetError`."""
+    for metrics in (evidence.metrics, *evidence.block_metrics.values()):
+        for name in _MEASURES:
+            value = getattr(metrics, name)
+            whole = name.endswith("_tokens")
+            sound = value is None or (
+                isinstance(value, int if whole else int | float)
+                and not isinstance(value, bool)
+                and 0 <= value < _LARGEST_MEASURE
+            )
+            if not sound:
+                kind = "whole number" if whole else "number"
+                raise TargetError("metrics", f"{name} is {value!r}, not a {kind} of 0 or more")
+    return evidence
 
 
 def wall_clock_us() -> int:
@@ -68,9 +91,16 @@ class ItemRunner:
             async with asyncio.timeout(limit):
                 evidence = self._evidence_now(item)
                 if evidence is None:
-                    evidence = await self._target(item).answer(self._work(item))
+                    evidence = checked_evidence(await self._target(item).answer(self._work(item)))
                 case = item.case
                 results = await grade(case.assertions, evidence, case, self._context)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not ours: a cancellation that leaked out of somebody's target.
+            leaked = TargetError("target", "CancelledError: the target's own task was cancelled")
+            return self._failed(item, started, leaked)
         except TimeoutError:
             late = TargetError("timeout", f"no answer within {limit} s")
             return self._failed(item, started, late)
@@ -88,7 +118,8 @@ class ItemRunner:
         if item.case.reason_not_executable is not None:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
-            return self._target(item).answer_now(self._work(item))
+            given = self._target(item).answer_now(self._work(item))
+            return None if given is None else checked_evidence(given)
         except EvalError:
             raise
         except Exception as error:
@@ -142,5 +173,8 @@ class ItemRunner:
 
     def _failed(self, item: WorkItem, started: int, error: EvalError) -> Finished:
         kind = error.kind if isinstance(error, TargetError) else "target"
-        recorded = {"kind": kind, "message": str(error)}
+        message = str(error).encode("utf-8", "replace").decode()
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_LONGEST_MESSAGE]}…"
+        recorded = {"kind": kind, "message": message}
         return Finished(item, State.ERROR, started, self._clock(), error=recorded)

@@ -16,6 +16,8 @@ from evalcore.planning.expand import WorkItem
 
 # Larger outputs and evidence are blobs of their own.
 INLINE_BYTES = 64 * 1024
+# Of a text that is a blob the row keeps its beginning, for reports.
+_KEPT_CHARACTERS = 2_000
 _MAX_SHARED_RESULTS = 10_000
 
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
@@ -54,8 +56,10 @@ class RowEncoder:
     def __init__(self) -> None:
         self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment]] = {}
 
-    def encode(self, finished: Finished, blobs: dict[str, bytes]) -> bytes:
-        """Return the row as one line; add what is too large for it to `blobs`, by SHA-256."""
+    def encode(
+        self, finished: Finished, blobs: dict[str, bytes], inline_bytes: int = INLINE_BYTES
+    ) -> bytes:
+        """Return the row as one line; add texts beyond `inline_bytes` to `blobs`, by SHA-256."""
         item, evidence = finished.item, finished.evidence
         case = item.case
         row: dict[str, Any] = {
@@ -83,7 +87,7 @@ class RowEncoder:
         if case.assertions and any(one.metric for one in case.assertions):
             row["scores"] = _metric_scores(case.assertions, finished.results)
         if evidence is not None:
-            _add_evidence(row, evidence, blobs)
+            _add_evidence(row, evidence, blobs, inline_bytes)
         return orjson.dumps(row, option=_OPTIONS)
 
     def _result(self, result: AssertionResult) -> orjson.Fragment:
@@ -114,24 +118,28 @@ def _metric_scores(
     return [{"name": name, "value": mean, "raw": mean} for name, mean in means.items()]
 
 
-def _add_evidence(row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes]) -> None:
+def _add_evidence(
+    row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes], inline_bytes: int
+) -> None:
     metrics = evidence.metrics
     row["latency_ms"], row["ttft_ms"] = metrics.latency_ms, metrics.ttft_ms
     row["cost_usd"] = metrics.cost_usd
     row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens
-    _add_text(row, "output", evidence.output, blobs)
+    _add_text(row, "output", evidence.output, blobs, inline_bytes)
     if evidence.outputs or evidence.details or evidence.block_metrics:
         text = orjson.dumps(encode_evidence(evidence), option=orjson.OPT_NON_STR_KEYS).decode()
-        _add_text(row, "evidence", text, blobs)
+        _add_text(row, "evidence", text, blobs, inline_bytes)
 
 
-def _add_text(row: dict[str, Any], name: str, text: str | None, blobs: dict[str, bytes]) -> None:
+def _add_text(
+    row: dict[str, Any], name: str, text: str | None, blobs: dict[str, bytes], inline_bytes: int
+) -> None:
     # A character has at most four bytes, so most texts need not be encoded to be measured.
-    if text is None or len(text) <= INLINE_BYTES // 4:
+    if text is None or len(text) <= inline_bytes // 4:
         row[name] = text
         return
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= INLINE_BYTES:
+    if len(data) <= inline_bytes:
         row[name] = text
         return
     import hashlib
@@ -139,3 +147,5 @@ def _add_text(row: dict[str, Any], name: str, text: str | None, blobs: dict[str,
     digest = hashlib.sha256(data).hexdigest()
     blobs[digest] = data
     row[f"{name}_ref"] = digest
+    if name == "output":
+        row[name] = text[:_KEPT_CHARACTERS]

@@ -68,13 +68,18 @@ class StoredShards:
             cases.extend(self._part[1][start:stop])
         return cases
 
+    def store_blobs(self, shard: OpenShard) -> None:
+        """Write the blobs that the shard has so far, and let go of them."""
+        for digest, data in shard.blobs.items():
+            self._run.store.put_if_absent(blob_key(digest), data)
+        shard.blobs.clear()
+
     def commit(self, shard: OpenShard) -> None:
         """Write a shard's blobs, then its rows, once; whoever comes second discards its copy."""
         from evalcore.sql.rows import write_rows
 
         store = self._run.store
-        for digest, data in shard.blobs.items():
-            store.put_if_absent(blob_key(digest), data)
+        self.store_blobs(shard)
         with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
             path = Path(folder) / "rows.parquet"
             write_rows(shard.lines, path)

@@ -134,16 +134,18 @@ def p95_latency_under(params: Mapping[str, Any], summary: Summary, _policy: Poli
 def cost_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if the run's total cost is known and strictly less than `max` USD."""
     value = summary.total_cost_usd
-    if value is None:
-        return GateResult("cost_under", GateOutcome.FAIL, "the cost was not measured", {})
+    if value is None or summary.unmeasured_cost:
+        message = f"the cost of {summary.unmeasured_cost} items was not measured"
+        return GateResult("cost_under", GateOutcome.FAIL, message, {})
     return _below("cost_under", "total cost (USD)", value, params["max"])
 
 
 def tokens_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if the run's tokens are known and strictly fewer than `max`."""
     value = summary.total_tokens
-    if value is None:
-        return GateResult("tokens_under", GateOutcome.FAIL, "tokens were not measured", {})
+    if value is None or summary.unmeasured_tokens:
+        message = f"the tokens of {summary.unmeasured_tokens} items were not measured"
+        return GateResult("tokens_under", GateOutcome.FAIL, message, {})
     return _below("tokens_under", "tokens", value, params["max"])
 
 
@@ -163,5 +165,7 @@ def _outcome(passed: bool) -> GateOutcome:
 
 
 def _number(value: float) -> str:
-    """Return at most four decimals, rounded so that it never looks equal to what it is not."""
-    return f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+    """Return at most four decimals, more where rounding would make another number of a miss."""
+    short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+    # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 misleads nobody.
+    return short if len(short) == 6 or float(short) == value else f"{value:.10g}"

@@ -37,7 +37,7 @@ def decide_run(gates: Sequence[GateResult], summary: Summary) -> Decision:
 
     Counts that do not add up fail the run whatever the gates say.
     """
-    if not summary.counts.add_up:
+    if not summary.adds_up:
         return Decision.FAIL
     others = [gate.outcome for gate in gates if gate.name != ERRORS_GATE]
     if GateOutcome.FAIL in others:

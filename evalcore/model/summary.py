@@ -61,7 +61,8 @@ class Summary:
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
-    `asserted_errors` counts assertions in error in completed items.
+    `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
+    rows are those of the planned items, one each.
     """
 
     counts: Counts
@@ -75,11 +76,19 @@ class Summary:
     p95_latency_ms: float | None = None
     slowest: Extreme | None = None
     unmeasured_latency: int = 0
+    unmeasured_cost: int = 0
+    unmeasured_tokens: int = 0
+    each_item_once: bool = True
     avg_cost_usd: float | None = None
     total_cost_usd: float | None = None
     total_tokens: int | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether each planned item has exactly one row and ended in exactly one way."""
+        return self.each_item_once and self.counts.add_up
 
     @property
     def pass_rate(self) -> float:

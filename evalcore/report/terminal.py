@@ -50,7 +50,7 @@ def render_terminal(report: Report, failures: Sequence[Failure], *, clean: Clean
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
         yield colour, clean(f"  {mark} {gate.name}: {gate.message}")
-    if not counts.add_up:
+    if not summary.adds_up:
         yield "red", "  ✗ the counts do not add up: planned items are missing from the results"
     duration = f"{report.run.duration_s:.1f} s"
     yield _COLOURS[report.decision], f"{report.decision.upper()} in {duration}"

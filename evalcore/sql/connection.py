@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 import duckdb
 
-MEMORY_LIMIT = "256MB"
+# Only as much is used as a query needs; a shard of the largest outputs needs about this.
+MEMORY_LIMIT = "512MB"
 # Waking a second thread takes longer than a query over this many rows.
 _ROWS_FOR_THREADS = 2_000
+_PATTERN = re.compile(r"[*?\[]")
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -20,6 +23,11 @@ def connect() -> duckdb.DuckDBPyConnection:
     What does not fit into `MEMORY_LIMIT` is spilled to a folder of the system's temporary folder.
     """
     return _database(os.getpid()).cursor()
+
+
+def literal_path(path: Path) -> str:
+    """Return a file's path for DuckDB, which would take `*`, `?` and `[` for patterns."""
+    return _PATTERN.sub(r"[\g<0>]", str(path))
 
 
 def use_threads_for(rows: int) -> None:

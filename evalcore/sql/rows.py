@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import duckdb
+
+from evalcore.errors import StoreError
 from evalcore.sql.connection import connect
 
 # Times come as microseconds since the epoch: DuckDB parses integers faster than ISO texts.
@@ -35,18 +38,26 @@ def write_rows(lines: list[bytes], destination: Path) -> None:
     with NamedTemporaryFile(dir=destination.parent, suffix=".jsonl", prefix=".rows-") as file:
         file.write(b"".join(lines))
         file.flush()
-        connect().execute(
+        _execute(
             f"""
             COPY (
                 SELECT * REPLACE (
                     make_timestamp(started_at) AS started_at, make_timestamp(ended_at) AS ended_at
                 )
                 FROM read_json($1, columns = {_COLUMNS}, format = 'newline_delimited',
-                               maximum_object_size = {longest + 1})
+                               hive_partitioning = false, maximum_object_size = {longest + 1})
             ) TO '{_quoted(destination)}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)
             """,  # noqa: S608  (COPY takes no parameter for its file; the path is ours)
             [file.name],
         )
+
+
+def _execute(statement: str, parameters: list[str]) -> None:
+    try:
+        connect().execute(statement, parameters)
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        raise StoreError(f"the rows of a shard cannot be written as Parquet: {reason}") from error
 
 
 def _quoted(path: Path) -> str:

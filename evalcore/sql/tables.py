@@ -11,7 +11,7 @@ from uuid import UUID
 
 import duckdb
 
-from evalcore.sql.connection import connect
+from evalcore.sql.connection import connect, literal_path
 
 BATCH_ROWS = 2_000
 
@@ -25,7 +25,9 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         connection = connect()
         # Reading with DuckDB's default of several threads keeps the order of the file.
-        result = connection.execute("FROM read_parquet($1)", [str(path)])
+        result = connection.execute(
+            "FROM read_parquet($1, hive_partitioning = false)", [literal_path(path)]
+        )
         columns = [column[0] for column in result.description or ()]
         while batch := result.fetchmany(BATCH_ROWS):
             for row in batch:

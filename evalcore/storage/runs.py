@@ -166,7 +166,7 @@ def list_runs(store: ObjectStore, suite: str | None = None) -> Iterator[Manifest
 
 
 def _manifests(store: ObjectStore, found: Iterable[RunKeys]) -> Iterator[Manifest]:
-    """Yield the manifests of those runs that have one."""
+    """Yield the manifests of those runs that have one which this version reads."""
     for keys in found:
-        with suppress(ObjectNotFoundError):
+        with suppress(StoreError):
             yield StoredRun(store, keys).manifest()

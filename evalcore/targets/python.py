@@ -155,10 +155,10 @@ async def _called(function: _Function, case_input: Any, keywords: Mapping[str, A
         if inspect.isawaitable(returned.value):
             return await returned.value
         return returned.value
-    except (TargetError, asyncio.CancelledError):
+    except (TargetError, asyncio.CancelledError, GeneratorExit):
         raise
-    # Somebody else's code; `sys.exit()` in it must not end the run.
-    except (Exception, SystemExit) as error:
+    # Somebody else's code; `sys.exit()` or `pytest.fail()` in it must not end the run.
+    except BaseException as error:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise TargetError(_KIND, text) from error
 

@@ -7,7 +7,8 @@ SELECT
     count(*) FILTER (status = 'completed' AND outcome = 'passed') AS passed,
     count(*) FILTER (status = 'completed' AND outcome = 'failed') AS failed,
     count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
-    count(DISTINCT item) AS distinct_items,
+    count(*) = count(DISTINCT item) AND min(item) = 0 AND max(item) = $items - 1
+        AND count(*) = $items AS each_item_once,
     sum(asserted_errors) AS asserted_errors,
     sum(len(missed)) AS missed,
     count(latency_ms) AS measured_latency,
@@ -15,6 +16,8 @@ SELECT
     quantile_cont(latency_ms, 0.5) AS p50_latency_ms,
     quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
     count(*) FILTER (latency_ms IS NULL) AS unmeasured_latency,
+    count(*) FILTER (cost_usd IS NULL) AS unmeasured_cost,
+    count(*) FILTER (input_tokens IS NULL OR output_tokens IS NULL) AS unmeasured_tokens,
     fsum(cost_usd ORDER BY item) AS total_cost_usd,
     fsum(cost_usd ORDER BY item) / count(cost_usd) AS avg_cost_usd,
     sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0))

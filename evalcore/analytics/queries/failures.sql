@@ -15,6 +15,6 @@ SELECT
         list_filter(coalesce(assertions, []), a -> a.outcome <> 'passed'),
         a -> [a.name, a.type, a.block, a.outcome, a.expected, a.actual, a.message]
     )
-FROM read_parquet(getvariable('files'))
+FROM read_parquet(getvariable('files'), hive_partitioning = false)
 JOIN chosen USING (item)
 ORDER BY rank, item

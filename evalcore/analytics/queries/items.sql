@@ -22,4 +22,4 @@ SELECT
         ),
         a -> {'name': a.name, 'score': a.score, 'required': a.required}
     ) AS missed
-FROM read_parquet(getvariable('files'))
+FROM read_parquet(getvariable('files'), hive_partitioning = false)

@@ -31,7 +31,7 @@ details AS (
                 'actual': a.actual, 'expected': a.expected, 'message': a.message
             })
         })::VARCHAR AS text
-    FROM read_parquet(getvariable('files'))
+    FROM read_parquet(getvariable('files'), hive_partitioning = false)
 ),
 -- Texts are put together rather than structs: sorting those takes five times as long.
 joined AS (

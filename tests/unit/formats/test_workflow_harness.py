@@ -179,7 +179,7 @@ def test_an_assertion_becomes_a_check(
         ("{type: contains, value: word}", "contains-word", 1.0, False),
         ("{type: not-contains, value: word, weight: 0}", "not-contains-word", 0.0, True),
         ("{type: contains-any, value: [a, b, c]}", "contains-any-3", 1.0, False),
-        ("{type: is-json, metric: valid}", "valid", 1.0, False),
+        ("{type: is-json, metric: valid}", "is-json", 1.0, False),
         ("{type: not-is-json}", "not-is-json", 1.0, True),
     ],
 )

@@ -35,7 +35,7 @@ from evalcore.trust.imports import ImportPolicy
 from flows import states
 from flows.execution import Execution, is_complete, local_execution, rare_collections
 from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
-from flows.publish import RUN_LABEL, STORE_LABEL, ShardProgress, introduce, publish
+from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, publish
 from flows.tasks import execute_shard
 
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
@@ -127,11 +127,17 @@ def _plan(parameters: EvaluateParameters) -> Execution:
 
 
 def _execute(execution: Execution) -> None:
-    """Execute the shards that have no result, one task run each.
+    """Execute the shards that have no result, one task run each; the pilot goes first.
 
     Raises `StoreError` once every shard was tried if some could not be executed.
     """
-    shards, plan, name = execution.pending(), execution.plan, execution.namer()
+    progress = RunProgress(execution.run.definition.name, execution.plan.items)
+    if not execution.plan.settled:
+        _run_shards(execution, execution.pending(), progress)
+        if execution.stopped:
+            return
+        execution.settle()
+    shards, plan = execution.pending(), execution.plan
     get_run_logger().info(
         "run %s: %d work items in %d shards, %d to execute",
         execution.run.run_id,
@@ -139,8 +145,13 @@ def _execute(execution: Execution) -> None:
         plan.shards,
         len(shards),
     )
-    progress = ShardProgress(execution.run.definition.name, plan.shards)
-    committed = plan.shards - len(shards)
+    progress.earlier = execution.earlier_items(shards)
+    _run_shards(execution, shards, progress)
+    progress.show(execution.executed_items, now=True)
+
+
+def _run_shards(execution: Execution, shards: tuple[int, ...], progress: RunProgress) -> None:
+    name = execution.namer()
     futures: list[Future] = []
     with ThreadPoolTaskRunner[ShardReceipt | None](max_workers=execution.threads) as runner:
         try:
@@ -149,15 +160,14 @@ def _execute(execution: Execution) -> None:
                 _wait_for_turn(number, started)
                 given = {"execution": execution, "shard": shard, "name": name(shard)}
                 futures.append(runner.submit(execute_shard, given))
-                progress.show(committed + len(execution.receipts))
+                progress.show(execution.executed_items)
             for future in as_completed(futures):
                 future.wait()  # else its state would be asked of the server, which may lag behind
-                progress.show(committed + len(execution.receipts))
+                progress.show(execution.executed_items)
         except BaseException:
             # Leaving the runner waits for the shards that were begun.
             execution.stop()
             raise
-    progress.show(committed + len(execution.receipts), now=True)
     _raise_failures(futures)
 
 

@@ -39,16 +39,27 @@ class Execution:
 
     def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
         self.run = run
-        # Stopped during the pilot, the plan stays unsettled, and no other shard may be executed.
-        self.receipts: list[ShardReceipt] = list(settle_plan(run, options))
-        self.plan = run.manifest().plan
-        self.stopped = not self.plan.settled
+        self.receipts: list[ShardReceipt] = []
+        self.stopped = False
         self._options = options
         self._lock = threading.Lock()
         self._progress_lock = threading.Lock()
         self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
-        limit = options.concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
-        instant = _is_instant(run.definition)
+        self._limit = (
+            options.concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
+        )
+        self._divide()
+
+    def settle(self) -> None:
+        """Freeze the size of the shards after a pilot, which must have been executed."""
+        settle_plan(self.run, self._options)
+        self._divide()
+
+    def _divide(self) -> None:
+        """Divide the concurrency among as many threads as the plan has a use for."""
+        self.plan = self.run.manifest().plan
+        instant = _is_instant(self.run.definition)
+        limit = self._limit
         self.threads = self._thread_count(limit, instant=instant)
         self._turns = threading.BoundedSemaphore(1 if instant else self.threads)
         self._shares: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -56,6 +67,8 @@ class Execution:
             self._shares.put(max(1, limit // self.threads + (thread < limit % self.threads)))
 
     def _thread_count(self, limit: int, *, instant: bool) -> int:
+        if not self.plan.settled:
+            return 1
         if instant:
             return min(_INSTANT_THREADS, self.plan.shards)
         # A shard of one item has no use for more than one place.
@@ -63,8 +76,26 @@ class Execution:
         return min(threads, limit, self.plan.shards, _MAX_THREADS)
 
     def pending(self) -> tuple[int, ...]:
-        """Return the shards that have no result yet, in plan order."""
-        return pending_shards(self.plan, self.run.written_shards())
+        """Return the shards that have no result yet, in plan order; of an unsettled plan its pilot.
+
+        The sizes of the others are not known before `settle`.
+        """
+        pending = pending_shards(self.plan, self.run.written_shards())
+        return pending if self.plan.settled else tuple(shard for shard in pending if shard == 0)
+
+    def earlier_items(self, pending: Sequence[int]) -> int:
+        """Return how many items had been committed before this execution began.
+
+        `pending` are the shards of a settled plan that have no result yet.
+        """
+        left = sum(len(self.plan.shard_items(shard)) for shard in pending)
+        return self.plan.items - left - self.executed_items
+
+    @property
+    def executed_items(self) -> int:
+        """How many items this execution has committed."""
+        with self._lock:
+            return sum(receipt.items for receipt in self.receipts)
 
     def namer(self) -> Callable[[int], str]:
         """Return what names shards: `shard-00042`, and its case where it is a single work item."""

@@ -58,32 +58,37 @@ def introduce(run: StoredRun) -> None:
         client.update_flow_run_labels(flow_run_id, labels)
 
 
-class ShardProgress:
-    """The progress artifact of a flow run, brought up to date at most once a second."""
+class RunProgress:
+    """The progress artifact of a flow run, brought up to date at most once a second.
+
+    `earlier` counts the items that were committed before this flow run.
+    """
 
     def __init__(
-        self, suite: str, shards: int, *, clock: Callable[[], float] = time.monotonic
+        self, suite: str, items: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._shards = shards
+        self.earlier = 0
+        self._items = items
         self._clock = clock
         self._artifact: UUID | None = None
         with _best_effort("create the progress artifact"):
             created = create_progress_artifact(
                 progress=0.0,
                 key=artifact_key(suite, "progress"),
-                description=f"Committed shards of {suite}",
+                description=f"Committed work items of {suite}",
             )
             self._artifact = cast("UUID", created)
         self._shown = 0
         self._next = clock() + 1.0
 
-    def show(self, committed: int, *, now: bool = False) -> None:
-        """Say how many shards are committed; `now` does not wait for the second to pass."""
+    def show(self, executed: int, *, now: bool = False) -> None:
+        """Say how many items this flow run has committed; `now` does not wait for the second."""
+        committed = self.earlier + executed
         due = now or self._clock() >= self._next
         if self._artifact is None or committed == self._shown or not due:
             return
         with _best_effort("update the progress artifact"):
-            update_progress_artifact(self._artifact, progress=100.0 * committed / self._shards)
+            update_progress_artifact(self._artifact, progress=100.0 * committed / self._items)
         self._shown = committed
         self._next = self._clock() + 1.0
 

@@ -54,7 +54,7 @@ class RowEncoder:
     """Encodes rows; a result that many items share (a passed assertion) is encoded once."""
 
     def __init__(self) -> None:
-        self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment]] = {}
+        self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment | None]] = {}
 
     def encode(
         self, finished: Finished, blobs: dict[str, bytes], inline_bytes: int = INLINE_BYTES
@@ -90,20 +90,46 @@ class RowEncoder:
             _add_evidence(row, evidence, blobs, inline_bytes)
         return orjson.dumps(row, option=_OPTIONS)
 
-    def _result(self, result: AssertionResult) -> orjson.Fragment:
+    def _result(self, result: AssertionResult) -> orjson.Fragment | dict[str, Any]:
+        """Return the result's fields; from its second time on as text, made once."""
         known = self._fragments.get(id(result))
-        if known is not None and known[0] is result:
-            return known[1]
-        # What is not written need not be read: a missing key is NULL.
-        fields = zip(AssertionResult._fields, result, strict=True)
-        text = orjson.dumps({name: value for name, value in fields if value is not None})
-        fragment = orjson.Fragment(text)
-        if result.outcome is Outcome.PASSED:
-            if len(self._fragments) >= _MAX_SHARED_RESULTS:
-                self._fragments.clear()
-            # The entry keeps the object alive, so its id cannot be another's meanwhile.
+        if known is None or known[0] is not result:
+            if result.outcome is Outcome.PASSED:
+                if len(self._fragments) >= _MAX_SHARED_RESULTS:
+                    self._fragments.clear()
+                # The entry keeps the object alive, so its id cannot be another's meanwhile.
+                self._fragments[id(result)] = (result, None)
+            return _fields(result)
+        fragment = known[1]
+        if fragment is None:
+            fragment = orjson.Fragment(orjson.dumps(_fields(result)))
             self._fragments[id(result)] = (result, fragment)
         return fragment
+
+
+def _fields(result: AssertionResult) -> dict[str, Any]:
+    """Return the fields that say something: what is not written need not be read, and is NULL."""
+    fields: dict[str, Any] = {
+        "name": result.name,
+        "type": result.type,
+        "outcome": result.outcome,
+        "score": result.score,
+        "weight": result.weight,
+        "expected": result.expected,
+    }
+    if result.block is not None:
+        fields["block"] = result.block
+    if result.required is not None:
+        fields["required"] = result.required
+    if result.actual is not None:
+        fields["actual"] = result.actual
+    if result.message:
+        fields["message"] = result.message
+    if result.latency_ms is not None:
+        fields["latency_ms"] = result.latency_ms
+    if result.cost_usd is not None:
+        fields["cost_usd"] = result.cost_usd
+    return fields
 
 
 def _metric_scores(

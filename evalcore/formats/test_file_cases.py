@@ -39,7 +39,7 @@ NOTHING_TO_CHECK = (
 )
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
 MAX_WARNINGS = 20
-MAX_SHARED_ASSERTIONS = 10_000
+MAX_SHARED_ASSERTIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +286,16 @@ class AssertionMaker:
         """
         if type(raw) is not list:
             return None
+        found = []
         try:
-            return [self._texts[tuple(entry.items())] for entry in raw]
-        except (AttributeError, KeyError, TypeError):  # no mapping, not known, a list as value
+            for entry in raw:
+                known = self._texts.get(tuple(entry.items()))
+                if known is None:
+                    return None
+                found.append(known)
+        except (AttributeError, TypeError):  # no mapping, or a list as value
             return None
+        return found
 
     def make(
         self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
@@ -314,11 +320,12 @@ class AssertionMaker:
             found = self._made.get(key)
         except TypeError:  # a list as value
             return make_assertion(raw)
-        if found is None:
-            if len(self._made) >= MAX_SHARED_ASSERTIONS:
-                self._made.clear()
-                self._texts.clear()
-            found = self._made[key] = make_assertion(raw)
+        if found is not None:
+            return found
+        found = make_assertion(raw)
+        # What many tests repeat comes up early; values of a test's own would fill any cache.
+        if len(self._made) < MAX_SHARED_ASSERTIONS:
+            self._made[key] = found
             if all(type(value) is str for value in raw.values()):
                 self._texts[key] = found
         return found

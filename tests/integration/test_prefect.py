@@ -489,8 +489,8 @@ def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
 
     def stop_soon(pool: Pool) -> None:
         started.append(pool)
-        if len(started) == 2:
-            threading.Timer(0.5, runner.cancel, (run,)).start()
+        if len(started) == 1:
+            threading.Timer(1.0, runner.cancel, (run,)).start()
 
     runner.start(run, ExecuteOptions(on_start=stop_soon))
     assert run.manifest().state is RunState.CANCELLED
@@ -509,6 +509,19 @@ def test_whoever_stops_a_pool_stops_the_run(prefect: PrefectServer, tmp_path: Pa
     PrefectRunner().start(run, ExecuteOptions(on_start=stop_at_once))
     assert run.manifest().state is RunState.CANCELLED
     assert len(started) <= 2
+
+
+def test_a_pilot_is_a_task_run_of_its_own_that_settles_the_plan(
+    prefect: PrefectServer, folder: Path
+) -> None:
+    run = planned(load(Path(write_python_suite(folder, items=110))), open_store("store"))
+    assert not run.manifest().plan.settled
+    PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(folder,))))
+    manifest = run.manifest()
+    assert (manifest.decision, manifest.plan.settled) == ("pass", True)
+    seen = flow_run_of(run)
+    assert len(seen.tasks) == manifest.plan.shards
+    assert seen.artifact("progress").data == 100.0
 
 
 COUNTING = """
@@ -537,6 +550,9 @@ def test_threads_share_the_concurrency_and_use_all_of_it(tmp_path: Path, items: 
     execution = Execution(run, ExecuteOptions(imports=imports, concurrency=5))
     with ThreadPoolExecutor(execution.threads) as threads:
         list(threads.map(execution.execute, execution.pending()))
+        if not execution.plan.settled:
+            execution.settle()
+            list(threads.map(execution.execute, execution.pending()))
     assert len(execution.receipts) == run.manifest().plan.shards
     assert (tmp_path / "answering.py.peak").read_text() == "5"
 

@@ -13,7 +13,7 @@ SELECT
     output[:500],
     list_transform(
         list_filter(coalesce(assertions, []), a -> a.outcome <> 'passed'),
-        a -> [a.name, a.type, a.block, a.outcome, a.expected, a.actual, a.message]
+        a -> [a.name, a.type, a.block, a.outcome, a.expected, a.actual, coalesce(a.message, '')]
     )
 FROM read_parquet(getvariable('files'), hive_partitioning = false)
 JOIN chosen USING (item)

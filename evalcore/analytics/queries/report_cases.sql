@@ -28,7 +28,7 @@ details AS (
             'assertions': list_transform(coalesce(assertions, []), a -> {
                 'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,
                 'outcome': a.outcome, 'weight': a.weight, 'required': a.required,
-                'actual': a.actual, 'expected': a.expected, 'message': a.message
+                'actual': a.actual, 'expected': a.expected, 'message': coalesce(a.message, '')
             })
         })::VARCHAR AS text
     FROM read_parquet(getvariable('files'), hive_partitioning = false)

@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="evalcore")
 def cli() -> None:
-    """Evaluate LLM workflows: cases × variants × iterations, gates, regression history."""
+    """Evaluate LLM workflows: cases × variants × iterations, and gates over the results."""
 
 
 def main() -> None:

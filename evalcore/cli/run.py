@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,10 +43,11 @@ from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    import asyncio
+
     from evalcore.execution.pool import Pool
 
 _PREFECT_WORKERS = 2
-T = TypeVar("T")
 
 
 _ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
@@ -141,7 +141,8 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
 
             find_runner("prefect").start(run, execute)
         else:
-            receipts = stopper.guard(lambda: execute_run(run, execute))
+            with stopper:
+                receipts = execute_run(run, execute)
     if stopper.stopped:
         cancel_run(run, () if options.prefect else receipts, now=datetime.now(UTC))
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
@@ -153,40 +154,43 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
 
 
 class Stopper:
-    """Ends a pool at the first interrupt, the process at the second."""
+    """Ends the execution at the first interrupt, the process at the second.
+
+    As a context it takes the process's signals from beginning to end: a run has moments without an
+    event loop.
+    """
 
     def __init__(self) -> None:
         self.stopped = False
         self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Stopper:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def watch(self, pool: Pool) -> None:
-        """Listen for interrupts while the pool runs; to be called in its event loop."""
+        """Take the pool that is to be stopped; to be called in its event loop."""
         import asyncio
 
-        self._pool = pool
+        self._pool, self._loop = pool, asyncio.get_running_loop()
         if self.stopped:
             pool.stop()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Without a main thread (an orchestrator's worker) signals are somebody else's.
-            with suppress(RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._interrupted)
 
-    def guard(self, execute: Callable[[], T]) -> T | tuple[()]:
-        """Return what `execute` does; an interrupt outside of any pool counts as a stop."""
-        try:
-            return execute()
-        except KeyboardInterrupt:
-            self.stopped = True
-            return ()
-
-    def _interrupted(self) -> None:
+    def _interrupted(self, *_: object) -> None:
         if self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
         click.echo("stopping (again to leave at once) …", err=True)
-        if self._pool is not None:
-            self._pool.stop()
+        if self._pool is not None and self._loop is not None:
+            with suppress(RuntimeError):  # that loop has ended
+                self._loop.call_soon_threadsafe(self._pool.stop)
 
 
 def show(view: RunView, options: RunOptions) -> None:

@@ -23,6 +23,7 @@ from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.parameters import EvaluateParameters
+from tests.prefect_runs import write_suite
 from tests.prefect_server import PrefectServer, clean_environment
 from tests.servers import running
 
@@ -195,20 +196,6 @@ def started(server: PrefectServer, cwd: Path, **parameters: Any) -> FlowRun:
             time.sleep(0.5)
 
 
-def write_suite(folder: Path, name: str, *answers: str) -> str:
-    tests = [
-        {
-            "id": f"case-{number}",
-            "input": "greet",
-            "fixtures": {"output": answer},
-            "assertions": [{"type": "contains", "value": "hello"}],
-        }
-        for number, answer in enumerate(answers)
-    ]
-    (folder / name).write_bytes(orjson.dumps({"tests": tests}))
-    return name
-
-
 def manifests(store: Path) -> list[Manifest]:
     return list(list_runs(open_store(str(store))))
 
@@ -216,8 +203,8 @@ def manifests(store: Path) -> list[Manifest]:
 def test_a_worker_executes_what_the_deployment_was_asked_for(
     deployed: PrefectServer, checkout: Path, tmp_path: Path
 ) -> None:
-    good = write_suite(checkout, "good.eval.yaml", "hello", "hello there")
-    bad = write_suite(checkout, "bad.eval.yaml", "hello", "goodbye")
+    good = write_suite(checkout, "hello", "hello there", name="good")
+    bad = write_suite(checkout, "hello", "goodbye", name="bad")
     with worker(deployed, tmp_path, tmp_path / "store"):
         passed = started(deployed, checkout, suite=good)
         failed = started(deployed, checkout, suite=bad)
@@ -286,7 +273,7 @@ def evalcore_run(
 
 
 def test_without_a_server_the_embedded_one_is_started(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, "greetings.eval.yaml", "hello", "goodbye")
+    suite = write_suite(tmp_path, "hello", "goodbye")
     ended = evalcore_run(tmp_path, clean_environment(tmp_path / "home"), suite)
     assert ended.returncode == 1, ended.stderr
     report = orjson.loads(ended.stdout)
@@ -296,7 +283,7 @@ def test_without_a_server_the_embedded_one_is_started(tmp_path: Path) -> None:
 
 
 def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, "history.eval.yaml", "hello")
+    suite = write_suite(tmp_path, "hello", name="history")
     ended = evalcore_run(tmp_path, prefect.environment, suite)
     assert ended.returncode == 0, ended.stderr
     (manifest,) = manifests(tmp_path / "store")
@@ -306,7 +293,7 @@ def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path:
 
 
 def test_a_server_that_does_not_answer_is_named_with_what_would_help(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, "greetings.eval.yaml", "hello")
+    suite = write_suite(tmp_path, "hello")
     environment = clean_environment(tmp_path / "home")
     environment["PREFECT_API_URL"] = "http://127.0.0.1:1/api"
     ended = evalcore_run(tmp_path, environment, suite)

@@ -1,0 +1,211 @@
+"""Shards through Prefect: faults, interruptions, pilots, concurrency."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import orjson
+import pytest
+
+from evalcore.errors import StoreError
+from evalcore.execution.pool import Pool
+from evalcore.execution.row import Finished
+from evalcore.model.run import State as RunState
+from evalcore.pipeline import (
+    ExecuteOptions,
+    load,
+)
+from evalcore.storage.address import open_store
+from evalcore.storage.local import LocalStore
+from evalcore.trust.imports import ImportPolicy
+from flows.execution import Execution
+from flows.runner import PrefectRunner
+from tests.prefect_runs import flow_run_of, planned, write_python_suite, write_suite
+from tests.prefect_server import PrefectServer
+
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+
+
+# Faults and interruptions
+
+
+class FailingStore(LocalStore):
+    """A folder that refuses the first `faults` result objects."""
+
+    faults = 0
+
+    def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
+        if "/results/" in key and self.faults:
+            self.faults -= 1
+            raise StoreError(f"{key}: the disk hiccuped")
+        return super().put_if_absent(key, data)
+
+
+def test_a_shard_whose_store_fails_once_is_tried_again(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    store = FailingStore(tmp_path / "store")
+    run = planned(suite, store)
+    store.faults = 1
+    PrefectRunner().start(run, ExecuteOptions())
+    assert run.manifest().decision == "pass"
+    assert sorted(task.run_count for task in flow_run_of(run).tasks) == [1, 2]
+
+
+def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    store = FailingStore(tmp_path / "store")
+    run = planned(suite, store)
+    store.faults = 100
+    with pytest.raises(StoreError, match=r"2 of 2 shards could not be executed: .* hiccuped"):
+        PrefectRunner().start(run, ExecuteOptions())
+    assert run.manifest().state is RunState.CANCELLED
+    store.faults = 0
+    PrefectRunner().start(run, ExecuteOptions())
+    assert run.manifest().decision == "pass"
+
+
+def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path) -> None:
+    answers = [f"hello {number}" for number in range(150)]
+    suite = load(tmp_path / write_suite(tmp_path, *answers))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    told: list[str] = []
+
+    def progress(finished: Finished) -> None:
+        told.append(finished.item.case.id)
+
+    PrefectRunner().start(run, ExecuteOptions(progress=progress))
+    assert len(told) == len(set(told)) == 150
+
+
+def test_a_larger_suite_has_a_task_run_for_each_shard(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 150))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    PrefectRunner().start(run, ExecuteOptions())
+    names = [f"shard-{number:05d}" for number in range(run.manifest().plan.shards)]
+    assert len(names) > 1
+    assert [task.name for task in flow_run_of(run).tasks] == names
+
+
+def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 60))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    runner = PrefectRunner()
+    told: list[int] = []
+
+    def stop_at_the_twentieth(finished: Finished) -> None:
+        told.append(finished.item.number)
+        if len(told) == 20:
+            runner.cancel(run)
+
+    runner.start(run, ExecuteOptions(progress=stop_at_the_twentieth))
+    assert run.manifest().state is RunState.CANCELLED
+    assert flow_run_of(run).state.is_cancelled()
+    written = run.written_shards()
+    assert 20 <= len(written) < 60
+    told.clear()
+    runner.start(run, ExecuteOptions(progress=lambda finished: told.append(finished.item.number)))
+    assert sorted(told) == sorted(set(range(60)) - written)
+    assert run.manifest().decision == "pass"
+
+
+def write_waiting_suite(folder: Path, *, items: int, concurrency: int) -> str:
+    """Write a suite whose items wait for a program that takes a minute."""
+    targets = [{"name": "slow", "provider": "command", "command": ["sleep", "60"]}]
+    (folder / "targets.yaml").write_bytes(orjson.dumps({"targets": targets}))
+    tests = [
+        {"id": f"c{number}", "input": "x", "assertions": [{"type": "contains", "value": "hi"}]}
+        for number in range(items)
+    ]
+    suite = {"execution": {"target": "slow", "workers": concurrency}, "tests": tests}
+    (folder / "slow.eval.yaml").write_bytes(orjson.dumps(suite))
+    return "slow.eval.yaml"
+
+
+@pytest.mark.parametrize("items", [pytest.param(6, id="single"), pytest.param(120, id="shards")])
+def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
+    prefect: PrefectServer, tmp_path: Path, items: int
+) -> None:
+    suite = load(tmp_path / write_waiting_suite(tmp_path, items=items, concurrency=4))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    runner = PrefectRunner()
+    started: list[Pool] = []
+
+    def stop_soon(pool: Pool) -> None:
+        started.append(pool)
+        if len(started) == 1:
+            threading.Timer(1.0, runner.cancel, (run,)).start()
+
+    runner.start(run, ExecuteOptions(on_start=stop_soon))
+    assert run.manifest().state is RunState.CANCELLED
+    assert run.written_shards() == frozenset()
+
+
+def test_whoever_stops_a_pool_stops_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
+    suite = load(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=2))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    started: list[Pool] = []
+
+    def stop_at_once(pool: Pool) -> None:
+        started.append(pool)
+        pool.stop()
+
+    PrefectRunner().start(run, ExecuteOptions(on_start=stop_at_once))
+    assert run.manifest().state is RunState.CANCELLED
+    assert len(started) <= 2
+
+
+def test_a_pilot_is_a_task_run_of_its_own_that_settles_the_plan(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    suite = load(tmp_path / write_python_suite(tmp_path, items=110))
+    run = planned(suite, open_store(str(tmp_path / "store")))
+    assert not run.manifest().plan.settled
+    PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
+    manifest = run.manifest()
+    assert (manifest.decision, manifest.plan.settled) == ("pass", True)
+    seen = flow_run_of(run)
+    assert len(seen.tasks) == manifest.plan.shards
+    assert seen.artifact("progress").data == 100.0
+
+
+COUNTING = """
+import threading, time
+lock, running, peak = threading.Lock(), 0, 0
+def answer(*_):
+    global running, peak
+    with lock:
+        running += 1
+        peak = max(peak, running)
+    time.sleep(0.05)
+    with lock:
+        running -= 1
+        with open(__file__ + ".peak", "w") as file:
+            file.write(str(peak))
+    return "hello"
+"""
+
+
+@pytest.mark.parametrize("items", [pytest.param(20, id="single"), pytest.param(110, id="shards")])
+def test_threads_share_the_concurrency_and_use_all_of_it(tmp_path: Path, items: int) -> None:
+    name = write_python_suite(tmp_path, items=items)
+    (tmp_path / "answering.py").write_text(COUNTING)
+    run = planned(load(tmp_path / name), open_store(str(tmp_path / "store")))
+    imports = ImportPolicy(roots=(tmp_path,))
+    execution = Execution(run, ExecuteOptions(imports=imports, concurrency=5))
+    with ThreadPoolExecutor(execution.threads) as threads:
+        list(threads.map(execution.execute, execution.pending()))
+        if not execution.plan.settled:
+            execution.settle()
+            list(threads.map(execution.execute, execution.pending()))
+    assert len(execution.receipts) == run.manifest().plan.shards
+    assert (tmp_path / "answering.py.peak").read_text() == "5"

@@ -82,7 +82,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     items = cases * len(definition.variants) * iterations
     if not items:
         raise UsageError(f"suite '{definition.name}': no case is selected; check the filters")
-    guess = _guess_latency(definition)
+    guess = 0.0 if is_instant(definition) else _GUESSED_LATENCY_S
     pilot = 0
     if latency_s is None and guess and items > SINGLE_ITEM_LIMIT:
         pilot = PILOT_ITEMS
@@ -108,10 +108,9 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     )
 
 
-def _guess_latency(definition: SuiteDefinition) -> float:
-    kinds = {target.kind for target in definition.targets.values()}
-    instant = kinds <= _INSTANT_KINDS or definition.default_target is None
-    return 0.0 if instant else _GUESSED_LATENCY_S
+def is_instant(definition: SuiteDefinition) -> bool:
+    """Whether no target of the suite calls anything: its items take no time."""
+    return {target.kind for target in definition.targets.values()} <= _INSTANT_KINDS
 
 
 def plan_run(

@@ -15,8 +15,14 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
 from evalcore.model.run import State
-from evalcore.model.suite import Case, SuiteDefinition
-from evalcore.pipeline import DEFAULT_CONCURRENCY, ExecuteOptions, execute_shards, settle_plan
+from evalcore.model.suite import Case
+from evalcore.pipeline import (
+    DEFAULT_CONCURRENCY,
+    ExecuteOptions,
+    execute_shards,
+    is_instant,
+    settle_plan,
+)
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.planning.spool import decode_part
 from evalcore.storage.runs import StoredRun
@@ -26,7 +32,6 @@ _LIVE_THREADS = 2
 # Of shards that wait for nothing one is graded while two others are committed: two threads of pure
 # Python would only take the interpreter from each other.
 _INSTANT_THREADS = 3
-_INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
 _MAX_THREADS = 64
 
 
@@ -58,7 +63,7 @@ class Execution:
     def _divide(self) -> None:
         """Divide the concurrency among as many threads as the plan has a use for."""
         self.plan = self.run.manifest().plan
-        instant = _is_instant(self.run.definition)
+        instant = is_instant(self.run.definition)
         limit = self._limit
         self.threads = self._thread_count(limit, instant=instant)
         self._turns = threading.BoundedSemaphore(1 if instant else self.threads)
@@ -191,11 +196,6 @@ class _Turn:
         self._left -= 1
         if self._left == 0:
             self._turns.release()
-
-
-def _is_instant(definition: SuiteDefinition) -> bool:
-    kinds = {target.kind for target in definition.targets.values()}
-    return kinds <= _INSTANT_KINDS or definition.default_target is None
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore import __version__
 from evalcore.errors import RunConflictError, UsageError
-from evalcore.execution.bench import Bench, Progress, Task
+from evalcore.execution.bench import Bench, Progress
+from evalcore.execution.instant import Rest, run_instant
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.formats.options import LoadOptions
@@ -34,7 +35,7 @@ from evalcore.planning.shards import (
     shard_size,
 )
 from evalcore.planning.spool import PART_CASES
-from evalcore.report.document import Report, RunFacts, on_one_line, report_chunks
+from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
@@ -62,12 +63,17 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteOptions:
-    """What belongs to the executing process: trust, concurrency, progress, how to stop it."""
+    """What belongs to the executing process: trust, concurrency, progress, how to stop it.
+
+    Who may stop it gets the pool (`on_start`); where there is none, `stopped` is asked now and
+    then.
+    """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
     concurrency: int | None = None
     progress: Progress | None = None
     on_start: Callable[[Pool], None] | None = None
+    stopped: Callable[[], bool] = lambda: False
 
 
 def load(path: Path, options: LoadOptions | None = None, *, name: str | None = None) -> Suite:
@@ -203,16 +209,13 @@ def execute_shards(
     runner = ItemRunner(definition, imports=options.imports, folder=Path(definition.source.folder))
     bench = Bench(runner, StoredShards(run, plan, on_commit=receipts.append), options.progress)
     limit = options.concurrency or definition.limits.concurrency or DEFAULT_CONCURRENCY
-    # The rows of one shard can wait for nothing but themselves.
-    begun = bench.run_instant(shards[0]) if len(shards) == 1 else []
-    if begun or len(shards) > 1:
-        _run_pool(bench, shards[1:] if begun else shards, begun, limit, options)
+    rest = run_instant(bench, shards, options.stopped)
+    if rest.begun:
+        _run_pool(bench, rest, limit, options)
     return tuple(receipts)
 
 
-def _run_pool(
-    bench: Bench, shards: Sequence[int], begun: Sequence[Task], limit: int, options: ExecuteOptions
-) -> None:
+def _run_pool(bench: Bench, rest: Rest, limit: int, options: ExecuteOptions) -> None:
     import asyncio
 
     from evalcore.execution.pool import Pool
@@ -221,7 +224,7 @@ def _run_pool(
         pool = Pool(bench, concurrency=limit)
         if options.on_start is not None:
             options.on_start(pool)
-        await pool.run(shards, begun)
+        await pool.run(rest.shards, rest.begun)
 
     asyncio.run(execute())
 
@@ -234,10 +237,10 @@ class RunView:
         self.report = report
         self._tables = tables
 
-    def text(self, *, newline: str = "\n") -> str:
-        """Return the whole report as JSON; with `newline=""` on one line."""
-        chunks = report_chunks(self.report, self._tables.report_cases(), newline=newline)
-        return on_one_line("".join(chunks))
+    def json(self, *, newline: str = "\n") -> bytes:
+        """Return the whole report as JSON in UTF-8; with `newline=""` on one line."""
+        cases = self._tables.report_cases()
+        return b"".join(report_chunks(self.report, cases, newline=newline))
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, then failed, then blocked."""
@@ -268,7 +271,7 @@ def finish_run(
         execution=facts,
     )
     with _view(run, ended) as view:
-        run.store.put(run.keys.report, view.text().encode())
+        run.store.put(run.keys.report, view.json())
         summary = view.report.summary
         facts["p50_latency_ms"] = summary.p50_latency_ms
         final: dict[str, Any] = {

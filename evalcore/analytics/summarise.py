@@ -86,17 +86,20 @@ class Aggregates:
             required_examples=tuple(RequiredFailure(*found[:5]) for found in required),
         )
 
-    def report_cases(self) -> Iterator[str]:
-        """Yield the report's cases as JSON texts: all of them, or the first that did not pass."""
-        result = self._run(
-            "report_cases",
-            all=self.complete,
-            most=self._plan.items if self.complete else MAX_LISTED_CASES,
-            output_characters=OUTPUT_CHARACTERS,
-        )
+    def report_cases(self) -> Iterator[list[str]]:
+        """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
+
+        In batches, so that nobody handles them one by one.
+        """
+        self._connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
+        self._run("report_items")
+        if self.complete and self._plan.iterations == 1:
+            result = self._run("report_single_items", variants=self._plan.variants)
+        else:
+            most = self._plan.items if self.complete else MAX_LISTED_CASES
+            result = self._run("report_cases", all=self.complete, most=most)
         while batch := result.fetchmany(1_000):
-            for (text,) in batch:
-                yield text
+            yield [text for (text,) in batch]
 
     @property
     def complete(self) -> bool:

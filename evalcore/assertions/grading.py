@@ -13,7 +13,7 @@ from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.suite import Case
 
-_MAX_SHARED_PASSES = 10_000
+_MAX_SHARED_PASSES = 1_000
 
 
 def grade_now(

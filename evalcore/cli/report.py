@@ -21,7 +21,7 @@ def report(run_id: str, markdown: bool, store: str | None, as_json: bool, verbos
     """Show the report of a completed run."""
     with view_run(find_run(chosen_store(store), run_id)) as view:
         if as_json:
-            click.echo(view.text(newline=""), nl=False)
+            click.echo(view.json(newline=""), nl=False)
         elif markdown:
             click.echo(render_markdown(view.report, view.failures(VERBOSE_FAILURES)), nl=False)
         else:

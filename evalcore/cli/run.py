@@ -135,7 +135,12 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
     manifest = run.manifest()
     stopper = Stopper()
     with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
-        execute = ExecuteOptions(imports=policy, progress=progress, on_start=stopper.watch)
+        execute = ExecuteOptions(
+            imports=policy,
+            progress=progress,
+            on_start=stopper.watch,
+            stopped=lambda: stopper.stopped,
+        )
         if options.prefect:
             from evalcore.runners import find_runner
 
@@ -197,6 +202,6 @@ def show(view: RunView, options: RunOptions) -> None:
     """Print a run's report, and store the other forms that were asked for."""
     store_reports(view, options.forms)
     if options.as_json:
-        click.echo(view.text(newline=""), nl=False)
+        click.echo(view.json(newline=""), nl=False)
     else:
         print_terminal(view, verbose=options.verbose)

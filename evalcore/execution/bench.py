@@ -77,18 +77,3 @@ class Bench:
         if self._progress is not None:
             self._progress(finished)
         return shard.missing == 0
-
-    def run_instant(self, number: int) -> list[Task]:
-        """Run a shard up to the first item that has to be waited for; return the items left.
-
-        A shard without any such item is committed. No event loop is needed until then, and a small
-        run of given outputs never pays for one.
-        """
-        tasks = self.open(number)
-        for position, (shard, place, item) in enumerate(tasks):
-            finished = self.runner.run_now(item)
-            if finished is None:
-                return tasks[position:]
-            if self.record(shard, place, finished):
-                self.work.commit(shard)
-        return []

@@ -6,6 +6,7 @@ Shapes are TypedDicts that pydantic validates (strictly, extra keys forbidden); 
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import (
@@ -30,6 +31,8 @@ Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+
+_DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 CALLABLE = r"^[\w.]+:[\w.]+$"
 CUSTOM_TYPE = r"^(not-)?custom:[\w.-]+$"
@@ -105,7 +108,17 @@ class EvalcoreSection(TypedDict, total=False):
 @lru_cache(maxsize=64)
 def adapter(shape: Any) -> TypeAdapter[Any]:
     """Return the validator of a shape, built once per process."""
-    return TypeAdapter(shape)
+    # Looking for pydantic's plug-ins reads every installed package's metadata; these shapes have no
+    # use for any.
+    before = os.environ.get(_DISABLE_PLUGINS)
+    os.environ[_DISABLE_PLUGINS] = "__all__"
+    try:
+        return TypeAdapter(shape)
+    finally:
+        if before is None:
+            del os.environ[_DISABLE_PLUGINS]
+        else:
+            os.environ[_DISABLE_PLUGINS] = before
 
 
 def _strip_wrappers(shape: Any) -> Any:

@@ -150,6 +150,8 @@ def _load(
 
 def _sound_level(raw: dict[str, Any], problems: Problems) -> tuple[dict[str, Any], bool]:
     """Return the suite level without what is wrong in it, and whether nothing was."""
+    if not raw:
+        return raw, True  # most often: lines of JSON with no defaults beside them
     try:
         adapter(TestSuite).validate_python(raw)
     except ValidationError as error:

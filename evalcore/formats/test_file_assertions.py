@@ -20,14 +20,38 @@ class AssertionValueError(ValueError):
     """An assertion is well-shaped and still wrong; the message says what would work."""
 
 
+# Of the types that look for one text: the check and what it needs beside the text.
+_TEXT_CHECKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "contains": ("contains", {"fold": False}),
+    "icontains": ("contains", {"fold": True}),
+    "starts-with": ("starts-with", {"trim": "ecmascript"}),
+    "ends-with": ("ends-with", {"trim": "ecmascript"}),
+    "equals": ("equals", {"trim": "ecmascript"}),
+}
+
+
+def make_text_assertion(kind: str, value: str) -> Assertion | None:
+    """Return an assertion of which only type and text are written; None for other types.
+
+    The same as `make_assertion` gives, in half the time.
+    """
+    row = _TEXT_CHECKS.get(kind)
+    if row is None:
+        return None
+    check, params = row
+    name = f"{kind}-{value[:30]}"
+    params = {"value": value, **params}
+    return Assertion._make((kind, check, name, params, None, 1.0, None, False, None, None))
+
+
 def make_assertion(raw: Mapping[str, Any]) -> Assertion:
     """Return the assertion of a validated mapping; raise `AssertionValueError`."""
     kind = raw["type"].replace("_", "-")
     value = raw.get("value")
-    if kind in {"contains", "icontains"}:
-        check, params = "contains", {"value": value, "fold": kind[0] == "i"}
-    elif kind in {"starts-with", "ends-with", "equals"}:
-        check, params = kind, {"value": value, "trim": "ecmascript"}
+    params: dict[str, Any]
+    if kind in _TEXT_CHECKS:
+        check, more = _TEXT_CHECKS[kind]
+        params = {"value": value, **more}
     elif kind == "regex":
         check = "regex"
         params = {"pattern": value, "flags": raw.get("flags", ""), "dialect": "ecmascript"}

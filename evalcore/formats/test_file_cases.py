@@ -18,6 +18,7 @@ from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_assertions import (
     AssertionValueError,
     make_assertion,
+    make_text_assertion,
     unavailable,
 )
 from evalcore.formats.test_file_shapes import GRADERS, Test, TestAlias
@@ -322,7 +323,8 @@ class AssertionMaker:
             return make_assertion(raw)
         if found is not None:
             return found
-        found = make_assertion(raw)
+        plain = len(raw) == 2 and "value" in raw
+        found = (plain and make_text_assertion(raw["type"], raw["value"])) or make_assertion(raw)
         # What many tests repeat comes up early; values of a test's own would fill any cache.
         if len(self._made) < MAX_SHARED_ASSERTIONS:
             self._made[key] = found

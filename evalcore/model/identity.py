@@ -6,7 +6,7 @@ Keys are computed from behaviour only: descriptions, tags and the order of keys 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -46,15 +46,17 @@ def exec_key(case: bytes, target: bytes, iteration: int) -> str:
     return digest.hexdigest()
 
 
-def assertion_identity(assertion: Assertion) -> bytes:
-    """Return the digest of one assertion."""
-    return hashlib.sha256(_canonical(tuple(assertion))).digest()
+def assertions_identity(assertions: Sequence[Assertion]) -> bytes:
+    """Return the digest of a case's assertions, in their order."""
+    return hashlib.sha256(_canonical([tuple(assertion) for assertion in assertions])).digest()
 
 
-def grading_identity(case: Case, assertions: Iterable[bytes]) -> bytes:
-    """Return the bytes of everything that grades a case's evidence: its assertions' digests too."""
-    # One byte string per part, each of fixed length or last, so that none can pass for another.
-    return b"".join(assertions) + _canonical([case.threshold, case.criteria])
+def grading_identity(case: Case, assertions: bytes) -> bytes:
+    """Return the bytes of everything that grades a case's evidence; its assertions' digest first.
+
+    That is of fixed length, so that no other pair has the same bytes.
+    """
+    return assertions + _canonical([case.threshold, case.criteria])
 
 
 def grade_key(execution: str, grading: bytes) -> str:

@@ -75,7 +75,7 @@ class CaseEncoder:
 def decode_block(block: bytes) -> list[Case]:
     """Return the cases of a block; equal assertions of its table are one object."""
     head, *lines = block.splitlines()
-    table = [Assertion(*fields) for fields in orjson.loads(head)["assertions"]]
+    table = [Assertion._make(fields) for fields in orjson.loads(head)["assertions"]]
     return [_decode_case(orjson.loads(line), table) for line in lines]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import (
-    assertion_identity,
+    assertions_identity,
     case_identity,
     exec_key,
     grade_key,
@@ -18,7 +18,7 @@ from evalcore.model.run import Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
 
-MAX_SHARED_ASSERTIONS = 10_000
+MAX_SHARED_ASSERTIONS = 1_000
 
 
 class WorkItem(NamedTuple):
@@ -39,13 +39,13 @@ class Expander:
     def __init__(self, suite: SuiteDefinition) -> None:
         self._suite = suite
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
-        self._assertions: dict[int, tuple[Assertion, bytes]] = {}
+        self._assertions: dict[tuple[int, ...], tuple[tuple[Assertion, ...], bytes]] = {}
 
     def expand(self, case: Case, first: int, wanted: range) -> Iterator[WorkItem]:
         """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
         number = first
         executed = case_identity(case)
-        graded = grading_identity(case, [self._assertion(one) for one in case.assertions])
+        graded = grading_identity(case, self._graded(case.assertions))
         for variant in self._suite.variants:
             target, digest = self._target(case, variant)
             for iteration in range(self._suite.policy.iterations):
@@ -55,16 +55,17 @@ class Expander:
                     yield WorkItem(number, case, variant, target, iteration, key, grade)
                 number += 1
 
-    def _assertion(self, assertion: Assertion) -> bytes:
-        """Return the assertion's digest; cases that share the object share it."""
-        known = self._assertions.get(id(assertion))
-        if known is not None and known[0] is assertion:
+    def _graded(self, assertions: tuple[Assertion, ...]) -> bytes:
+        """Return the assertions' digest; cases that share all the objects share it."""
+        objects = tuple(map(id, assertions))
+        known = self._assertions.get(objects)
+        if known is not None:
             return known[1]
         if len(self._assertions) >= MAX_SHARED_ASSERTIONS:
             self._assertions.clear()
-        digest = assertion_identity(assertion)
-        # The entry keeps the object alive, so its id cannot be another's meanwhile.
-        self._assertions[id(assertion)] = (assertion, digest)
+        digest = assertions_identity(assertions)
+        # The entry keeps the objects alive, so their ids cannot be others' meanwhile.
+        self._assertions[objects] = (assertions, digest)
         return digest
 
     def _target(self, case: Case, variant: Variant) -> tuple[Target | None, bytes]:

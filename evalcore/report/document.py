@@ -6,7 +6,7 @@ and scorers of measured times; the rest is byte-identical.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -81,20 +81,24 @@ _LINE_ENDS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 def on_one_line(json_text: str) -> str:
     """Return JSON text with the line ends that JSON allows in texts escaped."""
+    if json_text.isascii():
+        return json_text
     for written, escaped in _LINE_ENDS:
         json_text = json_text.replace(written, escaped)
     return json_text
 
 
-def report_chunks(report: Report, cases: Iterable[str], *, newline: str = "\n") -> Iterator[str]:
-    """Yield the text of the whole report; `cases` are JSON texts, one a line.
+def report_chunks(
+    report: Report, cases: Iterable[Sequence[str]], *, newline: str = "\n"
+) -> Iterator[bytes]:
+    """Yield the text of the whole report in UTF-8; `cases` are batches of JSON texts, a line each.
 
     With `newline=""` the report is one line, for JSON lines.
     """
     head = orjson.dumps(report_head(report)).decode()
-    yield f'{head[:-1]},"cases":['
+    yield on_one_line(f'{head[:-1]},"cases":[').encode()
     separator = newline
-    for case in cases:
-        yield separator + case
+    for batch in cases:
+        yield on_one_line(separator + f",{newline}".join(batch)).encode()
         separator = "," + newline
-    yield f"{newline}]}}\n"
+    yield f"{newline}]}}\n".encode()

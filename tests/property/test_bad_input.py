@@ -187,7 +187,7 @@ def test_whatever_loads_can_be_run(folder: Path, value: Any) -> None:
     ):
         assert view.report.decision in Decision
         assert view.report.summary.counts.add_up
-        assert view.text()
+        assert view.json()
 
 
 @pytest.mark.multiprocess

@@ -6,39 +6,12 @@ WITH chosen AS (
     ORDER BY case_number, variant_number
     LIMIT $most
 ),
-details AS (
-    SELECT
-        item,
-        to_json({
-            'iteration': iteration,
-            'status': status,
-            'outcome': outcome,
-            'score': score,
-            'error': error,
-            'reason': reason,
-            'output': CASE WHEN outcome = 'passed' THEN NULL ELSE output[:$output_characters] END,
-            'metrics': {
-                'latency_ms': latency_ms, 'cost_usd': cost_usd,
-                'input_tokens': input_tokens, 'output_tokens': output_tokens
-            },
-            'scores': list_transform(
-                coalesce(scores, []),
-                s -> {'name': s.name, 'value': s.value, 'raw_value': s.raw}
-            ),
-            'assertions': list_transform(coalesce(assertions, []), a -> {
-                'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,
-                'outcome': a.outcome, 'weight': a.weight, 'required': a.required,
-                'actual': a.actual, 'expected': a.expected, 'message': coalesce(a.message, '')
-            })
-        })::VARCHAR AS text
-    FROM read_parquet(getvariable('files'), hive_partitioning = false)
-),
 -- Texts are put together rather than structs: sorting those takes five times as long.
 joined AS (
-    SELECT case_number, variant_number, string_agg(details.text, ',' ORDER BY item) AS items
+    SELECT case_number, variant_number, string_agg(report_items.text, ',' ORDER BY item) AS items
     FROM items
     JOIN chosen USING (case_number, variant_number)
-    JOIN details USING (item)
+    JOIN report_items USING (item)
     GROUP BY case_number, variant_number
 )
 SELECT

@@ -74,7 +74,7 @@ def planned(folder: Path, *, function: str = "slow", number: int = 60) -> Stored
 
 def report_of(run: StoredRun) -> str:
     with finish_run(run, (), now=datetime.now(UTC)) as view:
-        return view.text()
+        return view.json().decode()
 
 
 def test_one_failing_item_never_ends_others(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+-- What the report says of each work item, one JSON text each. The variables `files` and
+-- `output_characters` hold the Parquet parts and how much of an output is shown.
+CREATE OR REPLACE TEMP VIEW report_items AS
+SELECT
+    item,
+    to_json({
+        'iteration': iteration,
+        'status': status,
+        'outcome': outcome,
+        'score': score,
+        'error': error,
+        'reason': reason,
+        'output': CASE WHEN outcome = 'passed' THEN NULL ELSE output[:getvariable('output_characters')] END,
+        'metrics': {
+            'latency_ms': latency_ms, 'cost_usd': cost_usd,
+            'input_tokens': input_tokens, 'output_tokens': output_tokens
+        },
+        'scores': list_transform(
+            coalesce(scores, []),
+            s -> {'name': s.name, 'value': s.value, 'raw_value': s.raw}
+        ),
+        'assertions': list_transform(coalesce(assertions, []), a -> {
+            'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,
+            'outcome': a.outcome, 'weight': a.weight, 'required': a.required,
+            'actual': a.actual, 'expected': a.expected, 'message': coalesce(a.message, '')
+        })
+    })::VARCHAR AS text
+FROM read_parquet(getvariable('files'), hive_partitioning = false)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from evalcore.model.evidence import Evidence
+from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.target import Variant
 from evalcore.targets.messages import Message
@@ -20,6 +22,7 @@ class Work:
     `iteration` counts from 0, `item` is the item's place in the plan. `messages` and `prompt` are
     `messages_of` the case's input and `prompt_of` those. `folder` is the suite's folder. The
     caller enforces `timeout_s`; a target that starts a process ends it at that time as well.
+    `complete` calls providers. `objects` are what a suite made in Python refers to by name.
     """
 
     case: Case
@@ -31,6 +34,9 @@ class Work:
     folder: Path
     imports: ImportPolicy
     timeout_s: float | None = None
+    mode: str = "live"
+    complete: Complete = no_provider
+    objects: Mapping[str, Any] = NOTHING
 
 
 class Runnable(Protocol):

@@ -1,0 +1,182 @@
+"""One exchange with a provider: what is asked, what comes back, how it fails.
+
+Providers speak it, recordings hold it, targets and judges ask for it through `Complete`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a provider listens.
+
+    `protocol` is a row of `providers.registry` (openai, anthropic, http); `provider` is what
+    limits, prices and reports call it: the name of the target's entry or of the protocol. `api_key` and the
+    values of `headers` are secrets: never part of an identity, a message or a recording.
+    """
+
+    protocol: str
+    provider: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to a provider; JSON values throughout.
+
+    `messages` have `role` and `content` (text, or segments `{type: text|image|file, value}`), a
+    tool's message also `tool_call_id`, an assistant's `tool_calls`. `parameters` have the names of
+    the OpenAI API (temperature, max_tokens, top_p, stop, seed, …); a protocol translates them.
+    `response_schema` is a JSON Schema of the answer. For protocol `http`, `parameters` are
+    `{method, url, headers, body}` and `messages` and `model` are empty; header values that are
+    secret stand in the endpoint. `timeout_s` bounds one attempt.
+    """
+
+    endpoint: Endpoint
+    model: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    parameters: Mapping[str, Any] = NOTHING
+    tools: tuple[Mapping[str, Any], ...] = ()
+    response_schema: Mapping[str, Any] | None = None
+    stream: bool = False
+    timeout_s: float | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """Return what makes two requests the same question: no secret, no time limit, no address.
+
+        The address is left out so that a recording made at one proxy replays at another; the
+        provider's name is in. Whether the answer is streamed changes nothing in it.
+        """
+        return {
+            "provider": self.endpoint.provider,
+            "protocol": self.endpoint.protocol,
+            "model": self.model,
+            "messages": [dict(message) for message in self.messages],
+            "parameters": dict(self.parameters),
+            "tools": [dict(tool) for tool in self.tools],
+            "response_schema": self.response_schema,
+        }
+
+
+def request_digest(identity: Mapping[str, Any], *, iteration: int, invocation: int) -> str:
+    """Return the SHA-256 (hex) that names a recording.
+
+    `invocation` counts, from 0, how often the same item asked the same before.
+    """
+    named = {**identity, "iteration": iteration, "invocation": invocation}
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+    return hashlib.sha256(orjson.dumps(named, option=options)).hexdigest()
+
+
+class Usage(NamedTuple):
+    """Tokens of one call as the provider counted them; None where it did not say."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class StreamEvent(NamedTuple):
+    """One event of a streamed answer; `offset_ms` since the request was sent."""
+
+    sequence: int
+    offset_ms: float
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back. `latency_ms` from sending to the last byte of the successful attempt.
+
+    `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed
+    arguments. `cost_usd` is None where no price is known. `attempts` counts the calls made,
+    `recorded` says that none was made now.
+    """
+
+    text: str
+    model: str = ""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    latency_ms: float = 0.0
+    ttft_ms: float | None = None
+    finish_reason: str | None = None
+    status: int = 200
+    events: tuple[StreamEvent, ...] = ()
+    attempts: int = 1
+    recorded: bool = False
+
+
+class ErrorKind(StrEnum):
+    """Why a call gave no answer."""
+
+    AUTHENTICATION = "authentication"
+    RATE = "rate"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    CONTENT = "content"
+    SERVER = "server"
+    REQUEST = "request"
+
+
+_RETRIED = frozenset({ErrorKind.RATE, ErrorKind.TIMEOUT, ErrorKind.CONNECTION, ErrorKind.SERVER})
+
+
+class ProviderError(TargetError):
+    """A call failed. `kind` is an `ErrorKind`; `status` the HTTP status where there was one.
+
+    `retry_after_s` is what the provider asked for. `attempts` counts the calls made until then.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(kind, message)
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.attempts = attempts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling with every field."""
+        fields = (self.kind, self.message, self.status, self.retry_after_s, self.attempts)
+        return type(self), fields
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.kind in _RETRIED
+
+
+class SkippedError(TargetError):
+    """A limit prevented the call: the item ends `skipped` with this kind as its reason (budget)."""
+
+
+class Complete(Protocol):
+    """Asks a provider for one work item: limits, retries, recording and cost are its business."""
+
+    async def __call__(self, request: Request) -> Reply:
+        """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
+
+
+async def no_provider(request: Request) -> Reply:
+    """Raise `ProviderError`: this execution has no way to call a provider."""
+    raise ProviderError(
+        ErrorKind.REQUEST, f"provider '{request.endpoint.provider}' cannot be called here"
+    )

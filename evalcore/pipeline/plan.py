@@ -1,0 +1,122 @@
+"""PLAN: a loaded suite becomes a run in the store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evalcore import __version__
+from evalcore.errors import UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
+from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
+from evalcore.planning.spool import PART_CASES
+from evalcore.storage.layout import new_run_id
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun, list_runs, open_run
+
+DEFAULT_CONCURRENCY = 16
+# Small in-process runs of given outputs gain nothing from more shards.
+_MIN_LOCAL_SHARD_ITEMS = 1_000
+_INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
+_GUESSED_LATENCY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How a plan is cut: `workers` share it; `single_items` names each case of a small run."""
+
+    mode: str = "live"
+    workers: int = 1
+    single_items: bool = False
+
+
+def load(path: Path, options: LoadOptions | None = None, *, name: str | None = None) -> Suite:
+    """Return the suite of a file; raise `LoadError` with every mistake in it."""
+    return load_suite(path, options or LoadOptions(), name=name)
+
+
+def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) -> Plan:
+    """Return the frozen size of a run of the suite; `latency_s` is what history knows."""
+    definition = suite.definition
+    cases, iterations = len(suite.cases), definition.policy.iterations
+    items = cases * len(definition.variants) * iterations
+    if not items:
+        raise UsageError(f"suite '{definition.name}': no case is selected; check the filters")
+    guess = 0.0 if is_instant(definition) else _GUESSED_LATENCY_S
+    pilot = 0
+    if latency_s is None and guess and items > SINGLE_ITEM_LIMIT:
+        pilot = PILOT_ITEMS
+    size = shard_size(
+        items,
+        concurrency=definition.limits.concurrency or DEFAULT_CONCURRENCY,
+        latency_s=guess if latency_s is None else latency_s,
+        workers=options.workers,
+        single_items=options.single_items,
+        min_items=1 if options.single_items else _MIN_LOCAL_SHARD_ITEMS,
+    )
+    return Plan(
+        items=items,
+        cases=cases,
+        variants=len(definition.variants),
+        iterations=iterations,
+        shards=count_shards(items, size, pilot),
+        shard_size=size,
+        parts=-(-cases // PART_CASES),
+        part_cases=PART_CASES,
+        pilot=pilot,
+        settled=not pilot,
+    )
+
+
+def is_instant(definition: SuiteDefinition) -> bool:
+    """Whether no target of the suite calls anything: its items take no time."""
+    return {target.kind for target in definition.targets.values()} <= _INSTANT_KINDS
+
+
+def plan_run(
+    suite: Suite, store: ObjectStore, options: PlanOptions | None = None, *, now: datetime
+) -> StoredRun:
+    """Create a run in the store: its manifest first, then its whole plan."""
+    options = options or PlanOptions()
+    definition = suite.definition
+    latency_s = _latency_in_history(store, definition.name)
+    plan = plan_size(suite, options, latency_s=latency_s)
+    run = open_run(store, definition.name, new_run_id(now, os.urandom(3)))
+    run.create(
+        Manifest(
+            id=run.run_id,
+            suite=definition.name,
+            format=definition.format,
+            state=State.RUNNING,
+            mode=options.mode,
+            created_at=iso_time(now),
+            source={"path": definition.source.path, "sha256": definition.source.sha256},
+            plan=plan,
+            settings={
+                "concurrency": definition.limits.concurrency,
+                "timeout_s": definition.limits.timeout_s,
+                "workers": options.workers,
+            },
+            engine={"evalcore": __version__},
+        )
+    )
+    run.write_plan(definition, suite.cases)
+    return replace(run, known_definition=definition)
+
+
+def _latency_in_history(store: ObjectStore, suite: str) -> float | None:
+    """Return the median item latency (seconds) of the suite's last run that measured one."""
+    newest = next(iter(list_runs(store, suite)), None)
+    measured = None if newest is None else newest.execution.get("p50_latency_ms")
+    # Instant answers (another target, other fixtures) say nothing of targets that call something.
+    return measured / 1000 if measured is not None and measured >= 1 else None
+
+
+def iso_time(moment: datetime) -> str:
+    """Return an aware time as ISO 8601 in UTC, to the microsecond."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

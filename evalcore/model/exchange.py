@@ -22,8 +22,8 @@ class Endpoint:
     """Where a provider listens.
 
     `protocol` is a row of `providers.registry` (openai, anthropic, http); `provider` is what
-    limits, prices and reports call it: the name of the target's entry or of the protocol. `api_key` and the
-    values of `headers` are secrets: never part of an identity, a message or a recording.
+    limits, prices and reports call it: the name of the target's entry or of the protocol. `api_key`
+    and the values of `headers` are secrets: never part of an identity, a message or a recording.
     """
 
     protocol: str
@@ -88,6 +88,9 @@ class Usage(NamedTuple):
     output_tokens: int | None = None
 
 
+NO_USAGE = Usage()
+
+
 class StreamEvent(NamedTuple):
     """One event of a streamed answer; `offset_ms` since the request was sent."""
 
@@ -108,7 +111,7 @@ class Reply:
     text: str
     model: str = ""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     cost_usd: float | None = None
     latency_ms: float = 0.0
     ttft_ms: float | None = None

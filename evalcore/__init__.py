@@ -1,3 +1,76 @@
-"""evalcore: evaluation of LLM workflows as a distributed job pipeline."""
+"""evalcore: evaluation of LLM workflows as a distributed job pipeline.
 
-__version__ = "0.1.0"
+The public API is loaded when it is first asked for: `from evalcore import define_suite, variant,
+gates, run_suite, run_suite_async, run_eval`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evalcore.version import VERSION
+
+if TYPE_CHECKING:
+    from evalcore import gates
+    from evalcore.model.artifact import Artifact
+    from evalcore.model.evidence import Evidence, Metrics
+    from evalcore.model.gate import GateResult
+    from evalcore.scorers.score import Score
+    from evalcore.suites.define import EvalSuite, SuiteError, define_suite, variant
+    from evalcore.suites.report import CaseResult, SuiteReport
+    from evalcore.suites.run import run_suite, run_suite_async
+    from evalcore.suites.workflow_evals import EvalRun, run_eval
+
+__version__ = VERSION
+
+__all__ = [
+    "Artifact",
+    "CaseResult",
+    "EvalRun",
+    "EvalSuite",
+    "Evidence",
+    "GateResult",
+    "Metrics",
+    "Score",
+    "SuiteError",
+    "SuiteReport",
+    "__version__",
+    "define_suite",
+    "gates",
+    "run_eval",
+    "run_suite",
+    "run_suite_async",
+    "variant",
+]
+
+_PLACES = {
+    "Artifact": "evalcore.model.artifact",
+    "CaseResult": "evalcore.suites.report",
+    "EvalRun": "evalcore.suites.workflow_evals",
+    "EvalSuite": "evalcore.suites.define",
+    "Evidence": "evalcore.model.evidence",
+    "GateResult": "evalcore.model.gate",
+    "Metrics": "evalcore.model.evidence",
+    "Score": "evalcore.scorers.score",
+    "SuiteError": "evalcore.suites.define",
+    "SuiteReport": "evalcore.suites.report",
+    "define_suite": "evalcore.suites.define",
+    "run_eval": "evalcore.suites.workflow_evals",
+    "run_suite": "evalcore.suites.run",
+    "run_suite_async": "evalcore.suites.run",
+    "variant": "evalcore.suites.define",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import evalcore.cli` pays for none of them."""
+    from importlib import import_module
+
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module 'evalcore' has no attribute {name!r}")
+    return getattr(import_module(place), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,6 +19,7 @@ from evalcore.errors import EvalError, StoreError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.formats.options import suite_name
 from evalcore.pipeline import (
+    DecideOptions,
     ExecuteOptions,
     PlanOptions,
     cancel_run,
@@ -98,11 +99,13 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         # Terminated, or out of luck with the store: what is committed stays.
         _note_stop(run, execution.receipts)
         raise
+    finally:
+        execution.close()
     if execution.stopped:
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
-    now = datetime.now(UTC)
-    with finish_run(run, execution.receipts, now=now) as view:
+    now, decide = datetime.now(UTC), DecideOptions(execution.imports)
+    with finish_run(run, execution.receipts, now=now, options=decide) as view:
         publish(view)
         return states.decided(view.report)
 
@@ -119,11 +122,12 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         suite = load(suite_path(parameters, here), options, name=parameters.suite)
         for warning in suite.warnings:
             get_run_logger().warning("%s: %s", parameters.suite, warning)
-        plan = PlanOptions(workers=_PLAN_WORKERS, single_items=True)
+        plan = PlanOptions(mode=parameters.mode, workers=_PLAN_WORKERS, single_items=True)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
     # The parameters came over the network: they grant nothing, and the suite's folder neither.
     imports = ImportPolicy(roots=(), allowed=settings.allow_imports)
-    return Execution(run, ExecuteOptions(imports=imports, concurrency=parameters.concurrency))
+    execute = ExecuteOptions(imports=imports, settings=settings, concurrency=parameters.concurrency)
+    return Execution(run, execute)
 
 
 def _execute(execution: Execution) -> None:

@@ -14,11 +14,13 @@ from dataclasses import replace
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
+from evalcore.execution.window import Share
 from evalcore.model.run import State
 from evalcore.model.suite import Case
 from evalcore.pipeline import (
     DEFAULT_CONCURRENCY,
     ExecuteOptions,
+    RunCalls,
     execute_shards,
     is_instant,
     settle_plan,
@@ -26,6 +28,8 @@ from evalcore.pipeline import (
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
 from evalcore.planning.spool import decode_part
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+from flows.rate_limits import PrefectRates
 
 # Shards of live items run side by side, so that one starts while the other one drains.
 _LIVE_THREADS = 2
@@ -46,7 +50,11 @@ class Execution:
         self.run = run
         self.receipts: list[ShardReceipt] = []
         self.stopped = False
-        self._options = options
+        # The threads share limits and recordings, and all workers the server's rate limits.
+        if options.rates is None and options.settings.rate_limits is None:
+            options = replace(options, rates=PrefectRates())
+        self._calls = RunCalls(run, options)
+        self._options = replace(options, calls=self._calls)
         self._lock = threading.Lock()
         self._progress_lock = threading.Lock()
         self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
@@ -54,6 +62,11 @@ class Execution:
             options.concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
         )
         self._divide()
+
+    @property
+    def imports(self) -> ImportPolicy:
+        """What the run's suite may import here."""
+        return self._options.imports
 
     def settle(self) -> None:
         """Freeze the size of the shards after a pilot, which must have been executed."""
@@ -67,9 +80,9 @@ class Execution:
         limit = self._limit
         self.threads = self._thread_count(limit, instant=instant)
         self._turns = threading.BoundedSemaphore(1 if instant else self.threads)
-        self._shares: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._shares: queue.SimpleQueue[Share] = queue.SimpleQueue()
         for thread in range(self.threads):
-            self._shares.put(max(1, limit // self.threads + (thread < limit % self.threads)))
+            self._shares.put(Share(thread, self.threads))
 
     def _thread_count(self, limit: int, *, instant: bool) -> int:
         if not self.plan.settled:
@@ -132,7 +145,7 @@ class Execution:
             self.receipts.extend(receipts)
         return receipts[0] if receipts else None
 
-    def _execute(self, shard: int, share: int, turn: _Turn) -> tuple[ShardReceipt, ...]:
+    def _execute(self, shard: int, share: Share, turn: _Turn) -> tuple[ShardReceipt, ...]:
         pools: list[Pool] = []
 
         def began(pool: Pool) -> None:
@@ -145,11 +158,15 @@ class Execution:
                 with self._progress_lock:
                     self._options.progress(finished)
 
-        options = replace(self._options, concurrency=share, progress=report, on_start=began)
+        options = replace(self._options, share=share, progress=report, on_start=began)
         try:
             return execute_shards(self.run, self.plan, (shard,), options)
         finally:
             self._ended(pools)
+
+    def close(self) -> None:
+        """Wait for what is being recorded; nothing is executed afterwards."""
+        self._calls.close()
 
     def stop(self) -> None:
         """End the execution; from any thread."""

@@ -48,6 +48,13 @@ class EvaluateParameters(BaseModel):
         _FORMATS,
         Field(description="The file's format; `auto` recognises it by its content."),
     ] = "auto"
+    mode: Annotated[
+        Literal["live", "record", "replay", "auto"],
+        Field(
+            description="Where providers' answers come from: `live` calls them, `record` also "
+            "saves what they answer, `replay` uses recordings only, `auto` records what is missing."
+        ),
+    ] = "live"
     target: Annotated[
         str,
         Field(
@@ -185,4 +192,6 @@ def load_options(
         strict=parameters.strict,
         readable_names=frozenset(settings.readable_names),
         environment=environment,
+        # A replay asks nobody: a worker without keys can do it.
+        secrets_required=parameters.mode != "replay",
     )

@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evalcore.analytics.compare import Against, Comparer
+from evalcore.analytics.named_queries import query_text
 from evalcore.model.failure import FailedAssertion, Failure
+from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, Reducer, ScoreRule
-from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
+from evalcore.model.summary import (
+    Counts,
+    Extreme,
+    RequiredCase,
+    RequiredFailure,
+    Summary,
+    VariantSummary,
+)
 from evalcore.sql.connection import connect, literal_path, use_threads_for
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
 OUTPUT_CHARACTERS = 2_000
-QUERIES = Path(__file__).parent / "queries"
 
 
 class Aggregates:
-    """The tables of one run in a connection of its own; close it, or use it as a context."""
+    """The tables of one run in a connection of its own; close it, or use it as a context.
 
-    def __init__(self, parts: Sequence[Path], plan: Plan, policy: Policy) -> None:
+    With `against` the summary holds a comparison; without, nothing of it is computed.
+    """
+
+    def __init__(
+        self, parts: Sequence[Path], plan: Plan, policy: Policy, against: Against | None = None
+    ) -> None:
         self._plan = plan
-        use_threads_for(plan.items)
+        self._policy = policy
+        earlier = None if against is None else against.earlier
+        use_threads_for(plan.items + (earlier.plan.items if earlier is not None else 0))
         self._connection = connect()
+        self._comparer = None if against is None else Comparer(self._connection, against)
+        if self._comparer is not None and earlier is not None:
+            # By this run's policy: only what is reduced by the same rule can be compared.
+            self._load(earlier.parts, earlier.plan)
+            self._comparer.keep_baseline(earlier.plan)
+        self._load(parts, plan)
+
+    def _load(self, parts: Sequence[Path], plan: Plan) -> None:
+        """Fill the tables `items` and `cases`."""
+        policy = self._policy
         by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
             Reducer.MEAN,
             Reducer.MEDIAN,
@@ -64,6 +89,7 @@ class Aggregates:
         required = self._run("required").fetchall() if row["missed"] else []
         slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
         tokens = row["total_tokens"]
+        costliest = self._run("costliest").fetchone() if self._gates("cost_under") else None
         return Summary(
             counts=counts,
             cases=sum(variant.cases for variant in variants),
@@ -84,14 +110,29 @@ class Aggregates:
             total_tokens=None if tokens is None else int(tokens),
             required_failures=required[0][5] if required else 0,
             required_examples=tuple(RequiredFailure(*found[:5]) for found in required),
+            costliest=Extreme(*costliest) if costliest else None,
+            required_cases=self._required_cases(),
+            comparison=self._comparer.compare(self._plan) if self._comparer else None,
         )
 
-    def report_cases(self) -> Iterator[list[str]]:
+    def _gates(self, name: str) -> list[GateSpec]:
+        return [gate for gate in self._policy.gates if gate.gate == name]
+
+    def _required_cases(self) -> tuple[RequiredCase, ...]:
+        gates = self._gates("required_cases")
+        ids = list(dict.fromkeys(name for gate in gates for name in gate.params["case_ids"]))
+        if not ids:
+            return ()
+        return tuple(RequiredCase(*row) for row in self._run("required_cases", ids=ids).fetchall())
+
+    def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
 
-        In batches, so that nobody handles them one by one.
+        In batches, so that nobody handles them one by one. `report.json` leaves out the outputs of
+        items that passed.
         """
         self._connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
+        self._connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
         self._run("report_items")
         if self.complete and self._plan.iterations == 1:
             result = self._run("report_single_items", variants=self._plan.variants)
@@ -106,8 +147,12 @@ class Aggregates:
         """Whether the report lists every case."""
         return self._plan.items <= COMPLETE_REPORT_ITEMS
 
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return why items were skipped, and how many for each reason; the most frequent first."""
+        return [(reason, count) for reason, count in self._run("reasons").fetchall()]
+
     def failures(self, most: int) -> tuple[Failure, ...]:
-        """Return the first work items that did not pass: errors, then failed, then blocked."""
+        """Return the first work items that did not pass: errors, failed, blocked, the rest."""
         rows = self._run("failures", most=most).fetchall()
         return tuple(
             Failure._make((*row[:-1], tuple(FailedAssertion(*entry) for entry in row[-1])))
@@ -121,12 +166,6 @@ class Aggregates:
 
 
 _COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed", "blocked")
-
-
-@lru_cache(maxsize=64)
-def query_text(name: str) -> str:
-    """Return the text of a named query."""
-    return (QUERIES / f"{name}.sql").read_text("utf-8")
 
 
 def median_item_s(part: Path) -> float:

@@ -11,6 +11,7 @@ from evalcore.assertions.transform import TransformError, apply_transform
 from evalcore.assertions.wording import describe_error, expected_text, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
+from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
 
 _MAX_SHARED_PASSES = 1_000
@@ -36,7 +37,10 @@ def grade_now(
 async def grade(
     assertions: Sequence[Assertion], evidence: Evidence, case: Case, context: CheckContext
 ) -> tuple[AssertionResult, ...]:
-    """Return the results; one check after the other, so an item never does two things at once."""
+    """Return the results; one check after the other, so an item never does two things at once.
+
+    Raises `SkippedError` where a limit kept a check from asking.
+    """
     subjects = _Subjects(evidence, case, context)
     results = []
     for assertion in assertions:
@@ -91,12 +95,14 @@ class _Subjects:
 
 
 def _start(assertion: Assertion, subjects: _Subjects) -> Verdict | Awaitable[Verdict]:
-    """Return the verdict, or what it has to be awaited from. Never raises."""
+    """Return the verdict, or what it has to be awaited from; raises `SkippedError` only."""
     try:
         subject = subjects.find(assertion.block, assertion.transform)
         if isinstance(subject, Verdict):
             return subject
         return find_check(assertion.check)(assertion.params, subject)
+    except SkippedError:
+        raise
     except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
         return broken(describe_error(error))
 
@@ -104,6 +110,8 @@ def _start(assertion: Assertion, subjects: _Subjects) -> Verdict | Awaitable[Ver
 async def _finish(verdict: Awaitable[Verdict]) -> Verdict:
     try:
         return await verdict
+    except SkippedError:
+        raise
     except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
         return broken(describe_error(error))
 
@@ -130,13 +138,10 @@ def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> 
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected = verdict
     type_, _, name, params, block, weight, required, _, transform, _ = assertion
-    if outcome is Outcome.PASSED:
-        actual = None
-    else:
-        if actual is None:
-            actual = subjects.checked_text(block, transform)
-        if actual is not None:
-            actual = shorten(actual)
+    if actual is None and outcome is not Outcome.PASSED:
+        actual = subjects.checked_text(block, transform)
+    if actual is not None:
+        actual = shorten(actual)
     expected = expected_text(params) if expected is None else shorten(expected)
     # In the order of its fields, which `_make` takes in half the time.
     return AssertionResult._make(

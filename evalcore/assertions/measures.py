@@ -34,6 +34,16 @@ def tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
     return verdict
 
 
+def input_tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the input tokens are at most `threshold`; blocked where none were measured."""
+    return _at_most(subject.metrics.input_tokens, params["threshold"], " tokens")
+
+
+def output_tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the output tokens are at most `threshold`; blocked where none were measured."""
+    return _at_most(subject.metrics.output_tokens, params["threshold"], " tokens")
+
+
 def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form
     """Be in error for `reason`: the assertion's `type` cannot be evaluated here."""
     return broken(params["reason"])

@@ -17,9 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from evalcore.assertions.python_call import arguments_for
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import describe_error, one_line
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
+from evalcore.trust.local_objects import find_callable
 
 _RUNNER = Path(__file__).with_name("plugin_runner.py")
 
@@ -56,19 +58,20 @@ async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
 
 
 async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Ask the function `callable` (`module:function`), called as `fn(output, context)`.
+    """Ask the function `callable` (`module:function`), called as `arguments_for` says.
 
-    It may be a coroutine function. It returns a bool, a number in [0, 1], which passes from
-    `threshold` on (a parameter, 1 where it has none), or a mapping `{passed, score, reason}`.
-    Anything else, an exception and a time-out are errors.
+    That is `fn(output, context)`, `fn(output)` or `fn(artifact)`; it may be a coroutine function.
+    It returns a bool, a number in [0, 1], which passes from `threshold` on (a parameter, 1 where it
+    has none), or a mapping `{passed, score, reason}`. Anything else, an exception and a time-out
+    are errors.
     """
     reference = params["callable"]
-    function = subject.context.imports.load(reference)
-    timeout_s = subject.context.plugin_timeout_s
+    context = subject.context
+    function = find_callable(reference, context.imports, context.objects)
+    arguments = arguments_for(function, subject, _context(params, subject))
+    timeout_s = context.plugin_timeout_s
     try:
-        answer = await asyncio.wait_for(
-            _call_in_thread(function, subject.output, _context(params, subject)), timeout_s
-        )
+        answer = await asyncio.wait_for(_call_in_thread(function, *arguments), timeout_s)
     except _CallError as error:
         return broken(f"{reference} failed: {error}")
     except TimeoutError:

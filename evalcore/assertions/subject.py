@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from evalcore.model.assertion import Assertion, AssertionResult, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
+from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.trust.imports import ImportPolicy
 
@@ -20,7 +21,7 @@ class CheckContext:
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
     search, `plugin_timeout_s` one call of somebody else's code. `passes` is the grading's own: the
     results of passed assertions, by the assertion's identity. `objects` are what a suite made in
-    Python refers to by name.
+    Python refers to by name. `complete` calls providers for the item that is graded.
     """
 
     folder: Path
@@ -28,6 +29,7 @@ class CheckContext:
     regex_timeout_s: float = 2.0
     plugin_timeout_s: float = 30.0
     objects: Mapping[str, Any] = NOTHING
+    complete: Complete = no_provider
     passes: dict[int, tuple[Assertion, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

@@ -16,6 +16,7 @@ from evalcore.errors import LoadError, UsageError
 from evalcore.execution.single import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.formats.source import parse_json
+from evalcore.model.suite import Format
 from evalcore.report.document import on_one_line
 from evalcore.trust.imports import ImportPolicy
 
@@ -49,9 +50,13 @@ def _graded(format_: str, raw: Mapping[str, Any], imports: ImportPolicy) -> dict
         assertion = read_single(format_, raw["assertion"], Path.cwd())
     except LoadError as error:
         return {"id": raw.get("id"), "score": 0.0, "outcome": "error", "message": str(error)}
-    result = asyncio.run(
-        grade_output(assertion, raw.get("output"), raw.get("measured") or {}, imports)
-    )
+    output = raw.get("output")
+    if format_ == Format.SUITE:
+        from evalcore.targets.flow_answer import answer_evidence, is_whole_evidence
+
+        # What a flow may answer: outputs by block, state, errors.
+        output = answer_evidence(output) if is_whole_evidence(output) else output
+    result = asyncio.run(grade_output(assertion, output, raw.get("measured") or {}, imports))
     return {
         "id": raw.get("id"),
         "score": result.score,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import orjson
 
-from evalcore.cli.loading import load_suites
+from evalcore.cli.loading import check_baseline, load_suites
 from evalcore.cli.options import json_option, load_options, suite_options
 from evalcore.errors import ExitCode, LoadError, UsageError
 from evalcore.pipeline import PlanOptions, load, plan_size
@@ -35,6 +35,7 @@ def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
                 "cases": len(suite.cases),
                 "warnings": suite.warnings,
             }
+            check_baseline(suite.definition)
         except LoadError as error:
             worst = ExitCode.USAGE
             entry |= {"valid": False, "problems": [_problem(found) for found in error.problems]}
@@ -66,6 +67,7 @@ def plan(as_json: bool, suites: tuple[str, ...], **given: Any) -> None:
     """Show what a run would execute: cases, variants, iterations, items, shards."""
     for suite in load_suites(suites, load_options(given)):
         definition = suite.definition
+        check_baseline(definition)
         size = plan_size(suite, PlanOptions(), latency_s=None)
         described = {
             "suite": definition.name,

@@ -7,11 +7,19 @@ from pathlib import Path
 
 import click
 
+from evalcore.cli.options import chosen_store
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
-from evalcore.model.suite import Suite
+from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
+from evalcore.pipeline.baseline import settle_baseline
 from evalcore.trust.text import sanitize_terminal
+
+
+def check_baseline(definition: SuiteDefinition) -> None:
+    """Raise `UsageError` if the caller's baseline is neither a variant nor in the store."""
+    if definition.baseline_run is not None:
+        settle_baseline(chosen_store(None), definition)
 
 
 def load_suites(paths: Sequence[str], options: LoadOptions) -> list[Suite]:

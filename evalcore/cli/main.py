@@ -13,17 +13,23 @@ from typing import Any, NoReturn
 
 import click
 
-from evalcore import __version__
 from evalcore.errors import EvalError, ExitCode
+from evalcore.version import VERSION
 
 COMMANDS = {
     "run": ("evalcore.cli.run:run", "Run suites and decide."),
+    "record": ("evalcore.cli.record:record", "Run suites and record what providers answer."),
     "validate": ("evalcore.cli.inspect:validate", "Check suite files; run nothing."),
     "plan": ("evalcore.cli.inspect:plan", "Show what a run would execute; run nothing."),
     "report": ("evalcore.cli.report:report", "Show the report of a completed run."),
+    "compare": ("evalcore.cli.compare:compare", "Compare two completed runs."),
+    "baseline": ("evalcore.cli.baseline:baseline", "Name runs that others are compared with."),
+    "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
+    "recordings": ("evalcore.cli.recordings:recordings", "Look at recordings and move them."),
     "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),
     "assert": ("evalcore.cli.assertions:assert_", "Grade single outputs: JSON lines in and out."),
+    "decide": ("evalcore.cli.decide:decide", "Decide single gates: JSON lines in and out."),
 }
 
 
@@ -60,7 +66,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="evalcore")
+@click.version_option(VERSION, prog_name="evalcore")
 def cli() -> None:
     """Evaluate LLM workflows: cases × variants × iterations, and gates over the results."""
 

@@ -12,6 +12,7 @@ import click
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import GateSyntaxError, parse_gate_option
+from evalcore.model.mode import Mode
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
@@ -40,10 +41,23 @@ def verbose_option(command: F) -> F:
     return click.option("-v", "--verbose", is_flag=True, help="Show more.")(command)
 
 
+def mode_option(command: F) -> F:
+    """Add `--mode`; None means that it was not given."""
+    return click.option(
+        "--mode",
+        type=click.Choice([mode.value for mode in Mode]),
+        help="Where providers' answers come from.  [default: live]",
+    )(command)
+
+
 def suite_options(command: F) -> F:
+    """Add the suite files and the options that choose and override what they say."""
+    return click.argument("suites", nargs=-1, metavar="SUITE...")(override_options(command))
+
+
+def override_options(command: F) -> F:
     """Add the options that choose and override what a suite file says."""
     decorators = (
-        click.argument("suites", nargs=-1, metavar="SUITE..."),
         click.option("--format", "format_", metavar="FORMAT", help="Format of the files."),
         click.option("--target", metavar="NAME", help="Target instead of the suite's."),
         click.option("--variant", "variants", multiple=True, help="Only this variant."),
@@ -52,6 +66,7 @@ def suite_options(command: F) -> F:
         click.option("--tag", "tags", multiple=True, help="Only cases with this tag."),
         click.option("--exclude-tag", "excluded", multiple=True, help="No case with this tag."),
         click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
+        click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
         click.option("--threshold", type=click.FloatRange(0, 1), help="Instead of the suite's."),
         click.option("-n", "--iterations", type=click.IntRange(min=1), help="Runs of each case."),
         click.option("--concurrency", type=click.IntRange(min=1), help="Items at the same time."),
@@ -62,6 +77,7 @@ def suite_options(command: F) -> F:
     return command
 
 
+_BASELINE_HELP = "Compare with this variant, named baseline or run."
 _GATE_HELP = "A gate in place of the suite's, such as pass_rate=0.9."
 
 
@@ -93,6 +109,7 @@ def load_options(given: dict[str, Any]) -> LoadOptions:
         tags=frozenset(given["tags"]),
         excluded_tags=frozenset(given["excluded"]),
         variants=frozenset(given["variants"]),
+        baseline=given.get("baseline"),
         strict=given["strict"],
         readable_names=frozenset(settings().readable_names),
         environment=os.environ,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from evalcore.cli.options import (
     chosen_store,
     json_option,
     load_options,
+    mode_option,
     settings,
     store_option,
     suite_options,
@@ -24,10 +26,14 @@ from evalcore.cli.options import (
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
+from evalcore.execution.limits import refuse_unpriced
 from evalcore.gates.decide import exit_code
 from evalcore.model.gate import Decision
+from evalcore.model.mode import Mode
 from evalcore.model.run import State
+from evalcore.model.suite import Suite
 from evalcore.pipeline import (
+    DecideOptions,
     ExecuteOptions,
     PlanOptions,
     RunView,
@@ -38,6 +44,8 @@ from evalcore.pipeline import (
     reopen_run,
     view_run,
 )
+from evalcore.pipeline.baseline import settle_baseline
+from evalcore.pipeline.plan import HISTORY
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
@@ -50,15 +58,18 @@ if TYPE_CHECKING:
 _PREFECT_WORKERS = 2
 
 
-_ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
+_REPORT_HELP = "Also store these forms: html, junit, markdown, github."
+ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
 
 @click.command()
 @suite_options
 @click.option("--resume", metavar="RUN", help="Go on with a run; takes no suite file.")
+@mode_option
+@click.option("--reuse", is_flag=True, help="Do not execute what the last 20 runs did.")
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
-@click.option("--report", "forms", metavar="FORM,…", help="Also store these forms: markdown.")
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=_ALLOW_IMPORT_HELP)
+@click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
+@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @store_option
 @json_option
 @verbose_option
@@ -69,20 +80,34 @@ def run(**given: Any) -> int:
     prevented the decision or somebody stopped the run.
     """
     paths = given.pop("suites")
+    mode = given.pop("mode")
     options = RunOptions(
+        mode=mode or Mode.LIVE,
         as_json=given.pop("as_json"),
         verbose=given.pop("verbose"),
         prefect=given.pop("prefect"),
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
+        reuse=HISTORY if given.pop("reuse") else None,
     )
     address, resume = given.pop("store"), given.pop("resume")
     if resume is not None:
         if paths:
             raise UsageError("--resume takes no suite file: the plan in the store holds all")
+        if mode is not None:
+            raise UsageError("--resume takes no --mode: the run goes on in its own")
         return int(_resume(chosen_store(address), resume, options))
-    suites = load_suites(paths, load_options(given))
-    store = chosen_store(address)
+    # A replay asks nobody: a machine without keys can do it.
+    needed = options.mode != Mode.REPLAY
+    suites = load_suites(paths, replace(load_options(given), secrets_required=needed))
+    return int(run_suites(suites, chosen_store(address), options))
+
+
+def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions) -> ExitCode:
+    """Run loaded suites one after another; return the worst decision's exit code."""
+    for suite in suites:  # before the first one runs: if one cannot, none does
+        settle_baseline(store, suite.definition)
+        refuse_unpriced(suite.definition, settings(), options.mode)
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
@@ -91,7 +116,7 @@ def run(**given: Any) -> int:
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
-    return int(exit_code(decisions))
+    return exit_code(decisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +125,19 @@ class RunOptions:
 
     as_json: bool
     verbose: bool
-    prefect: bool
-    forms: tuple[str, ...]
-    imports: tuple[str, ...]
+    prefect: bool = False
+    forms: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    mode: str = Mode.LIVE
+    reuse: str | None = None
 
     @property
     def plan(self) -> PlanOptions:
         """How plans are cut: through an orchestrator a small run shows each case."""
+        options = PlanOptions(mode=self.mode, reuse=self.reuse)
         if self.prefect:
-            return PlanOptions(workers=_PREFECT_WORKERS, single_items=True)
-        return PlanOptions()
+            return replace(options, workers=_PREFECT_WORKERS, single_items=True)
+        return options
 
 
 def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
@@ -130,13 +158,15 @@ def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
 
 def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) -> Decision | None:
     """Execute, finish and show a run; return its decision, None if it was stopped."""
-    allowed = (*settings().allow_imports, *options.imports)
+    configured = settings()
+    allowed = (*configured.allow_imports, *options.imports)
     policy = ImportPolicy(roots=roots, allowed=allowed)
     manifest = run.manifest()
     stopper = Stopper()
     with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
         execute = ExecuteOptions(
             imports=policy,
+            settings=configured,
             progress=progress,
             on_start=stopper.watch,
             stopped=lambda: stopper.stopped,
@@ -152,8 +182,12 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
         cancel_run(run, () if options.prefect else receipts, now=datetime.now(UTC))
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
-    now = datetime.now(UTC)
-    with view_run(run) if options.prefect else finish_run(run, receipts, now=now) as view:
+    now, decide = datetime.now(UTC), DecideOptions(policy)
+    with (
+        view_run(run)
+        if options.prefect
+        else finish_run(run, receipts, now=now, options=decide) as view
+    ):
         show(view, options)
         return view.report.decision
 

@@ -34,7 +34,7 @@ class ShardWork(Protocol):
     """Where the shards' items come from and where their rows go. Both may block."""
 
     def begin(self, shard: int) -> list[WorkItem]:
-        """Return the items of a shard, in order."""
+        """Return the items of a shard, in order; none if it needs no execution any more."""
 
     def store_blobs(self, shard: OpenShard) -> None:
         """Write the blobs that the shard has so far, and let go of them."""

@@ -24,7 +24,10 @@ _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
 class Finished(NamedTuple):
-    """What became of a work item. Times in microseconds since the epoch."""
+    """What became of a work item. Times in microseconds since the epoch.
+
+    `scores` are the suite's scorers' entries.
+    """
 
     item: WorkItem
     status: State
@@ -37,6 +40,7 @@ class Finished(NamedTuple):
     error: Mapping[str, str] | None = None
     reason: str | None = None
     attempts: int = 1
+    scores: Sequence[Mapping[str, Any]] = ()
 
 
 def without_evidence(finished: Finished, reason: str) -> Finished:
@@ -84,8 +88,11 @@ class RowEncoder:
             "metadata": case.metadata or None,
             "assertions": [self._result(result) for result in finished.results],
         }
+        scores = finished.scores
         if case.assertions and any(one.metric for one in case.assertions):
-            row["scores"] = _metric_scores(case.assertions, finished.results)
+            scores = [*_metric_scores(case.assertions, finished.results), *scores]
+        if scores:
+            row["scores"] = scores
         if evidence is not None:
             _add_evidence(row, evidence, blobs, inline_bytes)
         return orjson.dumps(row, option=_OPTIONS)

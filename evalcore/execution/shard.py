@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -18,6 +18,9 @@ from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_
 from evalcore.planning.spool import decode_part
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    from evalcore.execution.reuse import ReusedItems
 
 
 class ShardReceipt(NamedTuple):
@@ -34,32 +37,48 @@ class ShardReceipt(NamedTuple):
 
 
 class StoredShards:
-    """Reads shards of one run from its plan and commits their rows; safe in several threads."""
+    """Reads shards of one run from its plan and commits their rows; safe in several threads.
+
+    `plan` may be replaced by the one that its pilot settled.
+    """
 
     def __init__(
-        self, run: StoredRun, plan: Plan, *, on_commit: Callable[[ShardReceipt], None] | None = None
+        self,
+        run: StoredRun,
+        plan: Plan,
+        *,
+        on_commit: Callable[[ShardReceipt], None] | None = None,
+        reused: ReusedItems | None = None,
     ) -> None:
         self._run = run
-        self._plan = plan
+        self.plan = plan
         self._expander = Expander(run.definition)
         self._on_commit = on_commit
+        self._reused = reused
         self._lock = threading.Lock()
         self._part: tuple[int, list[Case]] = (-1, [])
         self._started: dict[int, float] = {}
 
     def begin(self, shard: int) -> list[WorkItem]:
-        """Return the items of a shard in order; the claim says that it was begun."""
+        """Return the items of a shard in order; the claim says that it was begun.
+
+        None of them if another process has committed the shard meanwhile.
+        """
         with self._lock:
             self._started[shard] = time.time()
             claim = orjson.dumps({"started_at": self._started[shard]})
-            self._run.store.put_if_absent(self._run.keys.claim(shard), claim)
-            return expand_shard(self._expander, self._plan, shard, self._cases(shard))
+            first = self._run.store.put_if_absent(self._run.keys.claim(shard), claim) is not None
+            if not first and self._run.has_result(shard):
+                return []
+            if self._reused is not None:
+                self._reused.prepare(self.plan.shard_items(shard))
+            return expand_shard(self._expander, self.plan, shard, self._cases(shard))
 
     def _cases(self, shard: int) -> list[Case]:
         """Return the cases of a shard; the part that was read last is kept."""
-        wanted = cases_of_shard(self._plan, shard)
+        wanted = cases_of_shard(self.plan, shard)
         cases: list[Case] = []
-        size = self._plan.part_cases
+        size = self.plan.part_cases
         for number in range(wanted.start // size, (wanted.stop - 1) // size + 1):
             if self._part[0] != number:
                 self._part = (number, decode_part(self._run.plan_part(number)))

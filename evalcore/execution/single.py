@@ -19,11 +19,20 @@ from evalcore.trust.imports import ImportPolicy
 async def grade_output(
     assertion: Assertion, output: Any, measured: Mapping[str, Any], imports: ImportPolicy
 ) -> AssertionResult:
-    """Return the result of one assertion on one output; an output that is not text is JSON."""
-    text = output if isinstance(output, str) or output is None else json_text(output)
+    """Return the result of one assertion on one output; an output that is not text is JSON.
+
+    An `Evidence` is taken as it is, but for what was measured.
+    """
+    given = output if isinstance(output, Evidence) else None
+    text = output if isinstance(output, str) or output is None else None
+    if text is None and given is None and output is not None:
+        text = json_text(output)
     names = {name.name for name in fields(Metrics)}
     metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
     context = CheckContext(folder=Path.cwd(), imports=imports)
     case = Case(id="assertion", assertions=(assertion,))
-    results = await grade(case.assertions, Evidence(text, metrics=metrics), case, context)
+    evidence = Evidence(text, metrics=metrics)
+    if given is not None:
+        evidence = given._replace(metrics=metrics) if measured else given
+    results = await grade(case.assertions, evidence, case, context)
     return results[0]

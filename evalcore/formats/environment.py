@@ -1,14 +1,14 @@
 """`${{ NAME }}` in a suite's strings: environment variables, by name on a list.
 
-Only names that the nearest `.env` file names, `EVAL_*`, and those of the configuration may be read,
-so that a suite file cannot read secrets into an output (spec/test-files.md).
+evalcore.trust.variables says which names those are. In an option that is secret the reference
+stays: its value is read when the target is built, and never stored (docs/decisions/0016).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,83 +17,90 @@ from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.source import read_bytes
 from evalcore.formats.wording import shown_path
+from evalcore.trust.secret_options import is_secret_path
+from evalcore.trust.variables import (
+    MARK,
+    PROVIDER_KEYS,
+    REFERENCE,
+    Variables,
+    nearest_env_file,
+    variables_from,
+)
 
-MARK = "${{"
-_REFERENCE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
-_ENV_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
-
-
-@dataclass(frozen=True, slots=True)
-class Variables:
-    """The variables that a suite may read: `values` of those that are set, `names` of all."""
-
-    values: Mapping[str, str]
-    names: frozenset[str]
-
-    def may_read(self, name: str) -> bool:
-        """Whether the suite may read a variable of this name."""
-        return name in self.names or name.startswith("EVAL_")
+__all__ = ["MARK", "Variables", "interpolate", "variables_for"]
 
 
 def variables_for(folder: Path, options: LoadOptions) -> Variables:
-    """Return the variables of the nearest `.env` upward and of the environment, which wins."""
-    from_file: dict[str, str] = {}
-    for parent in (folder.resolve(), *folder.resolve().parents):
-        path = parent / ".env"
-        if path.is_file():
-            from_file = _read_env_file(path)
-            break
-    names = frozenset(from_file) | options.readable_names
-    readable = {
-        name: value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        for name, value in options.environment.items()
-        if name in names or name.startswith("EVAL_")
-    }
-    return Variables({**from_file, **readable}, names)
+    """Return the variables of the nearest `.env` upward and of the environment, which wins.
+
+    Where no provider is asked, a provider's key may be missing (`secrets_required`).
+    """
+    path = nearest_env_file(folder)
+    env_file = b"" if path is None else read_bytes(path, shown_path(path))
+    found = variables_from(env_file, options.environment, options.readable_names)
+    return found if options.secrets_required else replace(found, required=False)
 
 
-def _read_env_file(path: Path) -> dict[str, str]:
-    values = {}
-    for line in read_bytes(path, shown_path(path)).decode("utf-8", "replace").splitlines():
-        match = _ENV_LINE.match(line)
-        if match and not line.lstrip().startswith("#"):
-            value = match[2]
-            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-            values[match[1]] = value[1:-1] if quoted else value.split(" #", 1)[0].rstrip()
-    return values
+def _is_secret(loc: Loc) -> bool:
+    """Whether an option of a target or of a variant at this path of a suite file is secret."""
+    if len(loc) > 2 and loc[0] == "targets":
+        return is_secret_path(loc[2:])
+    if loc[:1] == ("flow",):
+        return is_secret_path(loc[1:])
+    if "config" in loc[:4] and "variants" in loc[:2]:
+        return is_secret_path(loc[loc.index("config") + 1 :])
+    return False
 
 
-def interpolate(value: Any, variables: Variables, loc: Loc, problems: Problems) -> Any:
+def interpolate(
+    value: Any,
+    variables: Variables,
+    loc: Loc,
+    problems: Problems,
+    is_secret: Callable[[Loc], bool] = _is_secret,
+) -> Any:
     """Return `value` with every reference in its strings replaced; note what cannot be.
 
-    Such a reference stays as it is, so that what is wrong beside it is found, too.
+    Such a reference stays as it is, so that what is wrong beside it is found, too; so does a sound
+    one in a secret option.
     """
     if isinstance(value, str):
         if MARK not in value:
             return value
+        secret = is_secret(loc)
 
-        def replace(match: re.Match[str]) -> str:
-            name = match[1]
-            default: str | None = match[2]
-            if not variables.may_read(name):
-                message = f"may not read the environment variable {name}; name it in a .env file"
-                problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
-                return match[0]
-            found: str | None = variables.values.get(name, default)
-            if found is None:
-                message = f"the environment variable {name} is not set; set it or write a default:"
-                problems.add(loc, f"{message} ${{{{ {name}:-… }}}}")
-                return match[0]
-            return found
+        def replacement(match: re.Match[str]) -> str:
+            found = _value(match, variables, loc, problems, secret=secret)
+            return match[0] if secret or found is None else found
 
-        return _REFERENCE.sub(replace, value)
+        return REFERENCE.sub(replacement, value)
     if isinstance(value, dict):
         return {
-            key: interpolate(item, variables, (*loc, key), problems) for key, item in value.items()
+            key: interpolate(item, variables, (*loc, key), problems, is_secret)
+            for key, item in value.items()
         }
     if isinstance(value, list):
         return [
-            interpolate(item, variables, (*loc, index), problems)
+            interpolate(item, variables, (*loc, index), problems, is_secret)
             for index, item in enumerate(value)
         ]
     return value
+
+
+def _value(
+    match: re.Match[str], variables: Variables, loc: Loc, problems: Problems, *, secret: bool
+) -> str | None:
+    """Return what a reference stands for; note what is wrong with it and return None."""
+    name = match[1]
+    if not variables.may_read(name, secret=secret):
+        message = f"may not read the environment variable {name}; name it in a .env file"
+        if name in PROVIDER_KEYS:
+            message = f"{name} may be read only into `api_key`, `headers` and `env`"
+            message += "; elsewhere name it in a .env file"
+        problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
+        return None
+    found = variables.value(name, match[2], secret=secret)
+    if found is None and (variables.required or not secret):
+        message = f"the environment variable {name} is not set; set it or write a default:"
+        problems.add(loc, f"{message} ${{{{ {name}:-… }}}}")
+    return found

@@ -12,7 +12,14 @@ from evalcore.formats.source import as_json
 from evalcore.formats.wording import suggest
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.model.gate import GateSpec
-from evalcore.model.suite import ErrorPolicy, Limits, Policy, Reducer, ScoreRule
+from evalcore.model.suite import (
+    ErrorPolicy,
+    Limits,
+    Policy,
+    ProviderLimits,
+    Reducer,
+    ScoreRule,
+)
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 
 ERRORS = GateSpec("errors")
@@ -22,9 +29,12 @@ ERRORS = GateSpec("errors")
 class LoadOptions:
     """What the caller lays over a suite file; None and () leave the file's word.
 
+    `baseline` is a variant, or else an earlier run by its id or as a named baseline.
     `strict` turns warnings into mistakes. `readable_names` are the environment variables that a
     suite may read beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the
-    variables themselves.
+    variables themselves. `secrets_required` is False where no provider is asked (replay): what a
+    secret option refers to need not be set then. `executor` says that the caller executes the cases
+    of a workflow file that are not given, by a function of its own.
     """
 
     format: str | None = None
@@ -37,9 +47,12 @@ class LoadOptions:
     tags: frozenset[str] = frozenset()
     excluded_tags: frozenset[str] = frozenset()
     variants: frozenset[str] = frozenset()
+    baseline: str | None = None
     strict: bool = False
     readable_names: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
+    secrets_required: bool = True
+    executor: bool = False
 
 
 def suite_name(path: Path, *named: str | None) -> str:
@@ -84,6 +97,7 @@ def policy_of(
         k=k,
         errors=policy,
         max_error_share=section.get("max_error_share"),
+        cluster=section.get("cluster"),
     )
 
 
@@ -116,6 +130,12 @@ def limits_of(section: Mapping[str, Any], options: LoadOptions) -> Limits:
     return Limits(
         concurrency=options.concurrency or limits.get("concurrency"),
         timeout_s=limits.get("timeout_s"),
+        max_cost_usd=limits.get("max_cost_usd"),
+        max_tokens=limits.get("max_tokens"),
+        max_duration_s=limits.get("max_duration_s"),
+        providers={
+            name: ProviderLimits(**bounds) for name, bounds in limits.get("providers", {}).items()
+        },
     )
 
 

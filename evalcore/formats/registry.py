@@ -13,7 +13,7 @@ from evalcore.formats.wording import describe, nearest, path_text
 from evalcore.model.suite import Format, Suite
 
 ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
-BUILT = (Format.WORKFLOW_HARNESS, Format.TEST_FILE)
+BUILT = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE)
 _TESTS_KEYS = ("tests", "eval_cases", "evalcases")
 
 
@@ -44,6 +44,10 @@ def _load(format_: Format, document: Document, path: Path, options: LoadOptions)
         from evalcore.formats.test_file import load_test_file
 
         return load_test_file(document, path, options)
+    if format_ is Format.SUITE:
+        from evalcore.formats.suite_file import load_suite_file
+
+        return load_suite_file(document, path, options)
     known = ", ".join(BUILT)
     message = f"is a {format_}; this version reads {known}"
     raise LoadError((Problem(document.file, None, "", message),))

@@ -89,8 +89,12 @@ def _meant(name: str, known: Iterable[str]) -> str:
 def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:
     """Return the definition with only the variants that the caller wants, in the suite's order.
 
-    A baseline that is not among them is dropped. Raises `UsageError` for an unknown variant.
+    The caller's baseline replaces the suite's. One that is not among the variants is dropped.
+    Raises `UsageError` for an unknown variant, and for a baseline that the caller drops himself.
     """
+    definition = _choose_baseline(definition, options)
+    if options.cases or options.tags or options.excluded_tags:
+        definition = replace(definition, filtered=True)
     if not options.variants:
         return definition
     known = {variant.id for variant in definition.variants}
@@ -98,5 +102,21 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     if unknown:
         raise UsageError("\n".join(f"{definition.source.path}: {message}" for message in unknown))
     kept = tuple(variant for variant in definition.variants if variant.id in options.variants)
-    baseline = definition.baseline if definition.baseline in options.variants else None
-    return replace(definition, variants=kept, baseline=baseline)
+    baseline = definition.baseline
+    if baseline is None or baseline in options.variants:
+        return replace(definition, variants=kept)
+    if options.baseline is not None:
+        raise UsageError(
+            f"{definition.source.path}: --baseline {baseline}: --variant leaves it out; "
+            f"add --variant {baseline}"
+        )
+    return replace(definition, variants=kept, baseline=None, dropped_baseline=baseline)
+
+
+def _choose_baseline(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:
+    """Return the definition with the caller's baseline: a variant, or an earlier run's name."""
+    if options.baseline is None:
+        return definition
+    if any(variant.id == options.baseline for variant in definition.variants):
+        return replace(definition, baseline=options.baseline)
+    return replace(definition, baseline=None, baseline_run=options.baseline)

@@ -79,11 +79,24 @@ class VariantShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class ProviderLimitsShape(TypedDict, total=False):
+    """What a provider takes, over all workers."""
+
+    requests_per_minute: Annotated[float, Field(gt=0)]
+    tokens_per_minute: Annotated[float, Field(gt=0)]
+    max_concurrency: Count
+
+
+@with_config(STRICT)
 class LimitsShape(TypedDict, total=False):
-    """Bounds of a run."""
+    """Bounds of a run: of an item (`timeout_s`), of the whole (budgets), of each provider."""
 
     concurrency: Count
     timeout_s: Annotated[float, Field(gt=0)]
+    max_cost_usd: Weight
+    max_tokens: Annotated[int, Field(ge=0)]
+    max_duration_s: Annotated[float, Field(gt=0)]
+    providers: dict[str, ProviderLimitsShape]
 
 
 @with_config(STRICT)

@@ -11,7 +11,7 @@ from evalcore.formats.shapes import adapter
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Format
 
-FORMATS = (Format.WORKFLOW_HARNESS, Format.TEST_FILE)
+FORMATS = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE)
 
 
 def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
@@ -23,6 +23,11 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
         found = read_assertion(raw, (), problems, block=None, folder=folder)
     elif format_ == Format.TEST_FILE:
         found = _test_file_assertion(raw, problems)
+    elif format_ == Format.SUITE:
+        from evalcore.formats.camel_case import Renames
+        from evalcore.formats.suite_assertions import SuiteAssertions
+
+        found = SuiteAssertions(folder, Renames()).read(raw, (), problems)
     else:
         known = ", ".join(FORMATS)
         raise UsageError(f"no single assertions of format '{format_}'; formats: {known}")

@@ -244,8 +244,6 @@ class _SuiteLevel:
         for key in ("fail_on_error", "cache"):
             if key in self.execution:
                 self._warn("execution", key, "has no effect in this version")
-        if "cluster" in self.section:
-            self._warn("evalcore", "cluster", "has no effect in this version")
 
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""

@@ -207,11 +207,39 @@ class TestAlias(Test, _SuiteAlias, total=False):
 
 
 @with_config(OPEN)
-class TargetShape(TypedDict, total=False):
+class ProviderTarget(TypedDict, total=False):
     """A named target: the provider says its kind, the rest are that kind's options."""
 
     name: Required[Text]
     provider: Required[Text]
+
+
+@with_config(OPEN)
+class OtherTarget(TypedDict, total=False):
+    """A named target with the kind and the options of another, its own laid over them."""
+
+    name: Required[Text]
+    use_target: Required[Text]
+
+
+def _kind_of_target(value: object) -> str:
+    uses = isinstance(value, dict) and "use_target" in value
+    return "<use_target>" if uses else "<provider>"
+
+
+TargetShape = Annotated[
+    Annotated[ProviderTarget, Tag("<provider>")] | Annotated[OtherTarget, Tag("<use_target>")],
+    Discriminator(_kind_of_target),
+]
+
+
+@with_config(STRICT)
+class TargetCommon(TypedDict, total=False):
+    """Options of a target of any kind (`COMMON_OPTIONS`)."""
+
+    grader_target: Text
+    fallback_targets: list[Text]
+    workers: Count
 
 
 @with_config(STRICT)

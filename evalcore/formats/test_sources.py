@@ -43,8 +43,10 @@ def file_tests(
         problems = Problems(name, document.locate)
         yield RawTest(NO_TEST, (), problems)
         raw, loc = document.value, Loc()
-        if isinstance(raw, dict) and "tests" in raw:
-            raw, loc = raw["tests"], ("tests",)
+        for key in ("tests", "cases") if isinstance(raw, dict) else ():
+            if key in raw:
+                raw, loc = raw[key], (key,)
+                break
         if isinstance(raw, list):
             yield from listed_tests(raw, loc, problems)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from evalcore.formats.options import (
     variants_of,
 )
 from evalcore.formats.positions import Loc
-from evalcore.formats.problems import Problems
+from evalcore.formats.problems import Problems, raise_all
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import EvalcoreSection, adapter
@@ -39,11 +39,8 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
+from evalcore.workflow.failure import NO_EXECUTOR
 
-NO_EXECUTOR = (
-    "Case '{id}' requires an executor (no fixtures for all expected blocks) "
-    "but no executor was provided."
-)
 TARGET = "workflow"
 _MEASURE_NAMES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
 
@@ -59,9 +56,12 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         problems.add((), "Workflow YAML has no eval section")
     evals, misshapen, section = _checked_sections(raw, problems)
     refuse_both(section, {"threshold": "eval.threshold"}, evals, problems)
+    variants = _variants(section, problems)
     reader = _CaseReader(raw, misshapen, path.parent, problems, strict=options.strict)
     selection = Selection(options)
-    spool = reader.spool(selection)
+    execution = _Execution(raw, path, problems, options, variants)
+    spool = reader.spool(selection, execution)
+    target, others = execution.target(reader.always_given)
     threshold = _threshold(evals, section, options)
     policy = policy_of(
         section,
@@ -71,9 +71,8 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         threshold=threshold,
         problems=problems,
     )
-    variants = _variants(section, problems)
     baseline = baseline_of(section, variants, problems)
-    problems.raise_if_any()
+    raise_all((problems, *others))
     _check_target(options, document.file)
     warnings = [*reader.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
@@ -82,7 +81,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         format=Format.WORKFLOW_HARNESS,
         source=Source(document.file, str(path.resolve().parent), document.sha256),
         policy=policy,
-        targets={TARGET: Target(TARGET, "workflow", _definition(raw))},
+        targets={TARGET: target},
         default_target=TARGET,
         variants=variants,
         baseline=baseline,
@@ -114,11 +113,56 @@ def _threshold(evals: Mapping[str, Any], section: Mapping[str, Any], options: Lo
     return 1.0
 
 
-def _definition(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the workflow does, without its evals."""
-    kept = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
-    definition: dict[str, Any] = as_json(kept)
-    return definition
+class _Execution:
+    """Whether the cases that are not given can be executed, and by what target."""
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        path: Path,
+        problems: Problems,
+        options: LoadOptions,
+        variants: tuple[Variant, ...],
+    ) -> None:
+        self.needed = False
+        self._raw, self._path, self._problems = raw, path, problems
+        self._options, self._variants = options, variants
+
+    def possible(self, given: Collection[str]) -> bool:
+        """Whether a case with these outputs given can be executed: there is a workflow to run.
+
+        Without a provider a workflow that begins with a model call cannot.
+        """
+        if self._options.executor:
+            return True
+        from evalcore.formats.workflow_execution import can_begin
+
+        begins = can_begin(self._raw, given, self._variants, self._options)
+        self.needed |= begins
+        return begins
+
+    def target(self, given: frozenset[str]) -> tuple[Target, list[Problems]]:
+        """Return the target, and the collectors of the other files that it was read from.
+
+        `given` are the blocks that never run.
+        """
+        from evalcore.workflow.definition import behaviour_of
+
+        options: dict[str, Any] = {"definition": as_json(behaviour_of(self._raw))}
+        found: list[Problems] = []
+        if self.needed and not _is_misshapen(self._problems):
+            from evalcore.formats.workflow_execution import ExecutedWorkflow
+
+            workflow = ExecutedWorkflow(self._raw, self._path, self._problems, self._options)
+            options = workflow.options(given, self._variants)
+            found = workflow.others
+        return Target(TARGET, "workflow", options), found
+
+
+def _is_misshapen(problems: Problems) -> bool:
+    """Whether something is wrong already with the shape of the workflow itself."""
+    roots = {problem.path.partition(".")[0].partition("[")[0] for problem in problems.found}
+    return not roots.isdisjoint({"blocks", "souls", "workflow"})
 
 
 def _block_shape(block: Any) -> Any:
@@ -192,8 +236,14 @@ class _CaseReader:
         evals = raw.get("eval")
         cases = evals.get("cases") if isinstance(evals, dict) else None
         self._cases: list[Any] = cases if isinstance(cases, list) else []
+        self._given: frozenset[str] | None = None
 
-    def spool(self, selection: Selection) -> CaseSpool:
+    @property
+    def always_given(self) -> frozenset[str]:
+        """Return the blocks whose outputs every case gives that has to be executed."""
+        return self._given or frozenset()
+
+    def spool(self, selection: Selection, execution: _Execution) -> CaseSpool:
         """Return the selected cases; a misshapen one is noted already and left out."""
         spool = CaseSpool()
         for index, raw in enumerate(self._cases):
@@ -201,11 +251,21 @@ class _CaseReader:
             case = self._read(raw, loc, index in self._misshapen)
             if case is None or not selection.keeps(case.id, case.tags):
                 continue
+            if case.fixture is None:
+                case = self._executed(case, raw.get("fixtures") or {}, execution)
             try:
                 spool.append(case)
             except (TypeError, RecursionError) as error:
                 self._problems.add(loc, f"case '{case.id}' holds what JSON cannot: {error}")
         return spool
+
+    def _executed(self, case: Case, fixtures: Mapping[str, Any], execution: _Execution) -> Case:
+        """Return a case whose fixtures do not cover what it expects: executed, if that can be."""
+        if not execution.possible(fixtures):
+            return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
+        given = frozenset(fixtures)
+        self._given = given if self._given is None else self._given & given
+        return case._replace(given=_evidence(fixtures, {})) if fixtures else case
 
     def _read(self, raw: Any, loc: Loc, misshapen: bool) -> Case | None:
         """Return the case; None if something is wrong, even if that is noted already."""
@@ -278,7 +338,6 @@ def _case(
         input=raw.get("inputs"),
         assertions=assertions,
         fixture=_evidence(fixtures, expected) if given else None,
-        reason_not_executable=None if given else NO_EXECUTOR.format(id=raw["id"]),
     )
 
 

@@ -210,6 +210,7 @@ class Soul(TypedDict, total=False):
     model_name: str | None
     temperature: float | None
     max_tokens: int | None
+    avatar_color: str | None
 
 
 @with_config(STRICT)
@@ -257,6 +258,7 @@ class GateBlock(_Block, _GateFields, total=False):
     type: Required[Literal["gate"]]
     soul_ref: str
     eval_key: str
+    extract_field: str
 
 
 @with_config(STRICT)
@@ -306,6 +308,8 @@ class LoopBlock(_Block, total=False):
     inner_block_refs: list[str]
     max_rounds: int
     break_condition: Any
+    break_on_exit: str
+    retry_on_exit: str
     carry_context: Any
 
 
@@ -315,6 +319,8 @@ class WorkflowBlock(_Block, total=False):
 
     type: Required[Literal["workflow"]]
     workflow_ref: str
+    max_depth: int
+    on_error: str
 
 
 BLOCK_SHAPES: Mapping[str, Any] = {

@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalcore.gates.wording import counted, is_below, number, reaches
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 
-_EPSILON = 1e-9  # a mean of decimal fractions may fall short of its decimal threshold by an ulp
-
-
-def reaches(value: float, threshold: float) -> bool:
-    """Whether a computed score is at least the threshold, up to rounding of the computation."""
-    return value >= threshold - _EPSILON
+_SHOWN = 3
 
 
 def threshold(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
@@ -38,26 +34,31 @@ def _score(name: str, params: Mapping[str, Any], summary: Summary) -> GateResult
     sign = "≥" if passed else "<"
     failed = summary.cases - summary.passed_cases
     details = {"score": summary.score, "threshold": threshold, "failed_cases": failed}
-    message = f"score {_number(summary.score)} {sign} {_number(threshold)}"
+    message = f"score {number(summary.score)} {sign} {number(threshold)}"
     if passed and failed:
         message += f" ({failed} of {summary.cases} cases did not pass)"
     return GateResult(name, _outcome(passed), message, details)
 
 
 def pass_rate(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the share of passed cases is at least `threshold`; no case at all fails."""
+    """Pass if the share of passed cases is at least `threshold`; no case at all fails.
+
+    With `per_variant` it is asked of every variant, and one without a case fails.
+    """
     threshold = params["threshold"]
     if not summary.cases:
         return GateResult("pass_rate", GateOutcome.FAIL, "no case was evaluated", {})
-    if params.get("per_variant"):
-        rates = {row.variant: row.passed / row.cases for row in summary.variants if row.cases}
+    rates: dict[str, float] = {}
+    rate, whose = summary.pass_rate, ""
+    if params["per_variant"]:
+        rates = {one.variant: one.passed / max(one.cases, 1) for one in summary.variants}
         worst = min(rates, key=lambda variant: (rates[variant], variant))
         rate, whose = rates[worst], f" in variant '{worst}'"
-    else:
-        rates, rate, whose = {}, summary.pass_rate, ""
-    passed = reaches(rate, threshold)
-    sign = "≥" if passed else "<"
-    message = f"pass rate {_number(rate)} {sign} {_number(threshold)}{whose}"
+        if not all(one.cases for one in summary.variants if one.variant == worst):
+            whose += ", of which no case was evaluated"
+    passed = reaches(rate, threshold) and all(one.cases for one in summary.variants if rates)
+    sign = "≥" if reaches(rate, threshold) else "<"
+    message = f"pass rate {number(rate)} {sign} {number(threshold)}{whose}"
     details = {
         "pass_rate": rate,
         "threshold": threshold,
@@ -69,18 +70,37 @@ def pass_rate(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> G
     return GateResult("pass_rate", _outcome(passed), message, details)
 
 
+def required_cases(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
+    """Pass if each of `case_ids` passed in every variant; one that was not run has not."""
+    ids = params["case_ids"]
+    if not summary.variants:
+        return GateResult("required_cases", GateOutcome.FAIL, "no case was evaluated", {})
+    missed = [case for case in summary.required_cases if case.case in ids]
+    examples = [
+        f"{case.case} [{case.variant}]" + ("" if case.was_run else " was not run")
+        for case in missed
+    ]
+    message = f"{counted(len(ids), 'required case')} passed in every variant"
+    if missed:
+        more = ", …" if len(missed) > _SHOWN else ""
+        message = f"required cases did not pass: {', '.join(examples[:_SHOWN])}{more}"
+    details = {"required": list(ids), "missed": examples}
+    return GateResult("required_cases", _outcome(not missed), message, details)
+
+
 def required_assertions(_: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if every required assertion of every completed item reaches its threshold."""
-    number = summary.required_failures
+    missed = summary.required_failures
     examples = [
-        f"{row.case} ({row.assertion}: {_number(row.score)} < {_number(row.required)})"
+        f"{row.case} ({row.assertion}: {number(row.score)} < {number(row.required)})"
         for row in summary.required_examples
     ]
     message = "every required assertion holds"
-    if number:
-        message = f"{number} required assertion(s) below threshold: {'; '.join(examples[:3])}"
-    details = {"failures": number, "examples": examples}
-    return GateResult("required_assertions", _outcome(not number), message, details)
+    if missed:
+        below = f"{counted(missed, 'required assertion')} below threshold"
+        message = f"{below}: {'; '.join(examples[:3])}"
+    details = {"failures": missed, "examples": examples}
+    return GateResult("required_assertions", _outcome(not missed), message, details)
 
 
 def errors(_: Mapping[str, Any], summary: Summary, policy: Policy) -> GateResult:
@@ -94,7 +114,7 @@ def errors(_: Mapping[str, Any], summary: Summary, policy: Policy) -> GateResult
     allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
     passed = allowed is not None and share <= allowed and not asserted
     if allowed is not None:
-        message += f" (allowed share of items: {_number(allowed)})"
+        message += f" (allowed share of items: {number(allowed)})"
     return GateResult("errors", _outcome(passed), message, details)
 
 
@@ -104,8 +124,8 @@ def error_rate_under(params: Mapping[str, Any], summary: Summary, _policy: Polic
     if not counts.planned:
         return GateResult("error_rate_under", GateOutcome.FAIL, "no item was planned", {})
     rate = counts.error / counts.planned
-    passed = rate < threshold
-    message = f"error rate {_number(rate)} {'<' if passed else '≥'} {_number(threshold)}"
+    passed = is_below(rate, threshold)
+    message = f"error rate {number(rate)} {'<' if passed else '≥'} {number(threshold)}"
     details = {"error_rate": rate, "threshold": threshold, "errors": counts.error}
     return GateResult("error_rate_under", _outcome(passed), message, details)
 
@@ -115,12 +135,13 @@ def latency_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) 
     slowest = summary.slowest
     if slowest is None or summary.unmeasured_latency:
         return _not_measured("latency_under", summary)
-    passed = slowest.value < params["max"]
+    passed = is_below(slowest.value, params["max"])
     message = (
-        f"slowest item {_number(slowest.value)} ms {'<' if passed else '≥'} "
-        f"{_number(params['max'])} ms (variant '{slowest.variant}', case '{slowest.case}')"
+        f"slowest item {number(slowest.value)} ms {'<' if passed else '≥'} "
+        f"{number(params['max'])} ms (variant '{slowest.variant}', case '{slowest.case}')"
     )
-    return GateResult("latency_under", _outcome(passed), message, {"max": params["max"]})
+    details = {"max": params["max"], "variant": slowest.variant, "case": slowest.case}
+    return GateResult("latency_under", _outcome(passed), message, details)
 
 
 def p95_latency_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
@@ -132,11 +153,24 @@ def p95_latency_under(params: Mapping[str, Any], summary: Summary, _policy: Poli
 
 
 def cost_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the run's total cost is known and strictly less than `max` USD."""
+    """Pass if the run's cost is known and strictly less than `max` USD.
+
+    The cost is the run's total, with `per_case` that of its most expensive work item.
+    """
+    if params["per_case"]:
+        return _cost_per_case(params["max"], summary)
     value = summary.total_cost_usd
     if value is None:
         return GateResult("cost_under", GateOutcome.FAIL, "the cost was not measured", {})
     return _below("cost_under", "total cost (USD)", value, params["max"], summary.unmeasured_cost)
+
+
+def _cost_per_case(limit: float, summary: Summary) -> GateResult:
+    costliest = summary.costliest
+    if costliest is None:
+        return GateResult("cost_under", GateOutcome.FAIL, "the cost was not measured", {})
+    what = f"cost (USD) of case '{costliest.case}' in variant '{costliest.variant}'"
+    return _below("cost_under", what, costliest.value, limit, summary.unmeasured_cost)
 
 
 def tokens_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
@@ -149,8 +183,8 @@ def tokens_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -
 
 def _below(name: str, what: str, value: float, limit: float, unmeasured: int = 0) -> GateResult:
     """Compare; given outputs cost nothing, so unmeasured items are told and not held against it."""
-    passed = value < limit
-    message = f"{what} {_number(value)} {'<' if passed else '≥'} {_number(limit)}"
+    passed = is_below(value, limit)
+    message = f"{what} {number(value)} {'<' if passed else '≥'} {number(limit)}"
     if unmeasured:
         message += f" ({unmeasured} items were not measured)"
     return GateResult(name, _outcome(passed), message, {"max": limit})
@@ -163,10 +197,3 @@ def _not_measured(name: str, summary: Summary) -> GateResult:
 
 def _outcome(passed: bool) -> GateOutcome:
     return GateOutcome.PASS if passed else GateOutcome.FAIL
-
-
-def _number(value: float) -> str:
-    """Return at most four decimals, more where rounding would make another number of a miss."""
-    short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
-    # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 misleads nobody.
-    return short if len(short) == 6 or float(short) == value else f"{value:.10g}"

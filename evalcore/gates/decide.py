@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evalcore.errors import ExitCode
-from evalcore.gates.registry import GATES
+from evalcore.gates.own_functions import CustomGates, custom
+from evalcore.gates.registry import CUSTOM, GATES, with_defaults
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -27,9 +28,21 @@ _WORST_FIRST = (
 )
 
 
-def decide_gates(policy: Policy, summary: Summary) -> tuple[GateResult, ...]:
+def decide_gates(
+    policy: Policy, summary: Summary, custom_gates: CustomGates | None = None
+) -> tuple[GateResult, ...]:
     """Return the result of each gate of the policy, in their order."""
-    return tuple(GATES[gate.gate].decide(gate.params, summary, policy) for gate in policy.gates)
+    called = custom_gates or CustomGates()
+    results: list[GateResult] = []
+    for place, gate in enumerate(policy.gates):
+        params = with_defaults(gate)
+        if gate.gate != CUSTOM:
+            results.append(GATES[gate.gate].decide(params, summary, policy))
+        elif place in called.known:
+            results.append(called.known[place])
+        else:
+            results.append(custom(params, called))
+    return tuple(results)
 
 
 def decide_run(gates: Sequence[GateResult], summary: Summary) -> Decision:

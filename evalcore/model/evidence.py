@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -29,7 +28,26 @@ class Metrics:
 UNMEASURED = Metrics()
 
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+class _Nothing(Mapping[str, Any]):
+    """A mapping that is empty and stays so; hashable, as a dataclass wants its defaults to be."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NOTHING: Mapping[str, Any] = _Nothing()
 
 
 class Evidence(NamedTuple):

@@ -6,15 +6,26 @@ Keys are computed from behaviour only: descriptions, tags and the order of keys 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 
+_NO_BEHAVIOUR = frozenset(
+    {
+        "apiKey",
+        "api_key",
+        "grader_target",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "workers",
+    }
+)
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
@@ -24,18 +35,35 @@ def _canonical(value: Any) -> bytes:
 
 
 def target_identity(target: Target | None, variant: Variant) -> bytes:
-    """Return the digest of a target's definition after the variant."""
-    definition = None if target is None else (target.kind, target.options)
-    return hashlib.sha256(_canonical([definition, variant.config])).digest()
+    """Return the digest of a target's definition after the variant.
+
+    Keys to providers, how fast they may be asked and who grades are no part of it.
+    """
+    definition = None if target is None else (target.kind, _behaviour(target.options))
+    return hashlib.sha256(_canonical([definition, _behaviour(variant.config)])).digest()
+
+
+def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in options.items() if name not in _NO_BEHAVIOUR}
+    fallbacks = kept.get("fallback_targets")
+    if isinstance(fallbacks, list | tuple):
+        kept["fallback_targets"] = [
+            {**entry, "options": _behaviour(entry["options"])} if isinstance(entry, dict) else entry
+            for entry in fallbacks
+        ]
+    return kept
 
 
 def case_identity(case: Case) -> bytes:
     """Return the bytes of everything in a case that an execution can see."""
-    fixture = case.fixture
-    given = None
-    if fixture is not None:
-        given = (fixture.output, *(value or None for value in fixture[1:]))
-    return _canonical([case.input, given, case.metadata or None, case.expected_output])
+    seen = [case.input, _given(case.fixture), case.metadata or None, case.expected_output]
+    return _canonical(seen if case.given is None else [*seen, _given(case.given)])
+
+
+def _given(evidence: Evidence | None) -> tuple[Any, ...] | None:
+    if evidence is None:
+        return None
+    return (evidence.output, *(value or None for value in evidence[1:]))
 
 
 def exec_key(case: bytes, target: bytes, iteration: int) -> str:

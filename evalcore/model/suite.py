@@ -55,7 +55,8 @@ class Case(NamedTuple):
 
     `fixture` is the answer when it is given: nothing is executed then. `reason_not_executable` is
     the error of an item that can be neither given nor executed. `threshold` is the score that an
-    item must reach (rule `weighted`), already resolved from test, command line and suite.
+    item must reach (rule `weighted`), already resolved from test, command line and suite. `given`
+    holds outputs of blocks (and what they took) that an executed workflow takes as they are.
     """
 
     id: str
@@ -70,14 +71,49 @@ class Case(NamedTuple):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = NOTHING
     reason_not_executable: str | None = None
+    given: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderLimits:
+    """What a provider takes, over all workers; None means no bound."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    max_concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a run. Durations in seconds; None means no bound (concurrency: chosen)."""
+    """Bounds of a run. Durations in seconds; None means no bound (concurrency: chosen).
+
+    `timeout_s` bounds one item. `max_cost_usd`, `max_tokens` and `max_duration_s` are the run's
+    budgets. `providers` has the name of a provider, or of its protocol, as key.
+    """
 
     concurrency: int | None = None
     timeout_s: float | None = None
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+    max_duration_s: float | None = None
+    providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether what calls cost is bounded, in dollars or in tokens."""
+        return self.max_cost_usd is not None or self.max_tokens is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerSpec:
+    """A measurement that is reported beside the results and decides nothing by itself.
+
+    `kind` is a row of `scorers.registry`; `params` are JSON values.
+    """
+
+    name: str
+    kind: str
+    params: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +137,17 @@ class Policy:
     k: int | None = None
     errors: ErrorPolicy = ErrorPolicy.FAIL
     max_error_share: float | None = None
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteDefinition:
-    """A suite without its cases: what the plan keeps once, and every worker reads."""
+    """A suite without its cases: what the plan keeps once, and every worker reads.
+
+    `baseline` is a variant. `baseline_run` is what the caller named instead: an earlier run, by its
+    id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
+    says that they left out cases.
+    """
 
     name: str
     format: Format
@@ -115,8 +157,12 @@ class SuiteDefinition:
     default_target: str | None = None
     variants: tuple[Variant, ...] = (DEFAULT_VARIANT,)
     baseline: str | None = None
+    baseline_run: str | None = None
+    dropped_baseline: str | None = None
+    filtered: bool = False
     limits: Limits = Limits()
     tags: tuple[str, ...] = ()
+    scorers: tuple[ScorerSpec, ...] = ()
 
 
 class CaseSource(Protocol):

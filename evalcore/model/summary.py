@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from evalcore.model.comparison import Comparison
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -56,13 +58,24 @@ class RequiredFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class RequiredCase:
+    """A case that a gate requires and that did not pass in a variant, or was not run there."""
+
+    case: str
+    variant: str
+    was_run: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Aggregates of a run, all computed in SQL. None means not measured, never zero.
 
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
-    rows are those of the planned items, one each.
+    rows are those of the planned items, one each. `costliest` and `required_cases` (those that did
+    not pass) are there for the gates that ask. `comparison` is None if there is no baseline;
+    `no_baseline` says why where one could be expected.
     """
 
     counts: Counts
@@ -84,6 +97,10 @@ class Summary:
     total_tokens: int | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())
+    costliest: Extreme | None = None
+    required_cases: tuple[RequiredCase, ...] = ()
+    comparison: Comparison | None = None
+    no_baseline: str | None = None
 
     @property
     def adds_up(self) -> bool:

@@ -13,13 +13,14 @@ from datetime import UTC, datetime
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import (
     ExecuteOptions,
+    RunCalls,
     cancel_run,
     execute_run,
     execute_shards,
     reopen_run,
     settle_plan,
 )
-from evalcore.pipeline.finish import RunView, finish_run, view_run
+from evalcore.pipeline.finish import DecideOptions, RunView, finish_run, view_run
 from evalcore.pipeline.plan import (
     DEFAULT_CONCURRENCY,
     PlanOptions,
@@ -33,8 +34,10 @@ from evalcore.storage.object_store import ObjectStore
 
 __all__ = [
     "DEFAULT_CONCURRENCY",
+    "DecideOptions",
     "ExecuteOptions",
     "PlanOptions",
+    "RunCalls",
     "RunView",
     "cancel_run",
     "evaluate",
@@ -58,9 +61,15 @@ def evaluate(
     store: ObjectStore,
     options: ExecuteOptions | None = None,
     plan_options: PlanOptions | None = None,
+    decide: DecideOptions | None = None,
 ) -> Iterator[RunView]:
-    """Plan, execute and finish a run of the suite in this process; give its view."""
+    """Plan, execute and finish a run of the suite in this process; give its view.
+
+    Custom gates may import what targets may, unless `decide` says otherwise.
+    """
     run = plan_run(suite, store, plan_options, now=datetime.now(UTC))
     receipts = execute_run(run, options)
-    with finish_run(run, receipts, now=datetime.now(UTC)) as view:
+    options = options or ExecuteOptions()
+    decide = decide or DecideOptions(options.imports, options.objects)
+    with finish_run(run, receipts, now=datetime.now(UTC), options=decide) as view:
         yield view

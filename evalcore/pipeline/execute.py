@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +13,24 @@ from typing import TYPE_CHECKING, Any
 from evalcore.execution.bench import Bench, Progress
 from evalcore.execution.instant import Rest, run_instant
 from evalcore.execution.item import ItemRunner
+from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt, StoredShards
+from evalcore.model.evidence import NOTHING
+from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
-from evalcore.planning.shards import pending_shards, settle, shard_size
+from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, HISTORY, iso_time
+from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
+from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.execution.context import CallContext
     from evalcore.execution.pool import Pool
+    from evalcore.execution.rates import SharedRates
+    from evalcore.execution.reuse import ReusedItems
+    from evalcore.execution.window import Share
+    from evalcore.workflow.run_store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,9 @@ class ExecuteOptions:
     """What belongs to the executing process: trust, concurrency, progress, how to stop it.
 
     Who may stop it gets the pool (`on_start`); where there is none, `stopped` is asked now and
-    then.
+    then. `settings` have prices and the limits of providers. `objects` are what a suite made in
+    Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
+    execute shards of one run share `calls`, each with its `share` of the concurrency.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -35,6 +48,104 @@ class ExecuteOptions:
     progress: Progress | None = None
     on_start: Callable[[Pool], None] | None = None
     stopped: Callable[[], bool] = lambda: False
+    settings: Settings = DEFAULT_SETTINGS
+    objects: Mapping[str, Any] = NOTHING
+    rates: SharedRates | None = None
+    calls: RunCalls | None = None
+    share: Share | None = None
+
+
+class RunCalls:
+    """What calls of one run share in this process, made when the first is to be made; a context.
+
+    Safe in several threads. Raises `UsageError` for a run under a cost cap whose model has no
+    price.
+    """
+
+    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+        self._run = run
+        self._options = options
+        manifest = run.manifest()
+        self._mode = Mode(manifest.mode)
+        self.reused: ReusedItems | None = None
+        if (source := manifest.settings.get("reuse")) is not None:
+            from evalcore.execution.reuse import ReusedItems
+
+            self.reused = ReusedItems(run, required=source != HISTORY)
+        self._lock = threading.Lock()
+        self._made: CallContext | None = None
+        if run.definition.limits.max_cost_usd is not None:
+            from evalcore.execution.limits import refuse_unpriced
+
+            refuse_unpriced(run.definition, options.settings, self._mode)
+        # The time of a run begins with its execution.
+        self.ended: Callable[[], bool] | None = None
+        if run.definition.limits.max_duration_s is not None:
+            limits = self.context.limits
+            self.ended = lambda: limits.ended
+
+    def __enter__(self) -> RunCalls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def context(self) -> CallContext:
+        """The limits and the recorder."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    @property
+    def mode(self) -> Mode:
+        """How the run gets its answers."""
+        return self._mode
+
+    def close(self) -> None:
+        """Wait for what is being recorded."""
+        with self._lock:
+            if self._made is not None and self._made.recorder is not None:
+                self._made.recorder.close()
+            self._made = None
+
+    def _make(self) -> CallContext:
+        from evalcore.execution.budget import Spent
+        from evalcore.execution.context import CallContext
+        from evalcore.execution.limits import RunLimits, find_shared_rates
+
+        run, options = self._run, self._options
+        cost_usd, tokens, busy_s = self._used()
+        limits = RunLimits(
+            run.definition,
+            options.settings,
+            concurrency=options.concurrency,
+            spent=Spent(cost_usd, tokens),
+            busy_s=busy_s,
+            shared=options.rates or find_shared_rates(options.settings.rate_limits),
+        )
+        if self._mode is Mode.LIVE:
+            return CallContext(limits)
+        from evalcore.recording.recorder import open_recorder
+        from evalcore.recording.redaction import Redaction
+
+        redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
+        recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
+        return CallContext(limits, recorder, self._mode)
+
+    def _used(self) -> tuple[float, int, float]:
+        """Return what earlier processes of the run used, if it has a budget."""
+        limits = self._run.definition.limits
+        if not limits.budgeted and limits.max_duration_s is None:
+            return 0.0, 0, 0.0
+        written = self._run.written_shards()
+        if not written:
+            return 0.0, 0, 0.0
+        from evalcore.analytics.spent import used_by
+
+        with self._run.result_files(self._run.manifest().plan, written) as parts:
+            return used_by(parts)
 
 
 def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
@@ -44,10 +155,16 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
     committed until then.
     """
     options = options or ExecuteOptions()
-    pilot = settle_plan(run, options)
     plan = run.manifest().plan
-    shards = pending_shards(plan, run.written_shards()) if plan.settled else ()
-    return (*pilot, *execute_shards(run, plan, shards, options))
+    with RunCalls(run, options) as calls:
+        options = replace(options, calls=calls)
+        if plan.settled:
+            shards = pending_shards(plan, run.written_shards())
+            return execute_shards(run, plan, shards, options)
+        if 0 in run.written_shards():
+            settle_plan(run, options)
+            return execute_run(run, options)
+        return _execute_with_pilot(run, plan, options, calls)
 
 
 def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, ...]:
@@ -67,7 +184,14 @@ def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, 
     from evalcore.analytics.summarise import median_item_s
 
     with run.result_files(replace(plan, shards=1)) as parts:
-        latency_s = median_item_s(parts[0])
+        _settle(run, median_item_s(parts[0]))
+    return receipts
+
+
+def _settle(run: StoredRun, latency_s: float) -> Plan:
+    """Freeze the size of the shards by how long an item takes."""
+    manifest = run.manifest()
+    plan = manifest.plan
     size = shard_size(
         plan.items - plan.pilot,
         concurrency=manifest.settings.get("concurrency") or DEFAULT_CONCURRENCY,
@@ -75,35 +199,98 @@ def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, 
         workers=manifest.settings.get("workers", 1),
         single_items=False,
     )
-    run.update(lambda now: now if now.plan.settled else replace(now, plan=settle(now.plan, size)))
-    return receipts
+    settled = run.update(
+        lambda now: now if now.plan.settled else replace(now, plan=settle(now.plan, size))
+    )
+    return settled.plan
+
+
+def _execute_with_pilot(
+    run: StoredRun, plan: Plan, options: ExecuteOptions, calls: RunCalls
+) -> tuple[ShardReceipt, ...]:
+    """Execute an unsettled plan: the other shards begin while the pilot's last items run."""
+    receipts: list[ShardReceipt] = []
+    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused)
+    took_s: list[float] = []
+
+    def progress(finished: Finished) -> None:
+        if len(took_s) < PILOT_ITEMS:
+            took_s.append((finished.ended_us - finished.started_us) / 1e6)
+        if options.progress is not None:
+            options.progress(finished)
+
+    def following() -> Sequence[int]:
+        if len(took_s) < min(PILOT_ITEMS, plan.pilot):  # stopped
+            return ()
+        work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
+        return tuple(shard for shard in range(work.plan.shards) if shard)
+
+    bench = Bench(_runner(run, options, calls), work, progress)
+    rest = run_instant(bench, (0,), options.stopped)
+    if rest.begun:
+        _run_pool(bench, rest, calls.context, options, following)
+    else:
+        rest = run_instant(bench, following(), options.stopped)
+        if rest.begun:
+            _run_pool(bench, rest, calls.context, options)
+    return tuple(receipts)
 
 
 def execute_shards(
     run: StoredRun, plan: Plan, shards: Sequence[int], options: ExecuteOptions
 ) -> tuple[ShardReceipt, ...]:
     """Execute these shards: the one engine, in-process and inside an orchestrator's task."""
+    if options.calls is None:
+        with RunCalls(run, options) as calls:
+            return execute_shards(run, plan, shards, replace(options, calls=calls))
     receipts: list[ShardReceipt] = []
-    definition = run.definition
-    runner = ItemRunner(definition, imports=options.imports, folder=Path(definition.source.folder))
-    bench = Bench(runner, StoredShards(run, plan, on_commit=receipts.append), options.progress)
-    limit = options.concurrency or definition.limits.concurrency or DEFAULT_CONCURRENCY
+    runner = _runner(run, options, options.calls)
+    work = StoredShards(run, plan, on_commit=receipts.append, reused=options.calls.reused)
+    bench = Bench(runner, work, options.progress)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
-        _run_pool(bench, rest, limit, options)
+        _run_pool(bench, rest, options.calls.context, options)
     return tuple(receipts)
 
 
-def _run_pool(bench: Bench, rest: Rest, limit: int, options: ExecuteOptions) -> None:
+def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
+    definition = run.definition
+    return ItemRunner(
+        definition,
+        imports=options.imports,
+        folder=Path(definition.source.folder),
+        mode=calls.mode,
+        objects=options.objects,
+        ended=calls.ended,
+        reused=calls.reused,
+        run_stores=lambda item: _run_store(run, item),
+    )
+
+
+def _run_store(run: StoredRun, item: int) -> RunStore:
+    """Return where the events of an item's workflow go."""
+    from evalcore.workflow.run_store import ObjectRunStore
+
+    return ObjectRunStore(run.store, run.keys.item_events(item))
+
+
+def _run_pool(
+    bench: Bench,
+    rest: Rest,
+    context: CallContext,
+    options: ExecuteOptions,
+    following: Callable[[], Sequence[int]] | None = None,
+) -> None:
     import asyncio
 
     from evalcore.execution.pool import Pool
+    from evalcore.execution.window import WHOLE
 
     async def execute() -> None:
-        pool = Pool(bench, concurrency=limit)
+        pool = Pool(bench, context, options.share or WHOLE)
         if options.on_start is not None:
             options.on_start(pool)
-        await pool.run(rest.shards, rest.begun)
+        await pool.run(rest.shards, rest.begun, following)
 
     asyncio.run(execute())
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from evalcore.errors import RunConflictError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
+from evalcore.gates.own_functions import CustomGates
+from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
+from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.run import Manifest, State
+from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
-from evalcore.report.document import Report, RunFacts, report_chunks
+from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
@@ -36,14 +43,38 @@ class RunView:
         cases = self._tables.report_cases()
         return b"".join(report_chunks(self.report, cases, newline=newline))
 
+    def cases(self) -> Iterator[list[str]]:
+        """Yield the report's cases as JSON texts, in batches, with the outputs of all of them."""
+        return self._tables.report_cases(passed_outputs=True)
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return why items were skipped, and how many for each reason; the most frequent first."""
+        return self._tables.reasons()
+
     def failures(self, most: int) -> tuple[Failure, ...]:
-        """Return the first work items that did not pass: errors, then failed, then blocked."""
+        """Return the first work items that did not pass: errors, failed, blocked, the rest."""
         return self._tables.failures(most)
+
+
+@dataclass(frozen=True, slots=True)
+class DecideOptions:
+    """What custom gates may call: functions given as objects by their reference, and imports."""
+
+    imports: ImportPolicy = field(default_factory=ImportPolicy)
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def resolve(self, reference: str) -> Callable[..., Any]:
+        """Return the function that a custom gate names; raise `EvalError`."""
+        return self.functions.get(reference) or self.imports.load(reference)
 
 
 @contextmanager
 def finish_run(
-    run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime
+    run: StoredRun,
+    receipts: Sequence[ShardReceipt],
+    *,
+    now: datetime,
+    options: DecideOptions | None = None,
 ) -> Iterator[RunView]:
     """Aggregate, decide and report a run whose shards all have results; give its view.
 
@@ -64,7 +95,7 @@ def finish_run(
         ended_at=iso_time(now),
         execution=facts,
     )
-    with _view(run, ended) as view:
+    with _view(run, ended, options or DecideOptions()) as view:
         run.store.put(run.keys.report, view.json())
         summary = view.report.summary
         facts["p50_latency_ms"] = summary.p50_latency_ms
@@ -93,27 +124,56 @@ def view_run(run: StoredRun) -> Iterator[RunView]:
 
 
 @contextmanager
-def _view(run: StoredRun, manifest: Manifest) -> Iterator[RunView]:
-    """Aggregate and decide; `manifest` has its times."""
+def _view(
+    run: StoredRun, manifest: Manifest, options: DecideOptions | None = None
+) -> Iterator[RunView]:
+    """Aggregate and decide; `manifest` has its times.
+
+    Without options the run has been decided: custom gates keep what the stored report says.
+    """
     from evalcore.analytics.summarise import Aggregates
 
     definition = run.definition
-    with run.result_files(manifest.plan) as parts:
-        tables = Aggregates(parts, manifest.plan, definition.policy)
-        with tables:
-            summary = tables.summary()
-            gates = decide_gates(definition.policy, summary)
-            report = Report(
-                run=_run_facts(manifest),
-                suite=definition.name,
-                format=definition.format,
-                decision=decide_run(gates, summary),
-                threshold=definition.policy.threshold,
-                summary=summary,
-                gates=gates,
-                cases_complete=tables.complete,
-            )
-            yield RunView(run, report, tables)
+    with ExitStack() as stack:
+        against, no_baseline = stack.enter_context(open_baseline(run, manifest))
+        parts = stack.enter_context(run.result_files(manifest.plan))
+        tables = stack.enter_context(Aggregates(parts, manifest.plan, definition.policy, against))
+        summary = replace(tables.summary(), no_baseline=no_baseline)
+        undecided = Report(
+            run=_run_facts(manifest),
+            suite=definition.name,
+            format=definition.format,
+            decision=Decision.INCONCLUSIVE,
+            threshold=definition.policy.threshold,
+            summary=summary,
+            gates=(),
+            cases_complete=tables.complete,
+        )
+        custom = _custom_gates(run, undecided, tables, options)
+        gates = decide_gates(definition.policy, summary, custom)
+        report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
+        yield RunView(run, report, tables)
+
+
+def _custom_gates(
+    run: StoredRun, undecided: Report, tables: Aggregates, options: DecideOptions | None
+) -> CustomGates | None:
+    """Return what custom gates need, None if there is none."""
+    if not any(gate.gate == CUSTOM for gate in run.definition.policy.gates):
+        return None
+    if options is None:
+        stored = orjson.loads(run.store.get(run.keys.report).data)["gates"]
+        results = (
+            GateResult(raw["name"], GateOutcome(raw["outcome"]), raw["message"], raw["details"])
+            for raw in stored
+        )
+        return CustomGates(known=dict(enumerate(results)))
+
+    def values() -> dict[str, Any]:
+        cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
+        return undecided_head(undecided) | {"cases": cases}
+
+    return CustomGates(resolve=options.resolve, report=values)
 
 
 def _run_facts(manifest: Manifest) -> RunFacts:

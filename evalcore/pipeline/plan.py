@@ -7,37 +7,85 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalcore import __version__
-from evalcore.errors import UsageError
+from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.formats.wording import suggest
+from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.pipeline.baseline import settle_baseline
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
+from evalcore.version import VERSION
 
 DEFAULT_CONCURRENCY = 16
 # Small in-process runs of given outputs gain nothing from more shards.
 _MIN_LOCAL_SHARD_ITEMS = 1_000
+# `PlanOptions.reuse`: the suite's last completed runs.
+HISTORY = "history"
 _INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
 _GUESSED_LATENCY_S = 1.0
+_FEW_CASES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """How a plan is cut: `workers` share it; `single_items` names each case of a small run."""
+    """How a plan is cut: `workers` share it; `single_items` names each case of a small run.
 
-    mode: str = "live"
+    `reuse` says where evidence is taken from instead of executing: `HISTORY` of pipeline.reuse, or
+    the id of a run whose evidence is graded again and nothing is executed; None executes all.
+    """
+
+    mode: str = Mode.LIVE
     workers: int = 1
     single_items: bool = False
+    reuse: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in set(Mode):
+            raise UsageError(f"unknown mode '{self.mode}'; known: {', '.join(Mode)}")
 
 
 def load(path: Path, options: LoadOptions | None = None, *, name: str | None = None) -> Suite:
     """Return the suite of a file; raise `LoadError` with every mistake in it."""
-    return load_suite(path, options or LoadOptions(), name=name)
+    suite = load_suite(path, options or LoadOptions(), name=name)
+    _check_required_cases(suite)
+    return suite
+
+
+def _check_required_cases(suite: Suite) -> None:
+    """Raise `LoadError` if a gate requires a case that the suite does not have."""
+    definition = suite.definition
+    required = {
+        name
+        for gate in definition.policy.gates
+        if gate.gate == "required_cases"
+        for name in gate.params["case_ids"]
+    }
+    if not required or definition.filtered:
+        return
+    known = {case.id for case in suite.cases}
+    unknown = sorted(required - known)
+    if unknown:
+        raise LoadError(
+            tuple(
+                Problem(
+                    definition.source.path,
+                    None,
+                    "gates.required_cases.case_ids",
+                    f"no case is called '{name}'.{_suggestion(name, known)}",
+                )
+                for name in unknown
+            )
+        )
+
+
+def _suggestion(name: str, known: set[str]) -> str:
+    return suggest(name, known) if len(known) <= _FEW_CASES else ""
 
 
 def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) -> Plan:
@@ -50,7 +98,9 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     guess = 0.0 if is_instant(definition) else _GUESSED_LATENCY_S
     pilot = 0
     if latency_s is None and guess and items > SINGLE_ITEM_LIMIT:
-        pilot = PILOT_ITEMS
+        # So many that no place is empty while the first of them show how long an item takes.
+        concurrency = definition.limits.concurrency or DEFAULT_CONCURRENCY
+        pilot = max(PILOT_ITEMS, min(2 * concurrency, items // 2))
     size = shard_size(
         items,
         concurrency=definition.limits.concurrency or DEFAULT_CONCURRENCY,
@@ -84,7 +134,9 @@ def plan_run(
     """Create a run in the store: its manifest first, then its whole plan."""
     options = options or PlanOptions()
     definition = suite.definition
-    latency_s = _latency_in_history(store, definition.name)
+    regraded = options.reuse not in {None, HISTORY}
+    baseline = settle_baseline(store, definition)
+    latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
     run = open_run(store, definition.name, new_run_id(now, os.urandom(3)))
     run.create(
@@ -93,7 +145,7 @@ def plan_run(
             suite=definition.name,
             format=definition.format,
             state=State.RUNNING,
-            mode=options.mode,
+            mode=str(options.mode),
             created_at=iso_time(now),
             source={"path": definition.source.path, "sha256": definition.source.sha256},
             plan=plan,
@@ -101,11 +153,17 @@ def plan_run(
                 "concurrency": definition.limits.concurrency,
                 "timeout_s": definition.limits.timeout_s,
                 "workers": options.workers,
+                "reuse": options.reuse,
+                "baseline": baseline,
             },
-            engine={"evalcore": __version__},
+            engine={"evalcore": VERSION},
         )
     )
     run.write_plan(definition, suite.cases)
+    if options.reuse is not None:
+        from evalcore.pipeline.reuse import prepare_reuse
+
+        prepare_reuse(run, suite, plan, options.reuse)
     return replace(run, known_definition=definition)
 
 

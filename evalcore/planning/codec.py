@@ -49,6 +49,8 @@ class CaseEncoder:
         }
         if case.fixture is not None:
             raw["fixture"] = encode_evidence(case.fixture)
+        if case.given is not None:
+            raw["given"] = encode_evidence(case.given)
         for name in _LEFT_OUT_AS_NONE:
             if (value := getattr(case, name)) is not None:
                 raw[name] = value
@@ -80,7 +82,7 @@ def decode_block(block: bytes) -> list[Case]:
 
 
 def _decode_case(raw: dict[str, Any], table: Sequence[Assertion]) -> Case:
-    fixture = raw.get("fixture")
+    fixture, given = raw.get("fixture"), raw.get("given")
     return Case(
         id=raw["id"],
         input=raw["input"],
@@ -94,6 +96,7 @@ def _decode_case(raw: dict[str, Any], table: Sequence[Assertion]) -> Case:
         tags=tuple(raw.get("tags", ())),
         metadata=raw.get("metadata", NOTHING),
         reason_not_executable=raw.get("reason_not_executable"),
+        given=None if given is None else decode_evidence(given),
     )
 
 

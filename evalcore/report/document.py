@@ -14,6 +14,7 @@ import orjson
 
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.summary import Summary
+from evalcore.report.comparison import comparison_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Report:
 
 def report_head(report: Report) -> dict[str, Any]:
     """Return the report as JSON values, without `cases`."""
-    summary = report.summary
+    summary, comparison = report.summary, report.summary.comparison
     return {
         "run": asdict(report.run),
         "suite": report.suite,
@@ -62,10 +63,10 @@ def report_head(report: Report) -> dict[str, Any]:
             "avg_cost_usd": summary.avg_cost_usd,
             "total_cost_usd": summary.total_cost_usd,
             "total_tokens": summary.total_tokens,
-            "regressions": 0,
-            "improvements": 0,
+            "regressions": 0 if comparison is None else comparison.regression_count,
+            "improvements": 0 if comparison is None else comparison.improvement_count,
         },
-        "comparison": [],
+        "comparison": comparison_entries(comparison),
         "gates": [
             {"name": gate.name, "outcome": gate.outcome, "message": gate.message}
             | {"details": dict(gate.details)}
@@ -73,6 +74,14 @@ def report_head(report: Report) -> dict[str, Any]:
         ],
         "cases_complete": report.cases_complete,
     }
+
+
+def undecided_head(report: Report) -> dict[str, Any]:
+    """Return the report for a function that decides: without gates, with each variant's cases."""
+    head = report_head(report)
+    del head["gates"], head["decision"]
+    head["variants"] = [asdict(variant) for variant in report.summary.variants]
+    return head
 
 
 # Valid inside of JSON texts, and the end of a line to many that read JSON lines.

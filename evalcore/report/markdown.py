@@ -2,40 +2,156 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from html import escape as escape_html
 
-from evalcore.model.failure import Failure
+from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
+from evalcore.report.changes import (
+    MISSING,
+    REGRESSION,
+    Change,
+    baseline_name,
+    changes,
+    compared,
+    no_comparison,
+)
 from evalcore.report.document import Report
+from evalcore.report.escape import escape_markdown as escape
+from evalcore.report.escape import fenced, shorten, visible
+from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&-])")
-_MAX_TEXT = 300
+_LISTED_FAILURES = 200
+_DETAILED_FAILURES = 20
+_LISTED_CHANGES = 100
+_REASONS = 5
+_MAX_CODE = 1_500
 
 
-def render_markdown(report: Report, failures: Sequence[Failure]) -> str:
-    """Return the report; every foreign text is escaped for Markdown."""
-    return "\n".join(_lines(report, failures)) + "\n"
+def render(view: ReportView) -> Iterator[str]:
+    """Yield the Markdown of a run."""
+    yield render_markdown(view.report, view.failures(_LISTED_FAILURES), view.reasons())
 
 
-def _lines(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
-    counts, summary = report.summary.counts, report.summary
+def render_markdown(
+    report: Report, failures: Sequence[Failure], reasons: Sequence[tuple[str, int]] = ()
+) -> str:
+    """Return the report; every foreign text is escaped for Markdown.
+
+    `reasons` are those of skipped items, with how many there are.
+    """
+    return "\n".join(_lines(report, failures, reasons)) + "\n"
+
+
+def _lines(
+    report: Report, failures: Sequence[Failure], reasons: Sequence[tuple[str, int]]
+) -> Iterator[str]:
     yield f"# {escape(report.suite)}: {report.decision}"
     yield ""
-    score = "–" if summary.score is None else f"{summary.score:.4f}"
-    yield "| planned | passed | failed | blocked | in error | pass rate | score |"
-    yield "|---:|---:|---:|---:|---:|---:|---:|"
-    yield (
-        f"| {counts.planned} | {counts.passed} | {counts.failed} | {counts.blocked} "
-        f"| {counts.error} | {summary.pass_rate:.1%} | {score} |"
-    )
+    yield from _counts(report)
     yield ""
     yield "| gate | outcome | why |"
     yield "|---|---|---|"
     for gate in report.gates:
         mark = _MARKS[gate.outcome]
         yield f"| {escape(gate.name)} | {mark} {gate.outcome} | {escape(gate.message)} |"
+    if not report.summary.adds_up:
+        yield ""
+        yield "**The counts do not add up: planned items are missing from the results.**"
+    yield from _variants(report)
+    yield from _changes(report)
+    yield from _failures(report, failures)
+    if reasons:
+        yield ""
+        yield "## What was skipped"
+        yield ""
+        for reason, number in reasons:
+            yield f"- {number} × {escape(reason)}"
+    yield ""
+    yield (
+        f"Run `{report.run.id}` ({report.format}, {report.run.mode}), "
+        f"{report.run.duration_s:.1f} s, started {report.run.started_at}."
+    )
+
+
+def _counts(report: Report) -> Iterator[str]:
+    counts, summary = report.summary.counts, report.summary
+    columns = {
+        "planned": str(counts.planned),
+        "passed": str(counts.passed),
+        "failed": str(counts.failed),
+        "blocked": str(counts.blocked),
+        "in error": str(counts.error),
+    }
+    for name in ("skipped", "cancelled"):
+        if number := getattr(counts, name):
+            columns[name] = str(number)
+    columns["pass rate"] = f"{summary.pass_rate:.1%}"
+    columns["score"] = "–" if summary.score is None else f"{summary.score:.4f}"
+    if summary.p50_latency_ms is not None:
+        columns["latency p50"] = f"{summary.p50_latency_ms:.0f} ms"
+        columns["p95"] = f"{summary.p95_latency_ms:.0f} ms"
+    if summary.total_cost_usd is not None:
+        columns["cost"] = f"{summary.total_cost_usd:.4f} USD"
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---:|' * len(columns)}"
+    yield f"| {' | '.join(columns.values())} |"
+
+
+def _variants(report: Report) -> Iterator[str]:
+    variants = report.summary.variants
+    if len(variants) < 2:
+        return
+    yield ""
+    yield "## Variants"
+    yield ""
+    yield "| variant | cases | passed | pass rate | score |"
+    yield "|---|---:|---:|---:|---:|"
+    for one in variants:
+        rate = f"{one.passed / one.cases:.1%}" if one.cases else "–"
+        score = "–" if one.score is None else f"{one.score:.4f}"
+        yield f"| {escape(one.variant)} | {one.cases} | {one.passed} | {rate} | {score} |"
+
+
+def _changes(report: Report) -> Iterator[str]:
+    variants, reasons = compared(report), no_comparison(report)
+    if not variants and not reasons:
+        return
+    yield ""
+    yield "## What changed against the baseline"
+    yield ""
+    if variants:
+        yield "| variant | baseline | cases in both | regressions | improvements | missing |"
+        yield "|---|---|---:|---:|---:|---:|"
+    for one in variants:
+        yield (
+            f"| {escape(one.variant)} | {escape(baseline_name(one))} | {one.compared} "
+            f"| {one.regression_count} | {one.improvement_count} | {one.missing_count} |"
+        )
+    for why in reasons:
+        yield f"\n{escape(why)}"
+    yield from _change_rows(changes(report))
+
+
+def _change_rows(found: Sequence[Change]) -> Iterator[str]:
+    if not found:
+        return
+    yield ""
+    yield "| | case | variant | kind | what |"
+    yield "|---|---|---|---|---|"
+    for change in found[:_LISTED_CHANGES]:
+        mark = {REGRESSION: "🔻", MISSING: "❔"}.get(change.direction, "🔺")
+        yield (
+            f"| {mark} {change.direction} | {escape(change.case)} | {escape(change.variant)} "
+            f"| {escape(change.kind)} | {escape(change.detail)} |"
+        )
+    if len(found) > _LISTED_CHANGES:
+        yield ""
+        yield f"{len(found) - _LISTED_CHANGES} more changes; `report.json` lists them."
+
+
+def _failures(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
     if failures:
         yield ""
         yield "## What did not pass"
@@ -44,15 +160,12 @@ def _lines(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
         yield "|---|---|---|---|"
         for failure in failures:
             yield _failure_row(failure)
-    unlisted = counts.planned - counts.passed - len(failures)
+    unlisted = report.summary.counts.planned - report.summary.counts.passed - len(failures)
     if unlisted > 0:
         yield ""
         yield f"{unlisted} more did not pass; `report.json` lists them."
-    yield ""
-    yield (
-        f"Run `{report.run.id}` ({report.format}, {report.run.mode}), "
-        f"{report.run.duration_s:.1f} s, started {report.run.started_at}."
-    )
+    for failure in failures[:_DETAILED_FAILURES]:
+        yield from _details(failure)
 
 
 def _failure_row(failure: Failure) -> str:
@@ -63,13 +176,38 @@ def _failure_row(failure: Failure) -> str:
         ]
     else:
         reasons = [failure.error_message or failure.reason or failure.status]
-    why = "<br>".join(escape(reason) for reason in reasons[:5])
+    why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])
+    if len(reasons) > _REASONS:
+        why += f"<br>and {len(reasons) - _REASONS} more"
     outcome = failure.outcome or failure.status
     return f"| {escape(failure.case)} | {escape(failure.variant)} | {outcome} | {why} |"
 
 
-def escape(text: str) -> str:
-    """Return foreign text as inert Markdown on one line, cut to 300 characters."""
-    cut = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
-    printable = "".join(letter if letter.isprintable() else " " for letter in cut)
-    return _SPECIAL.sub(r"\\\1", printable).replace("\\<", "&lt;").replace("\\>", "&gt;")
+def _details(failure: Failure) -> Iterator[str]:
+    """Yield what was expected and what came, folded; nothing where there is neither."""
+    shown = [
+        one for one in failure.assertions if one.expected is not None or one.actual is not None
+    ]
+    if not shown:
+        return
+    place = f"{failure.case} [{failure.variant}]"
+    if failure.iteration:
+        place += f" iteration {failure.iteration}"
+    yield ""
+    yield f"<details><summary>{escape_html(visible(place))}</summary>"
+    for assertion in shown:
+        yield from _compared(assertion)
+    yield ""
+    yield "</details>"
+
+
+def _compared(assertion: FailedAssertion) -> Iterator[str]:
+    block = f"{escape(assertion.block)}: " if assertion.block else ""
+    yield ""
+    yield f"**{block}{escape(assertion.name)}** ({escape(assertion.type)}, {assertion.outcome})"
+    for name, text in (("expected", assertion.expected), ("actual", assertion.actual)):
+        if text is not None:
+            yield ""
+            yield f"{name}:"
+            yield ""
+            yield fenced(shorten(text, _MAX_CODE))

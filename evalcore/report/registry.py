@@ -1,26 +1,59 @@
-"""The table of forms that a report can be stored in beside `report.json`."""
+"""The table of forms that a report can be shown and stored in beside `report.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from evalcore.model.failure import Failure
-from evalcore.report.document import Report
+from evalcore.errors import UsageError
+from evalcore.report.view import ReportView
 
-Render = Callable[[Report, Sequence[Failure]], str]
+Render = Callable[[ReportView], Iterator[str]]
+"""Yields the form's text in pieces; its reader puts them together or writes one after another."""
+
+JSON = "json"
 
 
 class Form(NamedTuple):
-    """A form: the suffix of its file, and the module and function that make its text."""
+    """A form: the end of its file's name, and the module and function that make its text."""
 
     suffix: str
     module: str
     function: str
 
 
-FORMS: Mapping[str, Form] = {"markdown": Form("md", "evalcore.report.markdown", "render_markdown")}
+FORMS: Mapping[str, Form] = {
+    "html": Form("html", "evalcore.report.html", "render"),
+    "junit": Form("junit.xml", "evalcore.report.junit", "render"),
+    "markdown": Form("md", "evalcore.report.markdown", "render"),
+    "github": Form("github.txt", "evalcore.report.github", "render"),
+}
+_ALIASES = {"md": "markdown", "xml": "junit", "junit-xml": "junit", "junitxml": "junit"}
+
+
+def parse_forms(text: str) -> tuple[str, ...]:
+    """Return the forms of a list such as `html,junit`, each once.
+
+    `json` is none of them: `report.json` is always there. Raises `UsageError` for an unknown form.
+    """
+    forms: dict[str, None] = {}
+    for part in text.split(","):
+        name = part.strip().lower()
+        if name and name != JSON:
+            forms[check_form(_ALIASES.get(name, name))] = None
+    return tuple(forms)
+
+
+def check_form(name: str) -> str:
+    """Return the name of a form; raise `UsageError` with a suggestion for an unknown one."""
+    if name in FORMS:
+        return name
+    names = [*FORMS, JSON]
+    near = get_close_matches(name, names, n=1)
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    raise UsageError(f"unknown form of report '{name}'.{meant} Known: {', '.join(names)}")
 
 
 def find_form(name: str) -> Render:

@@ -1,15 +1,28 @@
-"""The report on a terminal: what failed first, with actual and expected; then the decision."""
+"""The report on a terminal: regressions and what failed first, then variants, gates, decision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
+from evalcore.model.comparison import VariantComparison
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import Decision, GateOutcome
+from evalcore.report.changes import (
+    IMPROVEMENT,
+    MISSING,
+    REGRESSION,
+    Change,
+    changes,
+    compared,
+    no_comparison,
+)
+from evalcore.report.columns import cut, table
 from evalcore.report.document import Report
+from evalcore.report.view import ReportView
 
 Line = tuple[str | None, str]
-Clean = Callable[[str], str]
+"""A colour or None, and the line."""
 
 _MARKS = {
     GateOutcome.PASS: ("green", "✓"),
@@ -22,38 +35,115 @@ _COLOURS = {
     Decision.INCONCLUSIVE: "yellow",
     Decision.ERROR: "magenta",
 }
-_WIDTH = 160
+_CHANGES = {
+    REGRESSION: ("red", "▼"),
+    MISSING: ("yellow", "?"),
+    IMPROVEMENT: ("green", "▲"),
+}
+DEFAULT_WIDTH = 160
 
 
-def render_terminal(report: Report, failures: Sequence[Failure], *, clean: Clean) -> Iterator[Line]:
-    """Yield (colour or None, line); `clean` makes foreign text safe for a terminal."""
+class Style(NamedTuple):
+    """How a terminal is written to: `clean` makes foreign text one safe line; `width` in cells."""
+
+    clean: Callable[[str], str]
+    width: int = DEFAULT_WIDTH
+
+    def line(self, text: str, colour: str | None = None) -> Line:
+        """Return foreign text as a line that fits."""
+        return colour, cut(self.clean(text), self.width)
+
+
+def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Line]:
+    """Yield the report; of regressions and of what failed `most` each."""
+    report = view.report
+    regressions = [change for change in changes(report) if change.direction == REGRESSION]
+    yield from render_changes(regressions, style, most)
+    listed = sum(change.differences for change in regressions[:most])
+    unlisted = sum(one.regression_count for one in compared(report)) - listed
+    if unlisted > 0:
+        yield None, f"… and {unlisted} more regressions (report.json has the list)"
+    failures = [one for one in view.failures(most) if one.status != "skipped"]
+    if regressions and failures:
+        yield None, ""
     for failure in failures:
-        yield from _failure(failure, clean)
-    counts, summary = report.summary.counts, report.summary
-    unlisted = counts.planned - counts.passed - len(failures)
+        yield from _failure(failure, style)
+    counts = report.summary.counts
+    unlisted = counts.planned - counts.passed - counts.skipped - len(failures)
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
-    if failures:
+    if failures or regressions:
         yield None, ""
-    yield None, clean(f"{report.suite} ({report.format}): {_counted(report)}")
-    measured = [f"pass rate {summary.pass_rate:.1%}"]
-    if summary.score is not None:
-        measured.append(f"score {summary.score:.4f}")
-    if summary.p50_latency_ms is not None:
-        measured.append(f"latency p50 {summary.p50_latency_ms:.0f} ms")
-        measured.append(f"p95 {summary.p95_latency_ms:.0f} ms")
-    if summary.total_cost_usd is not None:
-        measured.append(f"cost {summary.total_cost_usd:.4f} USD")
-    if report.run.reexecuted:
-        measured.append(f"{report.run.reexecuted} items executed again")
-    yield None, "  " + ", ".join(measured)
+    yield from render_summary(view, style)
+
+
+def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
+    """Yield counts, measures, variants, gates and the decision."""
+    report = view.report
+    yield style.line(f"{report.suite} ({report.format}): {_counted(report)}")
+    yield None, "  " + ", ".join(_measured(report))
+    for reason, number in view.reasons():
+        yield style.line(f"  {number} skipped: {reason}", "yellow")
+    yield from _variants(report, style)
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
-        yield colour, clean(f"  {mark} {gate.name}: {gate.message}")
-    if not summary.adds_up:
+        yield colour, style.clean(f"  {mark} {gate.name}: {gate.message}")
+    if not report.summary.adds_up:
         yield "red", "  ✗ the counts do not add up: planned items are missing from the results"
     duration = f"{report.run.duration_s:.1f} s"
     yield _COLOURS[report.decision], f"{report.decision.upper()} in {duration}"
+
+
+def render_changes(found: Sequence[Change], style: Style, most: int) -> Iterator[Line]:
+    """Yield what changed against the baseline, a line each, `most` of them."""
+    for change in found[:most]:
+        colour, mark = _CHANGES[change.direction]
+        where = f"{change.case} [{change.variant}]"
+        what = f"{change.direction} against {change.baseline}: {change.detail}"
+        yield style.line(f"{mark} {where}: {what}", colour)
+
+
+def _measured(report: Report) -> Iterator[str]:
+    summary = report.summary
+    yield f"pass rate {summary.pass_rate:.1%}"
+    if summary.score is not None:
+        yield f"score {summary.score:.4f}"
+    if summary.p50_latency_ms is not None:
+        yield f"latency p50 {summary.p50_latency_ms:.0f} ms"
+        yield f"p95 {summary.p95_latency_ms:.0f} ms"
+    if summary.total_cost_usd is not None:
+        yield f"cost {summary.total_cost_usd:.4f} USD"
+    if report.run.reexecuted:
+        yield f"{report.run.reexecuted} items executed again"
+
+
+def _variants(report: Report, style: Style) -> Iterator[Line]:
+    """Yield the variants side by side where there are several."""
+    variants = report.summary.variants
+    comparisons = {one.variant: one for one in compared(report)}
+    if len(variants) < 2 and not comparisons:
+        return
+    baselines = {one.baseline for one in comparisons.values() if one.run is None}
+    rows = [["variant", "cases", "passed", "pass rate", "score"]]
+    for one in variants:
+        name = style.clean(one.variant) + (" (baseline)" if one.variant in baselines else "")
+        rate = f"{one.passed / one.cases:.1%}" if one.cases else "–"
+        score = "–" if one.score is None else f"{one.score:.4f}"
+        rows.append([name, str(one.cases), str(one.passed), rate, score])
+    if comparisons:
+        rows[0] += ["regressed", "improved", "missing"]
+        for number, one in enumerate(variants, 1):
+            rows[number] += _compared_cells(comparisons.get(one.variant))
+    for line in table(rows, style.width - 2):
+        yield None, f"  {line}"
+    for why in no_comparison(report):
+        yield style.line(f"  not compared: {why}", "yellow")
+
+
+def _compared_cells(found: VariantComparison | None) -> list[str]:
+    if found is None:
+        return ["–", "–", "–"]
+    return [str(found.regression_count), str(found.improvement_count), str(found.missing_count)]
 
 
 def _counted(report: Report) -> str:
@@ -67,36 +157,28 @@ def _counted(report: Report) -> str:
     return f"{counts.planned} {noun}: {', '.join(parts)}"
 
 
-def _failure(failure: Failure, clean: Clean) -> Iterator[Line]:
+def _failure(failure: Failure, style: Style) -> Iterator[Line]:
     where = f"{failure.case} [{failure.variant}]"
     if failure.iteration:
         where += f" iteration {failure.iteration}"
     if failure.status != "completed":
-        yield "magenta", clean(f"! {where}: {failure.status}")
+        yield style.line(f"! {where}: {failure.status}", "magenta")
         said = failure.error_message or failure.reason or ""
-        yield None, f"    {_cut(clean(said))}"
+        yield style.line(f"    {said}")
         return
     score = "" if failure.score is None else f", score {failure.score:.4f}"
-    yield "red", clean(f"✗ {where}: {failure.outcome}{score}")
+    yield style.line(f"✗ {where}: {failure.outcome}{score}", "red")
     for assertion in failure.assertions:
-        yield from _assertion(assertion, clean)
+        yield from _assertion(assertion, style)
 
 
-def _assertion(assertion: FailedAssertion, clean: Clean) -> Iterator[Line]:
+def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:
     block = f"{assertion.block}: " if assertion.block else ""
     mark = {"error": "!", "blocked": "–"}.get(assertion.outcome, "✗")
     message = f": {assertion.message}" if assertion.message else ""
-    yield None, _cut(clean(f"    {mark} {block}{assertion.name}{message}"))
+    yield style.line(f"    {mark} {block}{assertion.name}{message}")
     if assertion.outcome == "failed":
         if assertion.expected is not None:
-            yield None, f"        expected  {_cut(_one_line(clean(assertion.expected)))}"
+            yield style.line(f"        expected  {assertion.expected}")
         if assertion.actual is not None:
-            yield None, f"        actual    {_cut(_one_line(clean(assertion.actual)))}"
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\n", "\\n")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+            yield style.line(f"        actual    {assertion.actual}")

@@ -14,7 +14,9 @@ from evalcore.errors import UsageError
 NameKey = NewType("NameKey", str)
 """One part of a key that stands for a name (`suite_key`)."""
 
+BASELINES_PREFIX = "baselines/"
 HISTORY_PREFIX = "history/"
+RECORDINGS_PREFIX = "recordings/"
 RUNS_PREFIX = "runs/"
 
 _MAX_NAME_KEY_BYTES = 200  # a local file's name may have 255
@@ -97,6 +99,10 @@ class RunKeys:
         """One part of the cases, counted from 0: JSON lines, compressed."""
         return f"{self.folder}plan/cases-{number:05d}.jsonl.zst"
 
+    def reuse_part(self, number: int) -> str:
+        """Rows of earlier runs that items of this one take over, counted from 0."""
+        return f"{self.folder}plan/reuse-{number:05d}.parquet"
+
     @property
     def results_prefix(self) -> str:
         """What the results of all shards start with."""
@@ -126,6 +132,15 @@ class RunKeys:
         return f"{self.folder}events/"
 
     @property
+    def recordings_prefix(self) -> str:
+        """What the notes of the recordings that the run used start with."""
+        return f"{self.folder}recordings/"
+
+    def item_events(self, item: int) -> str:
+        """What the events and snapshots of one work item start with."""
+        return f"{self.events_prefix}{item:07d}/"
+
+    @property
     def report(self) -> str:
         """The report, as JSON."""
         return f"{self.folder}report.json"
@@ -152,7 +167,7 @@ def parse_shard_key(key: str) -> int | None:
 
 def recording_key(digest: str) -> str:
     """Return the key of a provider exchange, given the hex digest that names it."""
-    return f"recordings/{digest[:2]}/{digest}"
+    return f"{RECORDINGS_PREFIX}{digest[:2]}/{digest}"
 
 
 def blob_key(sha256: str) -> str:
@@ -167,4 +182,4 @@ def dataset_prefix(name: str, version: str) -> str:
 
 def baseline_key(suite: NameKey, name: str) -> str:
     """Return the key of the pointer to a suite's baseline of that name."""
-    return f"baselines/{suite}/{suite_key(name)}.json"
+    return f"{BASELINES_PREFIX}{suite}/{suite_key(name)}.json"

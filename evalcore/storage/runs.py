@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,14 +96,23 @@ class StoredRun:
         """Return the shards that have a result object."""
         return self._shards(self.keys.results_prefix)
 
+    def has_result(self, shard: int) -> bool:
+        """Whether the shard has a result object."""
+        key = self.keys.result(shard)
+        return any(info.key == key for info in self.store.list(key))
+
     def claimed_shards(self) -> frozenset[int]:
         """Return the shards that some worker has begun."""
         return self._shards(self.keys.claims_prefix)
 
     @contextmanager
-    def result_files(self, plan: Plan) -> Iterator[list[Path]]:
-        """Give the files of the plan's result parts, in order; fetched first if remote."""
-        keys = [self.keys.result(shard) for shard in range(plan.shards)]
+    def result_files(self, plan: Plan, only: Collection[int] | None = None) -> Iterator[list[Path]]:
+        """Give the files of the plan's result parts (of `only` these), in order.
+
+        They are fetched first if the store is remote.
+        """
+        shards = [shard for shard in range(plan.shards) if only is None or shard in only]
+        keys = [self.keys.result(shard) for shard in shards]
         local = [self.store.local_path(key) for key in keys]
         if all(path is not None for path in local):
             yield [path for path in local if path is not None]
@@ -111,7 +120,7 @@ class StoredRun:
         from concurrent.futures import ThreadPoolExecutor
 
         with TemporaryDirectory(prefix="evalcore-results-") as folder:
-            paths = [Path(folder) / f"{shard:05d}.parquet" for shard in range(plan.shards)]
+            paths = [Path(folder) / f"{shard:05d}.parquet" for shard in shards]
             with ThreadPoolExecutor(max_workers=_FETCHERS) as fetchers:
                 list(fetchers.map(self._fetch, keys, paths))
             yield paths

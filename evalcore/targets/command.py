@@ -16,6 +16,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.targets.work import Work
 from evalcore.trust.commands import CommandResult, run_command
+from evalcore.trust.secret_options import telling_values
 from evalcore.trust.text import redact, tail_line
 
 _OUTPUT_LIMIT: Final = 8 << 20
@@ -33,7 +34,7 @@ _REFERENCES: Final = {"": '"${%s}"', '"': "${%s}", "'": "'\"${%s}\"'"}
 class CommandOptions(BaseModel):
     """Options of a target of kind `command`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     command: (
         Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
@@ -79,6 +80,7 @@ class CommandTarget:
         self._options = options
         command = options.command
         text = command if isinstance(command, str) else "\0".join(command)
+        self._secrets = telling_values(options.env)
         self._named = frozenset(match[1] for match in _PLACEHOLDER.finditer(text))
 
     def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
@@ -99,6 +101,8 @@ class CommandTarget:
             answer = self._answer(result, files)
         ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
         text = answer.removesuffix(ending).decode(errors="replace")
+        # What a program prints is stored; its keys must not be.
+        text = redact(text, self._secrets)
         return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
 
     @contextmanager

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -21,25 +24,44 @@ class TargetKind(NamedTuple):
     """Where a kind stands: its module, the class that answers, the model of its options.
 
     `open_field` is the option (a free mapping) that takes those keys of a variant's configuration
-    which are no options themselves.
+    which are no options themselves. The runnable of a kind that `takes_context` gets a
+    `targets.context.BuildContext` after its options.
     """
 
     module: str
     runnable: str
     options: str
     open_field: str | None = None
+    takes_context: bool = False
 
 
 KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
     {
+        "anthropic": TargetKind(
+            "evalcore.targets.model", "AnthropicTarget", "ChatOptions", takes_context=True
+        ),
         "command": TargetKind("evalcore.targets.command", "CommandTarget", "CommandOptions"),
         "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions"),
         "fixture": TargetKind("evalcore.targets.fixture", "FixtureTarget", "FixtureOptions"),
+        "flow": TargetKind(
+            "evalcore.targets.flow", "FlowTarget", "FlowOptions", takes_context=True
+        ),
+        "http": TargetKind(
+            "evalcore.targets.http", "HttpTarget", "HttpOptions", takes_context=True
+        ),
         "mock": TargetKind("evalcore.targets.mock", "MockTarget", "MockOptions"),
+        "openai": TargetKind(
+            "evalcore.targets.model", "OpenAITarget", "ChatOptions", takes_context=True
+        ),
         "python": TargetKind("evalcore.targets.python", "PythonTarget", "PythonOptions", "config"),
+        "workflow": TargetKind(
+            "evalcore.targets.workflow", "WorkflowTarget", "WorkflowOptions", "variant", True
+        ),
     }
 )
-LATER_KINDS: Final = ("anthropic", "http", "openai", "workflow")
+# Of a target of any kind; who schedules and grades reads them.
+COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 def target_kind(kind: str) -> TargetKind:
@@ -48,8 +70,6 @@ def target_kind(kind: str) -> TargetKind:
     if row is not None:
         return row
     known = ", ".join(KINDS)
-    if kind in LATER_KINDS:
-        raise UsageError(f"this version does not have targets of kind '{kind}' yet; it has {known}")
     close = difflib.get_close_matches(kind, KINDS, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     raise UsageError(f"unknown target kind {kind!r}.{hint} Known kinds: {known}")
@@ -64,30 +84,90 @@ def options_model(kind: str) -> type[BaseModel]:
 def merge_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> BaseModel:
     """Return the target's options with the variant's configuration laid over them, checked.
 
-    Whole values are replaced, not merged, except in a kind's open field. Raise pydantic's
-    `ValidationError` for options that do not fit, `UsageError` for an unknown kind.
+    Whole values are replaced, not merged, except in a kind's open field; `systemPrompt` means
+    `system_prompt`. Options that every target may have (`COMMON_OPTIONS`) are no part of it. Raise
+    pydantic's `ValidationError` for options that do not fit, `UsageError` for an unknown kind.
     """
-    model = options_model(target.kind)
+    return options_model(target.kind).model_validate(merged_options(target, variant))
+
+
+def merged_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> dict[str, Any]:
+    """Return what `merge_options` checks."""
+    fields = options_model(target.kind).model_fields
     open_field = target_kind(target.kind).open_field
-    merged: dict[str, Any] = {**target.options}
+    merged = {_name(key, fields): value for key, value in target.options.items()}
     free: dict[str, Any] = {}
-    for key, value in variant.config.items():
-        if open_field is None or key in model.model_fields:
+    for given, value in variant.config.items():
+        key = _name(given, fields)
+        if open_field is None or key in fields:
             merged[key] = value
         else:
-            free[key] = value
+            free[given] = value
+    for name in COMMON_OPTIONS:
+        if name not in fields:
+            merged.pop(name, None)
     base = {} if open_field is None else merged.get(open_field, {})
     # A misshapen base stays as it is: the model says what is wrong with it.
     if open_field is not None and free and isinstance(base, Mapping):
         merged[open_field] = {**base, **free}
-    return model.model_validate(merged)
+    return merged
 
 
-def build(target: Target, variant: Variant = DEFAULT_VARIANT) -> Runnable:
+def _name(key: str, fields: Mapping[str, Any]) -> str:
+    """Return the name of an option that may be written in camel case."""
+    if key in fields or not isinstance(key, str):
+        return key
+    name = _HUMP.sub(r"_\1", key).lower()
+    return name if name in fields or name in COMMON_OPTIONS else key
+
+
+def build(
+    target: Target,
+    variant: Variant = DEFAULT_VARIANT,
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Runnable:
     """Return the target, changed by the variant, ready to answer; errors as `merge_options`.
 
-    The variant's own `target` is the caller's to resolve: `target` is what it names.
+    The variant's own `target` is the caller's to resolve: `target` is what it names. Secrets come
+    from the `environment` (this process's) and the nearest `.env` from the suite's `folder` (the
+    current one) upward; `TargetError` if one is not there, from `answer` if the target asks a
+    provider, for in replay it is not needed.
     """
+    place = Path() if folder is None else folder
+    surroundings = os.environ if environment is None else environment
+    runnable = _built(target, variant, place, surroundings)
+    named: Any = target.options.get("fallback_targets") or ()
+    if not named:
+        return runnable
+    from evalcore.targets.fallbacks import Fallback, WithFallbacks
+
+    others = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
+    return WithFallbacks(
+        Fallback(target.name, runnable),
+        [
+            Fallback(other.name, _built(other, DEFAULT_VARIANT, place, surroundings))
+            for other in others
+        ],
+    )
+
+
+def _built(
+    target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
+) -> Runnable:
     row = target_kind(target.kind)
     make = getattr(import_module(row.module), row.runnable)
-    return cast("Runnable", make(merge_options(target, variant)))
+    model = options_model(target.kind)
+    options = merged_options(target, variant)
+    if not row.takes_context and not any(name in options for name in ("env", "headers")):
+        return cast("Runnable", make(model.model_validate(options)))
+    from evalcore.targets.context import context_for
+
+    model.model_validate(options)
+    given, context = context_for(target.name, options, folder, environment)
+    if row.takes_context:
+        return cast("Runnable", make(model.model_validate(given), context))
+    if context.problem is not None:
+        raise context.problem
+    return cast("Runnable", make(model.model_validate(given)))

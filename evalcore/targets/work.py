@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, no_provider
@@ -13,6 +13,10 @@ from evalcore.model.suite import Case
 from evalcore.model.target import Variant
 from evalcore.targets.messages import Message
 from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.workflow.run_store import RunStore
+    from evalcore.workflow.services import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Work:
     `messages_of` the case's input and `prompt_of` those. `folder` is the suite's folder. The
     caller enforces `timeout_s`; a target that starts a process ends it at that time as well.
     `complete` calls providers. `objects` are what a suite made in Python refers to by name.
+    `run_store` takes the events of an executed workflow, `check` grades an output of one of its
+    blocks; None where nobody wants to know.
     """
 
     case: Case
@@ -37,6 +43,8 @@ class Work:
     mode: str = "live"
     complete: Complete = no_provider
     objects: Mapping[str, Any] = NOTHING
+    run_store: RunStore | None = None
+    check: Check | None = None
 
 
 class Runnable(Protocol):

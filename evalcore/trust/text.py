@@ -6,10 +6,15 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-# Controls except tab and newline, bidirectional overrides and isolates, and lone surrogates, which
-# no terminal's encoding can carry.
+# Controls except tab and newline, other line ends, bidirectional overrides and isolates, and lone
+# surrogates, which no terminal's encoding can carry.
 _UNPRINTABLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+# What services that run builds take for a command when it stands in a log: `::error::…` at the
+# beginning of a line, `##[…]`, `##vso[…]` and `##teamcity[…]` anywhere in it.
+_LOG_COMMAND: Final = re.compile(
+    r"^([^\S\n]*):(?=:[a-z][\w-]*(?:\s[^\n]*)?::)|#(?=#\w*\[)", re.MULTILINE
 )
 _REDACTED: Final = "[redacted]"
 _SHORTEST_SECRET: Final = 4
@@ -18,9 +23,15 @@ _SHORTEST_SECRET: Final = 4
 def sanitize_terminal(text: str) -> str:
     r"""Return `text` with every character that steers a terminal written as `\x1b` or `\u202e`.
 
-    Tab and newline stay. The result can be encoded in UTF-8.
+    What a service that reads the log would obey begins with `\x3a` or `\x23` then. Tab and newline
+    stay. The result can be encoded in UTF-8.
     """
-    return _UNPRINTABLE.sub(_escaped, text)
+    shown = _UNPRINTABLE.sub(_escaped, text)
+    return _LOG_COMMAND.sub(_inert, shown) if "::" in shown or "##" in shown else shown
+
+
+def _inert(match: re.Match[str]) -> str:
+    return "\\x23" if match[1] is None else f"{match[1]}\\x3a"
 
 
 def _escaped(match: re.Match[str]) -> str:

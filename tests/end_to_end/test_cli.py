@@ -207,7 +207,7 @@ def test_an_item_in_error_keeps_its_error(suite: dict[str, Path], store: Path) -
     assert "exit code 3" in item["error"]["message"]
 
 
-@pytest.mark.parametrize("number", ["01", "02", "03"])
+@pytest.mark.parametrize("number", ["01", "02", "03", "11"])
 def test_a_workflow_file_has_its_checked_scores(number: str, store: Path) -> None:
     folder = CONFORMANCE / "workflow-harness-suites"
     expected = json.loads((folder / f"{number}.expected.json").read_text("utf-8"))

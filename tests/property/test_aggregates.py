@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalcore.analytics.summarise import Aggregates
+from evalcore.formats.single_gate import read_question
 from evalcore.model.run import Plan
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Summary
+from evalcore.pipeline.single_gate import decide_question
 from evalcore.sql.rows import write_rows
 
 THRESHOLD = 0.8
@@ -201,3 +204,73 @@ def test_missing_rows_do_not_add_up(tmp_path: Path) -> None:
     plan = Plan(2, 2, 1, 1, 2, 1, 1, 2)
     with Aggregates([path], plan, Policy(ScoreRule.BLOCKS, ())) as tables:
         assert not tables.summary().counts.add_up
+
+
+measures = st.fixed_dictionaries(
+    {
+        "passed": st.booleans(),
+        "durationMs": st.none() | st.sampled_from([0, 100, 120, 121, 1000]),
+        "costUsd": st.none() | st.sampled_from([0, 0.01, 0.011, 0.3, 0.33, 0.34]),
+        "tokens": st.none() | st.sampled_from([0, 100, 120, 121]),
+        "overall": st.sampled_from([0.0, 0.7, 0.8, 0.9, 1.0]),
+    }
+)
+results = st.dictionaries(st.sampled_from("abcde"), measures, max_size=5)
+
+
+def worse_kinds(was: dict[str, Any], now: dict[str, Any]) -> set[str]:
+    """Return in what `now` is worse, in exact decimals."""
+    found = set()
+    if was["passed"] and not now["passed"]:
+        found.add("assertion")
+    for kind, key, tenths in (("latency", "durationMs", 12), ("cost", "costUsd", 11),
+                              ("tokens", "tokens", 12)):  # fmt: skip
+        before, after = was[key], now[key]
+        if before is None or after is None or (kind == "cost" and not before):
+            continue
+        if Decimal(str(after)) * 10 > Decimal(str(before)) * tenths:
+            found.add(kind)
+    if Decimal(str(now["overall"])) - Decimal(str(was["overall"])) < Decimal("-0.1"):
+        found.add("score")
+    return found
+
+
+def compared(base: dict[str, Any], cand: dict[str, Any]) -> tuple[set[Any], set[Any]]:
+    """Return (case, kind) of the regressions and of the improvements that SQL finds."""
+    variants = [
+        {"variantId": name, "cases": [{"caseId": case, **row} for case, row in rows.items()]}
+        for name, rows in (("base", base), ("cand", cand))
+    ]
+    question = {"gate": "noRegressions", "baseline": "base", "variants": variants}
+    _, summary = decide_question(read_question(question), lambda _: print)
+    lists = [
+        (one.regressions, one.improvements)
+        for one in (summary.comparison.variants if summary.comparison else ())
+    ]
+    worse = {(entry.case, str(entry.kind)) for found, _ in lists for entry in found}
+    better = {(entry.case, str(entry.kind)) for _, found in lists for entry in found}
+    return worse, better
+
+
+@settings(max_examples=60, deadline=None)
+@given(results.filter(bool), results)
+def test_regressions_equal_the_reference(base: dict[str, Any], cand: dict[str, Any]) -> None:
+    expected = {(case, "missing") for case in base.keys() - cand.keys()}
+    for case in base.keys() & cand.keys():
+        expected |= {(case, kind) for kind in worse_kinds(base[case], cand[case])}
+    assert compared(base, cand)[0] == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(results.filter(bool), results.filter(bool))
+def test_improvements_are_regressions_with_the_sides_exchanged(
+    base: dict[str, Any], cand: dict[str, Any]
+) -> None:
+    worse = {(case, kind) for case, kind in compared(cand, base)[0] if kind != "missing"}
+    # From something to nothing is cheaper, from nothing to something has no ratio.
+    free = {
+        (case, "cost")
+        for case in base.keys() & cand.keys()
+        if cand[case]["costUsd"] == 0 and (base[case]["costUsd"] or 0) > 0
+    }
+    assert compared(base, cand)[1] == worse | free

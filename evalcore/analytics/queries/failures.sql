@@ -1,8 +1,13 @@
--- The first work items that did not pass: errors, then failed, then blocked.
+-- The first work items that did not pass: errors, failed, blocked, then those never executed.
 WITH chosen AS (
     SELECT
         item,
-        CASE WHEN status <> 'completed' THEN 0 WHEN outcome = 'blocked' THEN 2 ELSE 1 END AS rank
+        CASE
+            WHEN status = 'error' THEN 0
+            WHEN status <> 'completed' THEN 3
+            WHEN outcome = 'blocked' THEN 2
+            ELSE 1
+        END AS rank
     FROM items
     WHERE NOT passed
     ORDER BY rank, item

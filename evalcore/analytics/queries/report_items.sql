@@ -1,5 +1,6 @@
--- What the report says of each work item, one JSON text each. The variables `files` and
--- `output_characters` hold the Parquet parts and how much of an output is shown.
+-- What the report says of each work item, one JSON text each. The variables `files`,
+-- `output_characters` and `passed_outputs` hold the Parquet parts, how much of an output is shown,
+-- and whether those of passed items are.
 CREATE OR REPLACE TEMP VIEW report_items AS
 SELECT
     item,
@@ -10,14 +11,15 @@ SELECT
         'score': score,
         'error': error,
         'reason': reason,
-        'output': CASE WHEN outcome = 'passed' THEN NULL ELSE output[:getvariable('output_characters')] END,
+        'output': CASE WHEN outcome = 'passed' AND NOT getvariable('passed_outputs') THEN NULL
+            ELSE output[:getvariable('output_characters')] END,
         'metrics': {
             'latency_ms': latency_ms, 'cost_usd': cost_usd,
             'input_tokens': input_tokens, 'output_tokens': output_tokens
         },
         'scores': list_transform(
             coalesce(scores, []),
-            s -> {'name': s.name, 'value': s.value, 'raw_value': s.raw}
+            s -> {'name': s.name, 'value': s.value, 'raw_value': s.raw, 'error': s.error}
         ),
         'assertions': list_transform(coalesce(assertions, []), a -> {
             'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,

@@ -129,15 +129,32 @@ def test_a_stopped_run_keeps_its_shards_and_resumes_to_the_same_report(tmp_path:
     assert stable_report(report_of(run)) == stable_report(report_of(undisturbed))
 
 
-def test_a_shard_executed_twice_is_committed_once(tmp_path: Path) -> None:
+def test_a_shard_that_another_process_committed_is_not_executed(tmp_path: Path) -> None:
     run = planned(tmp_path, number=4)
     plan = run.manifest().plan
-    options = ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,)))
+    executed: list[object] = []
+    imports = ImportPolicy(roots=(tmp_path,))
+    options = ExecuteOptions(imports=imports, progress=executed.append)
     (first,) = execute_shards(run, plan, [2], options)
     before = run.store.get(run.keys.result(2)).data
-    (second,) = execute_shards(run, plan, [2], options)
-    assert (first.committed, second.committed) == (True, False)
+    assert execute_shards(run, plan, [2, 3], options)[0].shard == 3
+    assert first.committed
+    assert len(executed) == 2
     assert run.store.get(run.keys.result(2)).data == before
+
+
+def test_of_two_copies_of_a_shard_one_is_committed(tmp_path: Path) -> None:
+    run = planned(tmp_path, number=4)
+    plan = run.manifest().plan
+    imports = ImportPolicy(roots=(tmp_path,))
+
+    def other_is_faster(_: object) -> None:
+        run.store.put_if_absent(run.keys.result(2), b"the other's")
+
+    options = ExecuteOptions(imports=imports, progress=other_is_faster)
+    (receipt,) = execute_shards(run, plan, [2], options)
+    assert not receipt.committed
+    assert run.store.get(run.keys.result(2)).data == b"the other's"
 
 
 def test_the_time_limit_ends_an_item_and_nothing_else(tmp_path: Path) -> None:

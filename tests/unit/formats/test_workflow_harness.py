@@ -240,12 +240,21 @@ def test_the_callers_options_win(tmp_path: Path) -> None:
     assert definition.limits.concurrency == 9
 
 
-def test_the_definition_holds_the_workflow_without_its_evals(tmp_path: Path) -> None:
-    found = suite(tmp_path, "blocks: {x: {type: llm}}\nextra: kept\nevalcore: {tags: [t]}")
+def test_the_definition_holds_what_the_workflow_does(tmp_path: Path) -> None:
+    text = """
+blocks: {x: {type: llm, soul_ref: s, description: For people}}
+souls: {s: {id: s, name: Sam, role: Writer, kind: soul, avatar_color: red, model_name: m}}
+version: "1.0"
+x-notes: for people
+evalcore: {tags: [t]}
+"""
+    found = suite(tmp_path, text)
 
     assert found.definition.targets["workflow"].options == {
-        "blocks": {"x": {"type": "llm"}},
-        "extra": "kept",
+        "definition": {
+            "blocks": {"x": {"type": "llm", "soul_ref": "s"}},
+            "souls": {"s": {"id": "s", "model_name": "m"}},
+        }
     }
 
 

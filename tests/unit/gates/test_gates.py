@@ -58,11 +58,16 @@ def test_gate_decides(written: dict[str, Any], expected: str) -> None:
     assert result.message
 
 
+VALUES: dict[str, Any] = {"share": 0.5, "amount": 0.5, "ids": ["a"], "callable": "a:b"}
+
+
 @pytest.mark.parametrize("name", sorted(set(GATES) - {"errors", "required_assertions"}))
 def test_nothing_measured_never_passes(name: str) -> None:
     nothing = Summary(counts=Counts(), cases=0, passed_cases=0, score=None, unmeasured_latency=1)
-    params = {key: 0.5 for key in GATES[name].parameters if key != "per_variant"}
-    (result,) = decide_gates(replace(POLICY, gates=(GateSpec(name, params),)), nothing)
+    parameters = GATES[name].parameters.items()
+    needed = {key: VALUES[one.kind] for key, one in parameters if one.required}
+    gate = parse_gate({"gate": name, **needed})
+    (result,) = decide_gates(replace(POLICY, gates=(gate,)), nothing)
     assert not result.passed
 
 

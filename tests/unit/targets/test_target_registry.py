@@ -36,12 +36,6 @@ def test_misspelt_kind_gets_a_suggestion() -> None:
         options_model("ecoh")
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic", "http", "workflow"])
-def test_kind_of_a_later_version_says_so(kind: str) -> None:
-    with pytest.raises(UsageError, match="does not have targets of kind"):
-        build(Target("t", kind))
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

@@ -17,8 +17,24 @@ from evalcore.trust.text import redact, sanitize_terminal, tail_line
         ("\x9b31m", "\\x9b31m"),
         ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"),
         ("\ud800", "\\ud800"),
+        ("a\u2028b", "a\\u2028b"),
+        ("x\n ::error file=a::b", "x\n \\x3a:error file=a::b"),
+        ("x ##[error]y ##vso[task]", "x \\x23#[error]y \\x23#vso[task]"),
+        ("::1 and a::b::c, ## Title [1]", "::1 and a::b::c, ## Title [1]"),
     ],
-    ids=["plain", "tab and newline", "escape", "C0", "C1", "bidi", "surrogate"],
+    ids=[
+        "plain",
+        "tab and newline",
+        "escape",
+        "C0",
+        "C1",
+        "bidi",
+        "surrogate",
+        "line separator",
+        "workflow command",
+        "older commands",
+        "no command",
+    ],  # fmt: skip
 )
 def test_controls_are_shown_instead_of_obeyed(text: str, shown: str) -> None:
     assert sanitize_terminal(text) == shown

@@ -1,0 +1,220 @@
+"""Candidates against their baseline, in SQL over the tables of `Aggregates`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.model.comparison import (
+    Comparison,
+    Difference,
+    Kind,
+    Paired,
+    Tolerances,
+    Unsettled,
+    VariantComparison,
+)
+from evalcore.model.run import Plan
+from evalcore.statistics.exact import fisher, holm
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_LISTED = 3_000
+_FEWEST_LISTED = 20
+ALPHA = 0.05
+TOLERANCES = Tolerances()
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """A run whose variants are the baseline: its result parts, its plan, its variants in order."""
+
+    run_id: str
+    parts: Sequence[Path]
+    plan: Plan
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What the run's `variants` are compared with: one of them, or an earlier run.
+
+    `cluster` is the metadata key by which cases belong together (spec/statistics.md).
+    `only_planned` leaves out cases of an earlier run that a filter kept out of this one.
+    """
+
+    variants: tuple[str, ...]
+    baseline: str | None = None
+    earlier: EarlierRun | None = None
+    tolerances: Tolerances = TOLERANCES
+    cluster: str | None = None
+    only_planned: bool = False
+
+
+def match_variants(
+    candidates: Sequence[str], baselines: Sequence[str]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the pairs of variants with the same id, or the only two; and those left alone."""
+    if len(candidates) == len(baselines) == 1:
+        return [(candidates[0], baselines[0])], []
+    pairs = [(name, name) for name in candidates if name in baselines]
+    return pairs, [name for name in candidates if name not in baselines]
+
+
+class Comparer:
+    """Compares within the connection that holds `items` and `cases` of the candidates' run."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, against: Against) -> None:
+        self._connection = connection
+        self._against = against
+
+    def keep_baseline(self, plan: Plan) -> None:
+        """Take what stands in `items` and `cases` for the baseline's; to be called before others.
+
+        The candidates' tables replace those two afterwards.
+        """
+        self._run("measured", iterations=plan.iterations)
+        self._connection.execute("ALTER TABLE measured RENAME TO baseline_measured")
+
+    def compare(self, plan: Plan) -> Comparison:
+        """Return the comparison; counts are exact, lists hold the first differences."""
+        against, earlier = self._against, self._against.earlier
+        self._run("measured", iterations=plan.iterations)
+        if earlier is not None:
+            pairs, alone = match_variants(against.variants, earlier.variants)
+            unavailable = [
+                f"run {earlier.run_id} has no variant '{variant}' to compare with"
+                for variant in alone
+            ]
+            if against.only_planned:
+                self._connection.execute(
+                    "DELETE FROM baseline_measured WHERE case_id NOT IN (SELECT case_id FROM cases)"
+                )
+        else:
+            self._connection.execute(
+                "CREATE OR REPLACE TEMP VIEW baseline_measured AS FROM measured"
+            )
+            baseline = str(against.baseline)
+            pairs = [(name, baseline) for name in against.variants if name != baseline]
+            unavailable = []
+            if not pairs:
+                unavailable = [f"no variant beside the baseline '{baseline}' was run"]
+        pairs, without = self._with_results(pairs)
+        unavailable += [f"the baseline has no result of variant '{name}'" for name in without]
+        return Comparison(self._compare_pairs(pairs, plan), tuple(unavailable))
+
+    def _with_results(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> tuple[list[tuple[str, str]], list[str]]:
+        """Return the pairs whose baseline has results, and the baselines that have none."""
+        rows = self._connection.execute("SELECT DISTINCT variant FROM baseline_measured").fetchall()
+        known = {name for (name,) in rows}
+        kept = [pair for pair in pairs if pair[1] in known]
+        return kept, list(dict.fromkeys(name for _, name in pairs if name not in known))
+
+    def _compare_pairs(
+        self, pairs: Sequence[tuple[str, str]], plan: Plan
+    ) -> tuple[VariantComparison, ...]:
+        earlier = self._against.earlier
+        run_id = None if earlier is None else earlier.run_id
+        compared = [VariantComparison(now, was, run_id) for now, was in pairs]
+        if not compared:
+            return ()
+        self._run("pairs", candidates=[p[0] for p in pairs], baselines=[p[1] for p in pairs])
+        repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
+        alphas = self._judge_chances(repeated=repeated)
+        self._run("differences", **self._against.tolerances._asdict())
+        self._add_counts(compared)
+        self._add_paired(compared)
+        self._add_lists(compared)
+        if repeated:
+            self._add_unsettled(compared, alphas)
+        return tuple(compared)
+
+    def _judge_chances(self, *, repeated: bool) -> dict[int, float]:
+        """Fill the table `chances`: Fisher's p of each combination of passes, and Holm's verdict.
+
+        Returns the level that the smallest p of each candidate has to reach.
+        """
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE chances (place BIGINT, was_pass_count BIGINT, "
+            "was_run BIGINT, now_pass_count BIGINT, now_run BIGINT, p DOUBLE, significant BOOLEAN)"
+        )
+        rows = self._run("passes").fetchall() if repeated else []
+        alphas: dict[int, float] = {}
+        judged: list[tuple[Any, ...]] = []
+        for place in dict.fromkeys(row[0] for row in rows):
+            own = [row for row in rows if row[0] == place]
+            # Cases with the same passes share their p: a million cases have few combinations.
+            tests = [(fisher(row[1], row[2], row[3], row[4]), row[5]) for row in own]
+            alphas[place] = ALPHA / sum(count for _, count in tests)
+            for row, (p, _), rejected in zip(own, tests, holm(tests, ALPHA), strict=True):
+                judged.append((*row[:5], p, rejected))
+        if judged:
+            self._connection.executemany("INSERT INTO chances VALUES (?,?,?,?,?,?,?)", judged)
+        return alphas
+
+    def _add_counts(self, compared: list[VariantComparison]) -> None:
+        for place, kind, worse, better, unsettled, missing in self._rows("difference_counts"):
+            one = compared[place]
+            compared[place] = replace(
+                one,
+                regression_kinds=_counted(one.regression_kinds, kind, worse),
+                improvement_kinds=_counted(one.improvement_kinds, kind, better),
+                unsettled_kinds=_counted(one.unsettled_kinds, kind, unsettled),
+                missing_count=one.missing_count + missing,
+            )
+
+    def _add_paired(self, compared: list[VariantComparison]) -> None:
+        for place, number, scored, mean, square_sum, worse, better in self._rows("paired"):
+            paired = Paired(scored, mean, square_sum) if scored else None
+            compared[place] = replace(
+                compared[place], compared=number, worse=worse, better=better, paired=paired
+            )
+
+        cluster = self._against.cluster
+        if cluster is None:
+            return
+        path = f"$.{orjson.dumps(cluster).decode()}"
+        for place, clusters, square_sum in self._rows("clusters", key=cluster, path=path):
+            known = compared[place].paired
+            if known is not None:
+                clustered = known._replace(clusters=clusters, cluster_square_sum=square_sum)
+                compared[place] = replace(compared[place], paired=clustered)
+
+    def _add_lists(self, compared: list[VariantComparison]) -> None:
+        found: dict[tuple[str, int], list[Difference]] = {}
+        most = max(_FEWEST_LISTED, MAX_LISTED // len(compared))
+        for name, place, case, kind, *values in self._rows("listed_differences", most=most):
+            one = Difference(compared[place].variant, case, Kind(kind), *values)
+            found.setdefault((name, place), []).append(one)
+        for place, one_variant in enumerate(compared):
+            compared[place] = replace(
+                one_variant,
+                regressions=tuple(found.get(("regression", place), ())),
+                improvements=tuple(found.get(("improvement", place), ())),
+                missing=tuple(found.get(("missing", place), ())),
+            )
+
+    def _add_unsettled(self, compared: list[VariantComparison], alphas: dict[int, float]) -> None:
+        for row in self._rows("first_unsettled"):
+            place, case, was_passed, was_run, now_passed, now_run = row
+            alpha = alphas.get(place, ALPHA)
+            unsettled = Unsettled(case, was_passed, was_run, now_passed, now_run, alpha)
+            compared[place] = replace(compared[place], unsettled=unsettled)
+
+    def _run(self, query: str, **parameters: Any) -> duckdb.DuckDBPyConnection:
+        return self._connection.execute(query_text(query), parameters or None)
+
+    def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._run(query, **parameters).fetchall()
+
+
+def _counted(known: Any, kind: str, number: int) -> dict[Kind, int]:
+    return {**known, Kind(kind): number} if number else dict(known)

@@ -1,0 +1,149 @@
+"""`evalcore baseline`: earlier runs that later ones of their suite are compared with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import orjson
+
+from evalcore.cli.options import chosen_store, json_option, store_option
+from evalcore.cli.showing import one_line
+from evalcore.errors import UsageError
+from evalcore.model.run import Manifest, State
+from evalcore.pipeline import iso_time, load
+from evalcore.report.document import on_one_line
+from evalcore.storage.baselines import (
+    DEFAULT_NAME,
+    BaselinePointer,
+    clear_baseline,
+    get_baseline,
+    list_baselines,
+    set_baseline,
+)
+from evalcore.storage.layout import suite_key
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import find_run, list_runs
+
+LATEST = "latest"
+
+name_option = click.option(
+    "--name", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="Which of the suite's."
+)
+
+
+@click.group()
+def baseline() -> None:
+    """Name runs that others are compared with (gate no_regressions, run --baseline)."""
+
+
+@baseline.command("set")
+@click.argument("suite")
+@click.argument("run_id", metavar="RUN")
+@name_option
+@store_option
+@json_option
+def set_command(suite: str, run_id: str, name: str, store: str | None, as_json: bool) -> None:
+    """Make RUN (an id, or latest) a baseline of SUITE (its name or its file)."""
+    opened, suite = chosen_store(store), _suite_name(suite)
+    manifest = _completed(opened, suite, run_id)
+    moment = iso_time(datetime.now(UTC))
+    pointer = BaselinePointer(manifest.suite, name, manifest.id, moment)
+    before = set_baseline(opened, pointer)
+    if as_json:
+        _print_json(asdict(pointer) | {"replaced": None if before is None else before.run})
+        return
+    was = "" if before is None else f" (was {before.run})"
+    click.echo(one_line(f"baseline '{name}' of suite '{manifest.suite}' is {manifest.id}{was}"))
+
+
+@baseline.command("show")
+@click.argument("suite")
+@name_option
+@store_option
+@json_option
+def show_command(suite: str, name: str, store: str | None, as_json: bool) -> None:
+    """Show which run is a baseline of SUITE."""
+    opened, suite = chosen_store(store), _suite_name(suite)
+    pointer = get_baseline(opened, suite, name)
+    if pointer is None:
+        raise UsageError(_none(opened, suite, name))
+    if as_json:
+        _print_json(asdict(pointer))
+    else:
+        click.echo(one_line(_line(pointer)))
+
+
+@baseline.command("list")
+@click.option("--suite", metavar="NAME", help="Only baselines of this suite.")
+@store_option
+@json_option
+def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
+    """List the baselines of all suites."""
+    wanted = None if suite is None else _suite_name(suite)
+    found = list(list_baselines(chosen_store(store), wanted))
+    if as_json:
+        _print_json([asdict(pointer) for pointer in found])
+        return
+    for pointer in found:
+        click.echo(one_line(_line(pointer)))
+    if not found:
+        click.echo("no baselines yet; `evalcore baseline set SUITE RUN` makes one", err=True)
+
+
+@baseline.command("clear")
+@click.argument("suite")
+@name_option
+@store_option
+@json_option
+def clear_command(suite: str, name: str, store: str | None, as_json: bool) -> None:
+    """Forget a baseline of SUITE; the run itself stays."""
+    opened, suite = chosen_store(store), _suite_name(suite)
+    if not clear_baseline(opened, suite, name):
+        raise UsageError(_none(opened, suite, name))
+    if as_json:
+        _print_json({"suite": suite, "name": name, "cleared": True})
+    else:
+        click.echo(one_line(f"baseline '{name}' of suite '{suite}' is cleared"))
+
+
+def _suite_name(given: str) -> str:
+    """Return the name of a suite that is given by its name or by its file."""
+    path = Path(given)
+    return load(path).definition.name if path.is_file() else given
+
+
+def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
+    """Return the manifest of a completed run of the suite; raise `UsageError` for another run."""
+    if run_id == LATEST:
+        runs = list_runs(store, suite)
+        found = next((one for one in runs if one.state is State.COMPLETED), None)
+        if found is None:
+            raise UsageError(f"suite '{suite}' has no completed run in {store.url}")
+        return found
+    manifest = find_run(store, run_id).manifest()
+    if suite_key(manifest.suite) != suite_key(suite):
+        raise UsageError(f"run {run_id} is of suite '{manifest.suite}', not of '{suite}'")
+    if manifest.state is not State.COMPLETED:
+        raise UsageError(
+            f"run {run_id} is {manifest.state}; only a completed run can be a baseline"
+        )
+    return manifest
+
+
+def _none(store: ObjectStore, suite: str, name: str) -> str:
+    known = ", ".join(pointer.name for pointer in list_baselines(store, suite))
+    has = (
+        f"it has: {known}" if known else "it has none; `evalcore baseline set SUITE RUN` makes one"
+    )
+    return f"suite '{suite}' has no baseline '{name}' in {store.url}; {has}"
+
+
+def _line(pointer: BaselinePointer) -> str:
+    return f"{pointer.suite}  {pointer.name}  {pointer.run}  set {pointer.set_at}"
+
+
+def _print_json(value: object) -> None:
+    click.echo(on_one_line(orjson.dumps(value).decode()))

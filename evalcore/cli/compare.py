@@ -1,0 +1,111 @@
+"""`evalcore compare A B`: a completed run against an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import orjson
+
+from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
+from evalcore.cli.showing import one_line
+from evalcore.errors import ExitCode
+from evalcore.model.comparison import Difference, VariantComparison
+from evalcore.model.gate import GateOutcome
+from evalcore.pipeline.compare import ComparedRuns, compare_runs
+from evalcore.report.comparison import comparison_entries
+from evalcore.report.document import on_one_line
+from evalcore.storage.runs import find_run
+
+_SHOWN, _VERBOSE = 10, 200
+_CODES = {
+    GateOutcome.PASS: ExitCode.PASS,
+    GateOutcome.FAIL: ExitCode.GATE_FAILED,
+    GateOutcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+}
+
+
+@click.command()
+@click.argument("baseline", metavar="RUN_A")
+@click.argument("candidate", metavar="RUN_B")
+@store_option
+@json_option
+@verbose_option
+def compare(baseline: str, candidate: str, store: str | None, as_json: bool, verbose: bool) -> int:
+    """Compare RUN_B with RUN_A, its baseline, case by case.
+
+    The exit code is that of the gate no_regressions: 0 none, 1 there are some, 3 nothing could be
+    compared or what differs may be chance.
+    """
+    opened = chosen_store(store)
+    runs = compare_runs(find_run(opened, baseline), find_run(opened, candidate))
+    if as_json:
+        click.echo(on_one_line(orjson.dumps(_values(runs)).decode()))
+    else:
+        for line in _lines(runs, _VERBOSE if verbose else _SHOWN):
+            click.echo(one_line(line))
+    return int(_CODES[runs.gate.outcome])
+
+
+def _values(runs: ComparedRuns) -> dict[str, Any]:
+    return {
+        "baseline": {"run": runs.baseline.id, "suite": runs.baseline.suite},
+        "candidate": {"run": runs.candidate.id, "suite": runs.candidate.suite},
+        "outcome": runs.gate.outcome,
+        "message": runs.gate.message,
+        "regressions": runs.comparison.regression_count,
+        "improvements": runs.comparison.improvement_count,
+        "comparison": comparison_entries(runs.comparison),
+        "unavailable": list(runs.comparison.unavailable),
+    }
+
+
+def _lines(runs: ComparedRuns, most: int) -> Iterator[str]:
+    yield f"{runs.candidate.id} against {runs.baseline.id} ({runs.candidate.suite})"
+    if runs.baseline.suite != runs.candidate.suite:
+        yield f"  the baseline is of another suite, {runs.baseline.suite}"
+    entries = comparison_entries(runs.comparison)
+    for one, entry in zip(runs.comparison.variants, entries, strict=True):
+        yield from _variant_lines(one, entry, most)
+    for reason in runs.comparison.unavailable:
+        yield f"  {reason}"
+    yield f"{runs.gate.outcome.upper()}: {runs.gate.message}"
+
+
+def _variant_lines(one: VariantComparison, entry: dict[str, Any], most: int) -> Iterator[str]:
+    name = one.variant if one.variant == one.baseline else f"{one.variant} (was {one.baseline})"
+    yield f"  {name}: {one.compared} cases in both"
+    score, passed = entry["score"], entry["passed"]
+    if score["difference"] is not None:
+        said = f"    score {score['difference']:+.4f}"
+        if score["low"] is not None:
+            said += f" [{score['low']:+.4f}, {score['high']:+.4f}] ({score['method']})"
+        yield said
+    if passed["p"] is not None:
+        yield (
+            f"    passed before only: {passed['worse']}, now only: {passed['better']} "
+            f"(p = {passed['p']:.4f}, {passed['method']})"
+        )
+    for title, count, listed in (
+        ("regressions", one.regression_count, one.regressions),
+        ("improvements", one.improvement_count, one.improvements),
+        ("missing", one.missing_count, one.missing),
+    ):
+        if count:
+            yield f"    {title}: {count}"
+            yield from (f"      {_said(difference)}" for difference in listed[:most])
+            if count > most:
+                yield f"      … and {count - min(most, len(listed))} more (--json lists them)"
+
+
+def _said(entry: Difference) -> str:
+    if entry.missing_from is not None:
+        return f"{entry.case}: missing from the {entry.missing_from}"
+    p = "" if entry.p is None else f", p = {entry.p:.4f}"
+    chance = "" if entry.settled else f" (may be chance{p})"
+    if entry.kind == "assertion":
+        change = "passes now" if entry.now else "passed, does not now"
+        return f"{entry.case}: {change}{chance}"
+    was, now = entry.was or 0.0, entry.now or 0.0
+    return f"{entry.case}: {entry.kind} {was:.4g} → {now:.4g}{chance}"

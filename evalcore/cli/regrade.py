@@ -1,0 +1,70 @@
+"""`evalcore regrade`: grade a run's stored evidence with changed assertions; call no target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.cli.options import (
+    chosen_store,
+    json_option,
+    load_options,
+    override_options,
+    store_option,
+    verbose_option,
+)
+from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, run_suites
+from evalcore.errors import RunConflictError, UsageError
+from evalcore.model.run import State
+from evalcore.pipeline import load
+from evalcore.storage.runs import StoredRun, find_run
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.argument("suite_file", metavar="[SUITE]", required=False)
+@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@override_options
+@store_option
+@json_option
+@verbose_option
+def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any) -> int:
+    """Grade the evidence of RUN with the assertions that SUITE has now, as a new run.
+
+    SUITE is the file that RUN was made from by default. What RUN has no evidence of ends in error.
+    """
+    opened = chosen_store(store)
+    source = find_run(opened, run_id)
+    manifest = source.manifest()
+    if manifest.state is not State.COMPLETED:
+        raise RunConflictError(
+            f"run {run_id} is {manifest.state}; `evalcore run --resume {run_id}` ends it first"
+        )
+    path = Path(suite_file) if suite_file else _source_file(source)
+    if not path.is_file():
+        raise UsageError(
+            f"run {run_id} was made from {path}, which is not there; name the file: "
+            f"evalcore regrade {run_id} SUITE"
+        )
+    wanted = load_options({**given, "format_": given["format_"] or manifest.format})
+    suite = load(path, replace(wanted, secrets_required=False))
+    if suite.definition.name != manifest.suite:
+        raise UsageError(
+            f"{path} is suite '{suite.definition.name}'; run {run_id} is of '{manifest.suite}'"
+        )
+    options = RunOptions(
+        as_json=given["as_json"],
+        verbose=given["verbose"],
+        imports=given["imports"],
+        mode=manifest.mode,
+        reuse=run_id,
+    )
+    return int(run_suites([suite], opened, options))
+
+
+def _source_file(run: StoredRun) -> Path:
+    source = run.definition.source
+    return Path(source.folder) / Path(source.path).name

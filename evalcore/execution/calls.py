@@ -1,0 +1,284 @@
+"""Calls to providers: recorded or real, within the run's limits, tried again, kept in a ledger.
+
+Order of a call: recording, budget, rate limits, the attempt, settlement, the next attempt; then it
+is recorded. No call hops to another thread unless it is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from evalcore.execution.budget import Demand, Grant, Spent
+from evalcore.execution.context import CallContext
+from evalcore.execution.ledger import Ledger
+from evalcore.execution.rates import ProviderRates
+from evalcore.model.exchange import (
+    ErrorKind,
+    ProviderError,
+    Reply,
+    Request,
+    SkippedError,
+    Usage,
+    request_digest,
+)
+from evalcore.model.mode import Mode
+from evalcore.providers.registry import open_session, send
+
+if TYPE_CHECKING:
+    import aiohttp
+
+# Bounds one attempt where the request does not.
+CALL_TIMEOUT_S = 120.0
+_LENGTH = frozenset({"length", "max_tokens"})
+_BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+_GUESSED_ANSWER_TOKENS = 500
+_BYTES_PER_TOKEN = 4
+
+# What a worker does while its item backs off.
+StayAway = Callable[[float], Awaitable[None]]
+
+
+class Calls:
+    """Makes calls in one event loop over one session, opened with the first; an async context."""
+
+    def __init__(self, context: CallContext, stay_away: StayAway = asyncio.sleep) -> None:
+        self.context = context
+        self.stay_away = stay_away
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Calls:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def session_for(self, request: Request) -> aiohttp.ClientSession:
+        """Return the session, open until the context is left."""
+        if self._session is None:
+            self._session = open_session()
+            # What the answers will need is loaded while the first ones are waited for.
+            asyncio.get_running_loop().run_in_executor(None, self._prepare, request)
+        return self._session
+
+    def _prepare(self, request: Request) -> None:
+        import evalcore.sql.rows  # noqa: F401
+
+        self.context.limits.cost_usd(request, Usage(1, 1))
+
+    def for_item(self, iteration: int, clock: asyncio.Timeout | None = None) -> ItemCalls:
+        """Return what makes the calls of one work item, for its target or for its judges.
+
+        The item's time limit `clock` stands still while it waits for others: for the budget, for a
+        rate limit. It goes on while it backs off.
+        """
+        return ItemCalls(self, iteration, clock)
+
+
+class ItemCalls:
+    """Calls of one work item (`Complete`), and the ledger of them."""
+
+    def __init__(self, calls: Calls, iteration: int, clock: asyncio.Timeout | None) -> None:
+        self.ledger = Ledger()
+        self._calls = calls
+        self._context = calls.context
+        self._limits = calls.context.limits
+        self._iteration = iteration
+        self._clock = clock
+        self._waiting = 0
+        self._left_s = 0.0
+        self._asked: dict[str, int] = {}
+
+    async def __call__(self, request: Request) -> Reply:
+        """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
+        began = self.ledger.begin()
+        try:
+            reply = await self._recorded_or_called(request, began)
+        except ProviderError as error:
+            self.ledger.add_failure(request, error)
+            raise
+        self.ledger.add_reply(began, request, reply)
+        return reply
+
+    async def _recorded_or_called(self, request: Request, began: float) -> Reply:
+        recorder = self._context.recorder
+        if recorder is None:
+            return await self._called(request, began)
+        identity = request_digest(request.identity(), iteration=0, invocation=0)
+        invocation = self._asked.get(identity, 0)
+        self._asked[identity] = invocation + 1
+        place = {"iteration": self._iteration, "invocation": invocation}
+        found = await recorder.find(request, **place)
+        if found is not None:
+            return found if found.recorded else replace(found, recorded=True)
+        if self._context.mode == Mode.REPLAY:
+            raise ProviderError("recording", "no recording of this call", attempts=0)
+        try:
+            outcome: Reply | ProviderError = await self._called(request, began)
+        except ProviderError as error:
+            outcome = error
+        return await recorder.save(request, outcome, **place)
+
+    async def _called(self, request: Request, began: float) -> Reply:
+        """Return the answer of the first attempt that has one."""
+        if request.timeout_s is None:
+            request = replace(request, timeout_s=CALL_TIMEOUT_S)
+        demand = self._limits.demand(request)
+        endpoint, draw = request.endpoint, self._context.draw
+        attempt, waited_s = 0, 0.0
+        while True:
+            attempt += 1
+            try:
+                reply = await self._paid(request, demand, attempt, began)
+                self._limits.note_outcome(endpoint, given_up=False)
+                return reply
+            except ProviderError as error:
+                error.attempts = attempt
+                policy = self._limits.retry_policy(endpoint, self._context.retry)
+                delay = policy.delay_s(
+                    error,
+                    attempt=attempt,
+                    waited_s=waited_s,
+                    silence_s=self._limits.silence_s(endpoint),
+                    draw=draw,
+                )
+                if delay is None:
+                    self._limits.note_outcome(endpoint, given_up=error.retryable)
+                    raise
+            waited_s += delay
+            await self._calls.stay_away(delay)
+
+    async def _paid(
+        self, request: Request, demand: Demand | None, attempt: int, began: float
+    ) -> Reply:
+        """Make one attempt within the budget."""
+        budget = self._limits.budget
+        if budget is None or demand is None:
+            return self._priced(request, await self._limited(request), attempt)
+        places = self._limits.window.limit
+        grant = budget.reserve_now(demand, places)
+        if grant is None:
+            with self._standing_still():
+                grant = await budget.reserve(demand, places)
+        # Unless it is known better, a call that came to no end was paid.
+        used, made = Spent(grant.cost_usd, grant.tokens), 0
+        try:
+            reply = await self._limited(_bounded(request, grant))
+            reply = self._priced(request, reply, attempt)
+            used, made = _used(reply, used), reply.usage.output_tokens or 0
+        except ProviderError as error:
+            if _is_free(error):
+                used = Spent()
+            raise
+        finally:
+            budget.settle(grant, used, made)
+        if grant.shared and reply.finish_reason in _LENGTH:
+            cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
+            self.ledger.add_reply(began, request, reply, f"budget: {cut}")
+            raise SkippedError("budget", cut)
+        return reply
+
+    def _priced(self, request: Request, reply: Reply, attempt: int) -> Reply:
+        cost = reply.cost_usd
+        if cost is None:
+            cost = self._limits.cost_usd(request, reply.usage)
+        return replace(reply, cost_usd=cost, attempts=attempt)
+
+    async def _limited(self, request: Request) -> Reply:
+        """Make one attempt when the provider's limits allow it."""
+        rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
+        if rates is None and shared is None:
+            return await self._sent(request)
+        tokens = _guessed_tokens(request)
+        if rates is not None and rates.gate is not None and not rates.gate.enter_now():
+            with self._standing_still():
+                await rates.gate.enter()
+        try:
+            with self._standing_still():
+                if shared is not None:
+                    await shared.take(request.endpoint.provider, tokens)
+                delay = 0.0 if rates is None else rates.take(tokens)
+                if delay > 0:
+                    await asyncio.sleep(delay)
+            reply = await self._sent(request)
+            _correct(rates, tokens, reply)
+            return reply
+        finally:
+            if rates is not None and rates.gate is not None:
+                rates.gate.leave()
+
+    async def _sent(self, request: Request) -> Reply:
+        """Make one attempt; the window learns how it went."""
+        window = self._limits.window
+        began = time.monotonic()
+        try:
+            reply = await send(self._calls.session_for(request), request)
+        except ProviderError as error:
+            if error.kind == ErrorKind.RATE:
+                window.note(began, time.monotonic(), refused=True)
+            raise
+        window.note(began, time.monotonic(), refused=False)
+        return reply
+
+    @contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        """Stop the item's clock as long as one of its calls waits."""
+        clock = self._clock
+        if clock is None or (clock.when() is None and not self._waiting):
+            yield
+            return
+        now = asyncio.get_running_loop().time
+        self._waiting += 1
+        if self._waiting == 1:
+            self._left_s = (clock.when() or now()) - now()
+            clock.reschedule(None)
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not clock.expired():
+                clock.reschedule(now() + self._left_s)
+
+
+def _bounded(request: Request, grant: Grant) -> Request:
+    """Return the request with the budget's bound on its answer, if it has to have one."""
+    if not grant.shared:
+        return request
+    name = next((name for name in _BOUNDS if name in request.parameters), "max_tokens")
+    return replace(request, parameters={**request.parameters, name: grant.output_tokens})
+
+
+def _used(reply: Reply, reserved: Spent) -> Spent:
+    """Return what an answer used; what nobody says is what was reserved."""
+    given, made = reply.usage
+    tokens = reserved.tokens if given is None and made is None else (given or 0) + (made or 0)
+    return Spent(reserved.cost_usd if reply.cost_usd is None else reply.cost_usd, tokens)
+
+
+def _is_free(error: ProviderError) -> bool:
+    """Whether a failed attempt cannot have been paid: refused, or never sent."""
+    if error.status is not None:
+        return error.status >= 300
+    return error.kind == ErrorKind.REQUEST or "no connection" in error.message
+
+
+def _guessed_tokens(request: Request) -> int:
+    """Return about how many tokens a call uses, before it is made."""
+    text = sum(len(str(message.get("content") or "")) for message in request.messages)
+    bound = next((request.parameters[name] for name in _BOUNDS if name in request.parameters), None)
+    made = bound if isinstance(bound, int) else _GUESSED_ANSWER_TOKENS
+    return text // _BYTES_PER_TOKEN + min(made, _GUESSED_ANSWER_TOKENS)
+
+
+def _correct(rates: ProviderRates | None, guessed: int, reply: Reply) -> None:
+    given, made = reply.usage
+    if rates is not None and rates.tokens is not None and (given, made) != (None, None):
+        rates.tokens.correct((given or 0) + (made or 0) - guessed)

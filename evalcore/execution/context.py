@@ -1,0 +1,41 @@
+"""What the calls of one run share in one process: its limits, its recorder, how it tries again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Protocol
+
+from evalcore.execution.limits import RunLimits
+from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
+from evalcore.model.exchange import ProviderError, Reply, Request
+from evalcore.model.mode import Mode
+
+
+class Recorder(Protocol):
+    """Finds recorded exchanges and saves new ones (recording.recorder); in any event loop."""
+
+    async def find(self, request: Request, *, iteration: int, invocation: int) -> Reply | None:
+        """Return the recorded reply, or raise the recorded error; None: the call is to be made.
+
+        A missing recording raises `ProviderError` in a replay.
+        """
+
+    async def save(
+        self, request: Request, outcome: Reply | ProviderError, *, iteration: int, invocation: int
+    ) -> Reply:
+        """Return what is recorded now, or raise it if that is a failure."""
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What the calls of one run in one process share. `draw` gives the jitter of retries."""
+
+    limits: RunLimits
+    recorder: Recorder | None = None
+    mode: str = Mode.LIVE
+    retry: RetryPolicy = DEFAULT_POLICY
+    draw: Draw = random.random

@@ -1,0 +1,198 @@
+"""What bounds the calls of one run in one process, shared by all its threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from evalcore.errors import UsageError
+from evalcore.execution.budget import Budget, Demand, Spent, TokenPrice, demand_of
+from evalcore.execution.rates import Clock, Rates, SharedRates
+from evalcore.execution.retry import RetryPolicy
+from evalcore.execution.window import Window
+from evalcore.model.exchange import Endpoint, ProviderError, Request, Usage
+from evalcore.model.mode import Mode
+from evalcore.model.suite import Limits, ProviderLimits, SuiteDefinition
+from evalcore.settings import Settings
+
+UNPRICED = "price"
+# So many calls given up one after another, and nobody waits long for the next ones.
+_HOPELESS = 5
+_LAST_ATTEMPTS = 2
+_MILLION = 1_000_000
+_MODEL_KINDS = frozenset({"openai", "anthropic"})
+
+GROUP = "evalcore.rate_limits"
+
+
+class RunLimits:
+    """Budget, rate limits and the number of calls at once; what earlier processes used counts.
+
+    `busy_s` is how long (seconds) earlier processes of the run were at work.
+    """
+
+    def __init__(
+        self,
+        definition: SuiteDefinition,
+        settings: Settings,
+        *,
+        concurrency: int | None = None,
+        spent: Spent = Spent(),  # noqa: B008  (immutable)
+        busy_s: float = 0.0,
+        shared: SharedRates | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        limits = definition.limits
+        self.window = Window(concurrency or limits.concurrency)
+        self.budget = _budget(limits, spent)
+        self.rates = Rates((settings.providers, limits.providers, _of_targets(definition)), clock)
+        self.shared = shared
+        self._priced = limits.max_cost_usd is not None
+        self._own_prices = settings.prices
+        self._prices: dict[tuple[str, str], TokenPrice | None] = {}
+        self._given_up: dict[str, int] = {}
+        self._answered_at: dict[str, float] = {}
+        self._clock = clock
+        duration_s = limits.max_duration_s
+        self._ends = None if duration_s is None else clock() + duration_s - busy_s
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run's time is over: no item begins any more."""
+        return self._ends is not None and self._clock() >= self._ends
+
+    def demand(self, request: Request) -> Demand | None:
+        """Return what a call needs of the budget; None if no budget is asked for it.
+
+        Raises `ProviderError` of kind `price` for a model without a price under a cost cap. What
+        is asked over plain HTTP is no model, and nobody knows what it costs.
+        """
+        if self.budget is None or not request.model:
+            return None
+        price = self._price(request.model, request.endpoint.provider) if self._priced else None
+        if price is None:
+            if self._priced:
+                raise ProviderError(UNPRICED, _no_price(request.model), attempts=0)
+            price = TokenPrice()
+        return demand_of(request, price)
+
+    def cost_usd(self, request: Request, usage: Usage) -> float | None:
+        """Return what an answer costs; None if nobody knows."""
+        if not request.model:
+            return None
+        from evalcore.providers.prices import cost_of
+
+        return cost_of(request.model, request.endpoint.provider, usage, self._own_prices)
+
+    def retry_policy(self, endpoint: Endpoint, policy: RetryPolicy) -> RetryPolicy:
+        """Return how often a call is made again: hardly, where every call has been given up."""
+        if self._given_up.get(endpoint.base_url, 0) < _HOPELESS:
+            return policy
+        return policy._replace(attempts=min(policy.attempts, _LAST_ATTEMPTS))
+
+    def note_outcome(self, endpoint: Endpoint, *, given_up: bool) -> None:
+        """Note that an endpoint answered, or that a call was given up after its last retry."""
+        where = endpoint.base_url
+        if given_up:
+            self._given_up[where] = self._given_up.get(where, 0) + 1
+            return
+        self._answered_at[where] = self._clock()
+        self._given_up.pop(where, None)
+
+    def silence_s(self, endpoint: Endpoint) -> float:
+        """Return how long (seconds) an endpoint has answered nobody; infinite if it never did."""
+        return self._clock() - self._answered_at.get(endpoint.base_url, float("-inf"))
+
+    def _price(self, model: str, provider: str) -> TokenPrice | None:
+        key = (model, provider)
+        if key not in self._prices:
+            self._prices[key] = highest_price(model, provider, self._own_prices)
+        return self._prices[key]
+
+
+def highest_price(
+    model: str, provider: str, own: Mapping[str, Mapping[str, float]]
+) -> TokenPrice | None:
+    """Return the most that a million tokens of a model cost; None if it has no price."""
+    from evalcore.providers.prices import cost_of
+
+    # Some models are dearer above some length; a million tokens are above all of them.
+    asked = cost_of(model, provider, Usage(_MILLION, 0), own)
+    both = cost_of(model, provider, Usage(_MILLION, _MILLION), own)
+    return None if asked is None or both is None else TokenPrice(asked, both - asked)
+
+
+def refuse_unpriced(definition: SuiteDefinition, settings: Settings, mode: str) -> None:
+    """Raise `UsageError` if the run's cost is bounded and a target's model has no price.
+
+    A replay costs nothing.
+    """
+    if definition.limits.max_cost_usd is None or mode == Mode.REPLAY:
+        return
+    from evalcore.providers.prices import has_price
+
+    for name, model in _models(definition):
+        if not has_price(model, name, settings.prices):
+            raise UsageError(f"suite '{definition.name}': target '{name}': {_no_price(model)}")
+
+
+def find_shared_rates(name: str | None) -> SharedRates | None:
+    """Return what an installed package offers under `name`; None for None, else `UsageError`."""
+    if name is None:
+        return None
+    from importlib.metadata import entry_points
+
+    found = entry_points(group=GROUP)
+    for entry in found:
+        if entry.name == name:
+            rates: SharedRates = entry.load()()
+            return rates
+    known = ", ".join(sorted(entry.name for entry in found)) or "none is installed"
+    raise UsageError(f"rate_limits: nothing is called '{name}' ({known})")
+
+
+def _budget(limits: Limits, spent: Spent) -> Budget | None:
+    if not limits.budgeted:
+        return None
+    return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, spent=spent)
+
+
+def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
+    """Return the limits that stand in the options of targets."""
+    names = [field.name for field in fields(ProviderLimits)]
+    found = {}
+    for name, _, options in _targets(definition):
+        bounds = {bound: options[bound] for bound in names if options.get(bound)}
+        if bounds:
+            found[name] = ProviderLimits(**bounds)
+    return found
+
+
+def _models(definition: SuiteDefinition) -> Iterator[tuple[str, str]]:
+    """Yield each target that asks a model together with the models that its variants ask."""
+    for name, kind, options in _targets(definition):
+        if kind not in _MODEL_KINDS:
+            continue
+        for variant in definition.variants:
+            used = variant.target in (None, name)
+            model = (variant.config.get("model") if used else None) or options.get("model")
+            if isinstance(model, str):
+                yield name, model
+
+
+def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield name, kind and options of each target, and of those that stand in for it."""
+    for target in definition.targets.values():
+        yield target.name, target.kind, target.options
+        for other in target.options.get("fallback_targets") or ():
+            yield other["name"], other["kind"], other["options"]
+
+
+def _no_price(model: str) -> str:
+    return (
+        f"model '{model}' has no known price, but the run has max_cost_usd; add "
+        f'[prices."{model}"] with input and output (US dollars per million tokens) to '
+        "evalcore.toml"
+    )

@@ -1,0 +1,171 @@
+"""Evidence of earlier runs in the place of an execution (spec/engine.md, Identities)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import orjson
+
+from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.execution.row import Finished
+from evalcore.model.assertion import AssertionResult, Outcome
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.run import State
+from evalcore.planning.codec import decode_evidence
+from evalcore.planning.expand import WorkItem
+from evalcore.storage.layout import blob_key
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun
+
+REUSE_ITEMS = 10_000
+
+
+class Reused(NamedTuple):
+    """What an earlier run left of the same execution.
+
+    `evidence` is None where that run got none; `row` then holds its error. `graded` says that the
+    row's results hold as well.
+    """
+
+    row: Mapping[str, Any]
+    evidence: Evidence | None
+    graded: bool
+
+    def finished(self, item: WorkItem, now_us: int) -> Finished | None:
+        """Return the item as it was finished then; None if it has to be graded again."""
+        if self.evidence is None:
+            error = self.row["error"] or {"kind": "evidence", "message": "no evidence is stored"}
+            return Finished(item, State.ERROR, now_us, now_us, error=error, attempts=0)
+        if not self.graded or self.row["outcome"] is None:
+            return None
+        results = tuple(_result(entry) for entry in self.row["assertions"] or ())
+        return Finished(
+            item,
+            State.COMPLETED,
+            now_us,
+            now_us,
+            self.evidence,
+            results,
+            self.row["score"],
+            Outcome(self.row["outcome"]),
+            attempts=0,
+            scores=_scorers_entries(self.row, item),
+        )
+
+
+class ReusedItems:
+    """The stored evidence of a run's items; safe in several threads."""
+
+    def __init__(self, run: StoredRun, *, required: bool) -> None:
+        """Take a run whose plan has parts for reuse.
+
+        `required` says that nothing may be executed: an item without evidence is in error.
+        """
+        self._run = run
+        self._required = required
+        self._lock = threading.Lock()
+        self._items: dict[int, Reused] = {}
+
+    def prepare(self, items: range) -> None:
+        """Read what stands stored for these items."""
+        from evalcore.sql.stored_rows import read_item_rows
+
+        for part in range(items.start // REUSE_ITEMS, (items.stop - 1) // REUSE_ITEMS + 1):
+            try:
+                with _PartFile(self._run.store, self._run.keys.reuse_part(part)) as path:
+                    rows = read_item_rows(path, items)
+            except ObjectNotFoundError as error:
+                if not self._required:
+                    continue  # no earlier run, or whoever planned this one died: execute
+                run = self._run.run_id
+                raise StoreError(f"run {run} has no complete plan; regrade again") from error
+            found = {row["item"]: self._reused(row) for row in rows}
+            with self._lock:
+                self._items.update(found)
+
+    def forget(self, item: int) -> None:
+        """Let go of what stands stored for an item that has ended."""
+        self._items.pop(item, None)
+
+    def find(self, item: int) -> Reused | None:
+        """Return what stands stored for an item; None if it has to be executed."""
+        found = self._items.get(item)
+        if found is None and self._required:
+            message = "the run has no stored evidence of this execution; run the suite instead"
+            return Reused({"error": {"kind": "evidence", "message": message}}, None, False)
+        return found
+
+    def _reused(self, row: Mapping[str, Any]) -> Reused:
+        if row["status"] != State.COMPLETED:
+            return Reused(row, None, False)
+        text = row["evidence"]
+        if row["evidence_ref"] is not None:
+            text = self._blob(row["evidence_ref"])
+        if text is not None:
+            evidence = decode_evidence(orjson.loads(text))
+        else:
+            output = row["output"]
+            if row["output_ref"] is not None:
+                output = self._blob(row["output_ref"])
+            evidence = Evidence(output)
+        measured = Metrics(
+            row["latency_ms"],
+            row["ttft_ms"],
+            row["cost_usd"],
+            row["input_tokens"],
+            row["output_tokens"],
+        )
+        return Reused(row, evidence._replace(metrics=measured), bool(row["graded"]))
+
+    def _blob(self, digest: str) -> str:
+        return self._run.store.get(blob_key(digest)).data.decode("utf-8", "surrogatepass")
+
+
+class _PartFile:
+    """A part as a file: the store's own, or a copy for as long as the context."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Path:
+        """Give the file; raise `ObjectNotFoundError` if there is no such part."""
+        local = self._store.local_path(self._key)
+        if local is not None:
+            return local
+        data = self._store.get(self._key).data
+        self._folder = TemporaryDirectory(prefix="evalcore-reuse-")
+        copy = Path(self._folder.name) / "part.parquet"
+        copy.write_bytes(data)
+        return copy
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _result(entry: Mapping[str, Any]) -> AssertionResult:
+    return AssertionResult(
+        name=entry["name"],
+        type=entry["type"],
+        block=entry["block"],
+        outcome=Outcome(entry["outcome"]),
+        score=entry["score"],
+        weight=entry["weight"],
+        required=entry["required"],
+        actual=entry["actual"],
+        expected=entry["expected"],
+        message=entry["message"] or "",
+        latency_ms=entry["latency_ms"],
+        cost_usd=entry["cost_usd"],
+    )
+
+
+def _scorers_entries(row: Mapping[str, Any], item: WorkItem) -> list[Mapping[str, Any]]:
+    """Return the scores of a stored row that are not those of its assertions."""
+    metrics = {assertion.metric for assertion in item.case.assertions}
+    return [entry for entry in row["scores"] or () if entry["name"] not in metrics]

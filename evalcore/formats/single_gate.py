@@ -1,0 +1,189 @@
+"""One gate and the results that it decides over, as JSON values (spec/engine.md, `decide`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, NotRequired, Required
+
+from pydantic import Field, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from evalcore.formats.problems import Problems
+from evalcore.formats.shapes import OPEN, Text, Weight, adapter
+from evalcore.gates.registry import parse_gate
+from evalcore.model.comparison import Tolerances
+from evalcore.model.gate import GateSpec
+
+Amount = Weight | None
+Number = Annotated[int, Field(ge=0)] | None
+
+
+@with_config(OPEN)
+class _Result(TypedDict, total=False):
+    """The result of one case; several of one case are its iterations."""
+
+    case_id: Required[Text]
+    passed: bool
+    duration_ms: Amount
+    cost_usd: Amount
+    overall: float | None
+    tokens: Number
+    input_tokens: Number
+    output_tokens: Number
+    error: Any
+    errored: bool
+    status: str
+
+
+@with_config(OPEN)
+class _Variant(TypedDict):
+    """A variant's results."""
+
+    variant_id: Text
+    cases: list[_Result]
+
+
+@with_config(OPEN)
+class _Thresholds(TypedDict, total=False):
+    """How much worse is tolerated."""
+
+    latency_increase: Weight
+    cost_increase: Weight
+    tokens_increase: Weight
+    score_decrease: Weight
+
+
+@with_config(OPEN)
+class _Question(TypedDict):
+    """A gate and results."""
+
+    variants: list[_Variant]
+    gate: Any
+    baseline: NotRequired[str | None]
+    thresholds: NotRequired[_Thresholds]
+
+
+class GateQuestion(NamedTuple):
+    """A gate, and results as rows of a run: `cases` × `variants` × `iterations`, some missing."""
+
+    gate: GateSpec
+    variants: tuple[str, ...]
+    baseline: str | None
+    cases: int
+    iterations: int
+    rows: tuple[dict[str, Any], ...]
+    tolerances: Tolerances
+
+
+def read_question(raw: Mapping[str, Any]) -> GateQuestion:
+    """Return the question; keys may be in camelCase, unknown ones are left alone.
+
+    Raises `LoadError` with every mistake of the results, or `GateSyntaxError`.
+    """
+    value = _snake_keys(dict(raw))
+    problems = Problems("question", lambda _: None)
+    try:
+        question = adapter(_Question).validate_python(value)
+    except ValidationError as error:
+        problems.add_invalid(error, value, _Question)
+    problems.raise_if_any()
+    variants = tuple(variant["variant_id"] for variant in question["variants"])
+    for place, name in enumerate(variants):
+        if name in variants[:place]:
+            problems.add(("variants", place, "variant_id"), f"duplicate variant '{name}'")
+    _check_results(question, problems)
+    problems.raise_if_any()
+    gate = parse_gate(question["gate"])
+    places, iterations = _grid(question)
+    given = question.get("thresholds", {})
+    return GateQuestion(
+        gate=gate,
+        variants=variants,
+        baseline=question.get("baseline"),
+        cases=len(places),
+        iterations=iterations,
+        rows=tuple(_rows(question, places, iterations)),
+        tolerances=Tolerances(
+            latency=given.get("latency_increase", Tolerances().latency),
+            cost=given.get("cost_increase", Tolerances().cost),
+            tokens=given.get("tokens_increase", Tolerances().tokens),
+            score=given.get("score_decrease", Tolerances().score),
+        ),
+    )
+
+
+def _snake_keys(value: Any) -> Any:
+    """Return JSON values with keys in snake_case; a gate's own keys are its parser's."""
+    if isinstance(value, list):
+        return [_snake_keys(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        (snake := re.sub(r"(?<!^)([A-Z])", r"_\1", str(key)).lower()): (
+            one if snake == "gate" else _snake_keys(one)
+        )
+        for key, one in value.items()
+    }
+
+
+def _check_results(question: Any, problems: Problems) -> None:
+    for number, variant in enumerate(question["variants"]):
+        for place, result in enumerate(variant["cases"]):
+            if "passed" not in result and _status(result) == "completed":
+                problems.add(("variants", number, "cases", place), "has no 'passed'")
+
+
+def _grid(question: Any) -> tuple[dict[str, int], int]:
+    """Return the place of each case, and how many results of one there are in a variant at most."""
+    places: dict[str, int] = {}
+    iterations = 1
+    for variant in question["variants"]:
+        seen: dict[str, int] = {}
+        for result in variant["cases"]:
+            name = result["case_id"]
+            places.setdefault(name, len(places))
+            seen[name] = seen.get(name, 0) + 1
+        iterations = max(iterations, *seen.values(), 1)
+    return places, iterations
+
+
+def _rows(question: Any, places: Mapping[str, int], iterations: int) -> Iterator[dict[str, Any]]:
+    """Yield the results as rows of a run, numbered as its plan would."""
+    variants = question["variants"]
+    for number, variant in enumerate(variants):
+        seen: dict[str, int] = {}
+        for result in variant["cases"]:
+            name = result["case_id"]
+            iteration = seen[name] = seen.get(name, -1) + 1
+            place = (places[name] * len(variants) + number) * iterations + iteration
+            yield _row(result, place, iteration, variant["variant_id"])
+
+
+def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]:
+    status = _status(result)
+    done = status == "completed"
+    inputs, outputs = result.get("input_tokens"), result.get("output_tokens")
+    if inputs is None and outputs is None and result.get("tokens") is not None:
+        inputs, outputs = result["tokens"], 0
+    return {
+        "item": item,
+        "case_id": result["case_id"],
+        "variant": variant,
+        "iteration": iteration,
+        "status": status,
+        "outcome": ("passed" if result["passed"] else "failed") if done else None,
+        "score": result.get("overall") if done else None,
+        "latency_ms": result.get("duration_ms"),
+        "cost_usd": result.get("cost_usd"),
+        "input_tokens": inputs,
+        "output_tokens": outputs,
+        "assertions": [],
+    }
+
+
+def _status(result: Any) -> str:
+    if result.get("error") or result.get("errored") or result.get("status") == "error":
+        return "error"
+    known = result.get("status")
+    return known if known in {"skipped", "cancelled"} else "completed"

@@ -1,0 +1,29 @@
+"""How gates say numbers, and when a number is strictly below a limit."""
+
+from __future__ import annotations
+
+import math
+
+_EPSILON = 1e-9  # a mean of decimal fractions may fall short of its decimal threshold by an ulp
+
+
+def reaches(value: float, threshold: float) -> bool:
+    """Whether a computed score is at least the threshold, up to rounding of the computation."""
+    return value >= threshold - _EPSILON
+
+
+def is_below(value: float, limit: float) -> bool:
+    """Whether a computed amount is less than the limit, and not only by rounding."""
+    return value < limit and not math.isclose(value, limit, rel_tol=_EPSILON)
+
+
+def number(value: float) -> str:
+    """Return at most four decimals, more where rounding would make another number of a miss."""
+    short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+    # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 misleads nobody.
+    return short if len(short) == 6 or float(short) == value else f"{value:.10g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 case`, `2 cases`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

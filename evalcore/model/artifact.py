@@ -1,0 +1,55 @@
+"""What an execution left, as somebody's own function is given it: scorers, checks, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence_path import error_texts, output_values
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The evidence of one work item.
+
+    `output` is the primary output as text; `outputs` has each block's output and `primary_output`,
+    as values where those are known. `events` are in the order they happened; `calls` are the model
+    calls.
+    """
+
+    output: str | None = None
+    outputs: Mapping[str, Any] = NOTHING
+    state: Any = NOTHING
+    events: tuple[Mapping[str, Any], ...] = ()
+    metrics: Metrics = UNMEASURED
+    errors: tuple[str, ...] = ()
+    calls: tuple[Mapping[str, Any], ...] = ()
+    case_id: str = ""
+    input: Any = None
+    expected_output: Any = None
+
+
+def artifact_of(
+    evidence: Evidence,
+    *,
+    case_id: str = "",
+    case_input: Any = None,
+    expected_output: Any = None,
+    events: tuple[Mapping[str, Any], ...] = (),
+) -> Artifact:
+    """Return the artifact of some evidence and of the case that it belongs to."""
+    details = evidence.details
+    return Artifact(
+        output=evidence.output,
+        outputs=output_values(evidence),
+        state=details.get("state", NOTHING),
+        events=events or tuple(details.get("events") or ()),
+        metrics=evidence.metrics,
+        errors=tuple(error_texts(evidence)),
+        calls=tuple(details.get("calls") or ()),
+        case_id=case_id,
+        input=case_input,
+        expected_output=expected_output,
+    )

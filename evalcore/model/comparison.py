@@ -1,0 +1,145 @@
+"""Candidates against their baseline, case by case (suite-api.md, Comparison with the baseline)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """In what a case differs from the baseline."""
+
+    ASSERTION = "assertion"
+    LATENCY = "latency"
+    COST = "cost"
+    TOKENS = "tokens"
+    SCORE = "score"
+    MISSING = "missing"
+
+
+# What a change of a measure cannot excuse (`allow_metric_regressions`).
+HARD_KINDS = frozenset({Kind.ASSERTION, Kind.MISSING})
+
+
+class Tolerances(NamedTuple):
+    """How much worse a case may be: relative increases, and the absolute fall of a score.
+
+    Latencies that differ by no more than `floor_ms` are the same: a clock's noise.
+    """
+
+    latency: float = 0.2
+    cost: float = 0.1
+    tokens: float = 0.2
+    score: float = 0.1
+    floor_ms: float = 0.0
+
+
+class Difference(NamedTuple):
+    """One case of one variant that differs from the baseline.
+
+    `was` and `now` are the baseline's and the candidate's value of what `kind` names (passed: 1.0
+    or 0.0). `missing_from` is `candidate` or `baseline`. Where a case has several iterations, `p`
+    is Fisher's of its passes, and `settled` is False for what may be chance.
+    """
+
+    variant: str
+    case: str
+    kind: Kind
+    was: float | None = None
+    now: float | None = None
+    missing_from: str | None = None
+    p: float | None = None
+    settled: bool = True
+
+
+class Paired(NamedTuple):
+    """Candidate − baseline of the scores of the cases that both have.
+
+    `square_sum` is of the distances from the mean; `cluster_square_sum` of their sums by cluster
+    (None without clusters).
+    """
+
+    cases: int
+    mean: float
+    square_sum: float
+    clusters: int | None = None
+    cluster_square_sum: float | None = None
+
+
+class Unsettled(NamedTuple):
+    """A regression that may be chance: passes of iterations, and the p that would settle it.
+
+    `was_passed` of `was_run` iterations of the baseline passed, `now_passed` of `now_run` since.
+    """
+
+    case: str
+    was_passed: int
+    was_run: int
+    now_passed: int
+    now_run: int
+    alpha: float
+
+
+@dataclass(frozen=True, slots=True)
+class VariantComparison:
+    """One candidate against its baseline: exact counts, and the first differences of each list.
+
+    `run` is the baseline's run if it is another one. `compared` counts the cases that both have;
+    `worse` and `better` those of them that passed on one side only. Counts are by kind; the
+    `unsettled_kinds` are among the regressions.
+    """
+
+    variant: str
+    baseline: str
+    run: str | None = None
+    compared: int = 0
+    worse: int = 0
+    better: int = 0
+    regression_kinds: Mapping[Kind, int] = field(default_factory=dict)
+    improvement_kinds: Mapping[Kind, int] = field(default_factory=dict)
+    unsettled_kinds: Mapping[Kind, int] = field(default_factory=dict)
+    missing_count: int = 0
+    paired: Paired | None = None
+    regressions: tuple[Difference, ...] = ()
+    improvements: tuple[Difference, ...] = ()
+    missing: tuple[Difference, ...] = ()
+    unsettled: Unsettled | None = None
+
+    @property
+    def regression_count(self) -> int:
+        """How many regressions there are, listed or not."""
+        return sum(self.regression_kinds.values())
+
+    @property
+    def improvement_count(self) -> int:
+        """How many improvements there are, listed or not."""
+        return sum(self.improvement_kinds.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every difference is listed."""
+        counts = self.regression_count, self.improvement_count, self.missing_count
+        return counts == (len(self.regressions), len(self.improvements), len(self.missing))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every candidate against its baseline; `unavailable` says why some or all have none.
+
+    A comparison without variants was not possible at all.
+    """
+
+    variants: tuple[VariantComparison, ...] = ()
+    unavailable: tuple[str, ...] = ()
+
+    @property
+    def regression_count(self) -> int:
+        """How many regressions there are over all variants."""
+        return sum(variant.regression_count for variant in self.variants)
+
+    @property
+    def improvement_count(self) -> int:
+        """How many improvements there are over all variants."""
+        return sum(variant.improvement_count for variant in self.variants)

@@ -1,0 +1,197 @@
+"""A path into evidence, `outputs.main.code` or `state.items[0].name`, and what stands there.
+
+The roots are `outputs` (a block's output by its id; `primary_output` is the primary one), `state`,
+`metrics` and `errors`. A text that holds a JSON object or array can be descended into. What is not
+a block's id under `outputs` is looked for in the primary output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.model.evidence import Evidence, Metrics
+
+ROOTS: Final = ("outputs", "state", "metrics", "errors")
+PRIMARY: Final = "primary_output"
+PRIMARY_PATH: Final = f"outputs.{PRIMARY}"
+_PART: Final = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
+_LISTED: Final = 8
+
+
+class PathSyntaxError(ValueError):
+    """The text is no path; the message says what would be one."""
+
+
+class Found(NamedTuple):
+    """What stands at a path."""
+
+    value: Any
+
+
+class Missing(NamedTuple):
+    """Nothing stands at a path. `prefix` is its deepest part that exists, "" if none does."""
+
+    path: str
+    prefix: str
+    there: str
+
+    def __str__(self) -> str:
+        if not self.prefix:
+            return f"nothing at {self.path!r}: a path begins with {', '.join(ROOTS)}"
+        return f"nothing at {self.path!r}: {self.prefix!r} exists and {self.there}"
+
+
+def parse_path(text: str) -> tuple[str, ...]:
+    """Return the parts of a path: names and indices (`0` or `[0]`); raise `PathSyntaxError`."""
+    parts: list[str] = []
+    end = 0
+    for match in _PART.finditer(text):
+        if match.start() != end:
+            break
+        parts.append(next(part for part in match.groups() if part is not None))
+        end = match.end()
+    if end != len(text) or not parts or text.startswith((".", "[")):
+        raise PathSyntaxError(f"{text!r} is no path; write one like outputs.main.items[0].name")
+    return tuple(parts)
+
+
+def find_value(evidence: Evidence, path: str) -> Found | Missing:
+    """Return what stands at the path; raise `PathSyntaxError` for a text that is none."""
+    parts = parse_path(path)
+    if parts[0] not in ROOTS:
+        return Missing(path, "", "")
+    node: Any = _root(evidence, parts[0])
+    position, prefix = 1, parts[0]
+    while position < len(parts):
+        step = _step(node, parts, position)
+        if step is None and position == 1 and parts[0] == "outputs":
+            step = _in_primary(evidence, parts)
+        if step is None:
+            return Missing(path, prefix, _described(node))
+        node, taken = step
+        prefix = f"{prefix}.{'.'.join(parts[position : position + taken])}"
+        position += taken
+    return Found(node)
+
+
+def output_values(evidence: Evidence) -> dict[str, Any]:
+    """Return the output of each block, as the state holds it where that is known to be the same.
+
+    The primary output is there as `primary_output`.
+    """
+    state = evidence.details.get("state")
+    known = state if isinstance(state, Mapping) else {}
+    values = {block: _raw(text, known.get(block)) for block, text in evidence.outputs.items()}
+    if evidence.output is not None:
+        values[PRIMARY] = _primary(evidence, values, state)
+    return values
+
+
+def metric_values(metrics: Metrics) -> dict[str, Any]:
+    """Return what was measured, under the names that paths, checks and scorers use."""
+    tokens = {
+        "input": metrics.input_tokens,
+        "output": metrics.output_tokens,
+        "total": metrics.total_tokens,
+    }
+    measured = {
+        "latency_ms": metrics.latency_ms,
+        "ttft_ms": metrics.ttft_ms,
+        "cost_usd": metrics.cost_usd,
+        "total_cost_usd": metrics.cost_usd,
+        "input_tokens": metrics.input_tokens,
+        "output_tokens": metrics.output_tokens,
+        "total_tokens": metrics.total_tokens,
+        "tokens": {name: value for name, value in tokens.items() if value is not None} or None,
+    }
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def error_texts(evidence: Evidence) -> list[str]:
+    """Return the errors that the execution survived: of model calls and of blocks."""
+    errors = [str(error) for error in evidence.details.get("errors") or ()]
+    for call in evidence.details.get("calls") or ():
+        error = call.get("error") if isinstance(call, Mapping) else None
+        if error and str(error) not in errors:
+            errors.append(str(error))
+    return errors
+
+
+def container_in(text: str) -> Any:
+    """Return the JSON object or array that a text is, None if it is neither."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _root(evidence: Evidence, name: str) -> Any:
+    if name == "outputs":
+        return output_values(evidence)
+    if name == "state":
+        return evidence.details.get("state", {})
+    return metric_values(evidence.metrics) if name == "metrics" else error_texts(evidence)
+
+
+def _raw(text: str, value: Any) -> Any:
+    """Return the value that the text stands for, the text itself if the value is another one."""
+    if value is None or isinstance(value, str):
+        return text
+    try:
+        return value if orjson.loads(text) == value else text
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _primary(evidence: Evidence, values: Mapping[str, Any], state: Any) -> Any:
+    text = evidence.output
+    for block, value in values.items():
+        if evidence.outputs[block] == text and not isinstance(value, str):
+            return value
+    return text if text is None else _raw(text, state)
+
+
+def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | None:
+    """Return the member that the next part names, and how many parts its name takes."""
+    if isinstance(node, str):
+        node = container_in(node)
+    if isinstance(node, Mapping):
+        # A name may hold dots itself (an exit is `block.exit`): the shortest that exists is taken.
+        for end in range(position + 1, len(parts) + 1):
+            name = ".".join(parts[position:end])
+            if name in node:
+                return node[name], end - position
+        return None
+    if isinstance(node, list | tuple) and parts[position].isdecimal():
+        index = int(parts[position])
+        return (node[index], 1) if index < len(node) else None
+    return None
+
+
+def _in_primary(evidence: Evidence, parts: Sequence[str]) -> tuple[Any, int] | None:
+    if evidence.output is None:
+        return None
+    found = _step(output_values(evidence)[PRIMARY], parts, 1)
+    return (evidence.output, 1) if found is None and parts[1] == "output" else found
+
+
+def _described(node: Any) -> str:
+    if isinstance(node, str):
+        inner = container_in(node)
+        if inner is None:
+            return "is a text"
+        node = inner
+    if isinstance(node, Mapping):
+        names = ", ".join(map(str, list(node)[:_LISTED]))
+        more = len(node) - _LISTED
+        return f"has {names or 'nothing'}{f' and {more} more' if more > 0 else ''}"
+    if isinstance(node, list | tuple):
+        return f"is a list of {len(node)}"
+    return "is null" if node is None else f"is {node!r}"

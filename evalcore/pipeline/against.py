@@ -1,0 +1,72 @@
+"""What a run is compared with, opened when it is decided: one of its variants, an earlier run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from evalcore.errors import ObjectNotFoundError
+from evalcore.model.comparison import Tolerances
+from evalcore.model.run import Manifest
+from evalcore.model.suite import SuiteDefinition
+from evalcore.pipeline.plan import is_instant
+from evalcore.storage.runs import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from evalcore.analytics.compare import Against
+
+# What takes a few milliseconds takes several times as long when the machine is busy: the ratio of
+# two such times says nothing of the target.
+CLOCK_NOISE_MS = 50.0
+
+
+@contextmanager
+def open_baseline(
+    run: StoredRun, manifest: Manifest
+) -> Iterator[tuple[Against | None, str | None]]:
+    """Give what the run is compared with, or why there is nothing; files last as the context."""
+    definition = run.definition
+    recorded = manifest.settings.get("baseline")
+    if definition.dropped_baseline is not None:
+        dropped = definition.dropped_baseline
+        reason = f"the baseline variant '{dropped}' was left out: add --variant {dropped}"
+        yield None, reason
+    elif definition.baseline is not None:
+        yield _against(definition, baseline=definition.baseline), None
+    elif recorded is None:
+        yield None, None
+    else:
+        earlier = open_run(run.store, recorded["suite"], recorded["run"])
+        try:
+            earlier_manifest = earlier.manifest()
+        except ObjectNotFoundError:
+            yield None, f"the baseline run {recorded['run']} is not in the store any more"
+            return
+        with against_run(definition, earlier, earlier_manifest) as against:
+            yield against, None
+
+
+@contextmanager
+def against_run(
+    definition: SuiteDefinition, earlier: StoredRun, manifest: Manifest
+) -> Iterator[Against]:
+    """Give an earlier run as the baseline; its files last as long as the context."""
+    from evalcore.analytics.compare import EarlierRun
+
+    with earlier.result_files(manifest.plan) as parts:
+        variants = tuple(variant.id for variant in earlier.definition.variants)
+        yield _against(definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants))
+
+
+def _against(definition: SuiteDefinition, **given: Any) -> Against:
+    from evalcore.analytics.compare import Against
+
+    floor_ms = 0.0 if is_instant(definition) else CLOCK_NOISE_MS
+    return Against(
+        tuple(variant.id for variant in definition.variants),
+        tolerances=Tolerances(floor_ms=floor_ms),
+        cluster=definition.policy.cluster,
+        only_planned=definition.filtered,
+        **given,
+    )

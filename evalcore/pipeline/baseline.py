@@ -1,0 +1,53 @@
+"""Which earlier run a run is compared with: settled when it is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalcore.errors import UsageError
+from evalcore.model.run import State
+from evalcore.model.suite import SuiteDefinition
+from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
+from evalcore.storage.layout import run_created_at
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import find_run
+
+COMPARING_GATES = frozenset({"no_regressions", "no_significant_regression"})
+
+
+def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
+    """Return the earlier run that a run of the suite is compared with: `{name, suite, run}`.
+
+    None if its baseline is a variant, or if nobody asks for one. The name that the caller gave is
+    a named baseline of the suite, else a run's id; raises `UsageError` if it is neither.
+    """
+    if definition.baseline is not None or definition.dropped_baseline is not None:
+        return None
+    name = definition.baseline_run
+    if name is None:
+        if not any(gate.gate in COMPARING_GATES for gate in definition.policy.gates):
+            return None
+        name = DEFAULT_NAME
+    pointer = get_baseline(store, definition.name, name)
+    if pointer is not None:
+        return {"name": name, "suite": pointer.suite, "run": pointer.run}
+    if definition.baseline_run is None:
+        return None
+    if run_created_at(name) is None:
+        raise UsageError(_unknown(store, definition, name))
+    found = find_run(store, name).manifest()
+    if found.state is not State.COMPLETED:
+        raise UsageError(
+            f"--baseline: run {name} is {found.state}; only a completed run can be one"
+        )
+    return {"name": None, "suite": found.suite, "run": found.id}
+
+
+def _unknown(store: ObjectStore, definition: SuiteDefinition, name: str) -> str:
+    variants = ", ".join(variant.id for variant in definition.variants)
+    known = [pointer.name for pointer in list_baselines(store, definition.name)]
+    named = f"no baseline of that name (known: {', '.join(known) or 'none'})"
+    return (
+        f"--baseline: suite '{definition.name}' has no variant '{name}' (variants: {variants}) and "
+        f"{named}, and it is no run's id"
+    )

@@ -1,0 +1,58 @@
+"""Compare two completed runs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from evalcore.errors import RunConflictError
+from evalcore.gates.decide import decide_gates
+from evalcore.model.comparison import Comparison
+from evalcore.model.gate import GateResult, GateSpec
+from evalcore.model.run import Manifest, State
+from evalcore.model.summary import Summary
+from evalcore.pipeline.against import against_run
+from evalcore.storage.runs import StoredRun
+
+_GATE = GateSpec("no_regressions")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRuns:
+    """A run against an earlier one, and what `no_regressions` says of it."""
+
+    baseline: Manifest
+    candidate: Manifest
+    summary: Summary
+    comparison: Comparison
+    gate: GateResult
+
+
+def compare_runs(baseline: StoredRun, candidate: StoredRun) -> ComparedRuns:
+    """Return the comparison of two completed runs; raise `RunConflictError` for others.
+
+    Variants are matched by their ids; the only variant of one run with the only one of the other.
+    The cases of both are reduced by the candidate's policy.
+    """
+    from evalcore.analytics.summarise import Aggregates
+
+    manifests = [_completed(run) for run in (baseline, candidate)]
+    definition = candidate.definition
+    policy = replace(definition.policy, gates=(_GATE,))
+    with ExitStack() as stack:
+        against = stack.enter_context(against_run(definition, baseline, manifests[0]))
+        parts = stack.enter_context(candidate.result_files(manifests[1].plan))
+        tables = stack.enter_context(Aggregates(parts, manifests[1].plan, policy, against))
+        summary = tables.summary()
+    (gate,) = decide_gates(policy, summary)
+    comparison = summary.comparison or Comparison()
+    return ComparedRuns(manifests[0], manifests[1], summary, comparison, gate)
+
+
+def _completed(run: StoredRun) -> Manifest:
+    manifest = run.manifest()
+    if manifest.state is not State.COMPLETED:
+        raise RunConflictError(
+            f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` ends it"
+        )
+    return manifest

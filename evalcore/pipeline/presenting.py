@@ -1,0 +1,127 @@
+"""A decided run as the forms of its report read it: with the inputs and places of its cases."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalcore.model.failure import Failure
+from evalcore.model.suite import Case
+from evalcore.pipeline.finish import RunView
+from evalcore.planning.spool import decode_part
+from evalcore.report.document import Report
+from evalcore.report.view import CaseFacts, ListedCase, Place
+
+_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+_MAX_SUITE_BYTES = 16 * 1024 * 1024
+# Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.
+_CASE_ID = re.compile(
+    r"""^[\s\-{]*(?:["']?(?:id|case_id|name)["']?)\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}\#][^,}\#]*)"""
+)
+
+
+class Presented:
+    """A run's view for forms. `root` is the folder that readers know files from."""
+
+    def __init__(self, view: RunView, root: Path | None = None) -> None:
+        self._view = view
+        self._root = root
+
+    @property
+    def report(self) -> Report:
+        """The run without its cases."""
+        return self._view.report
+
+    def failures(self, most: int) -> tuple[Failure, ...]:
+        """Return the first items that did not pass: errors, failed, blocked, then the others."""
+        counts = self.report.summary.counts
+        return () if counts.passed == counts.planned else self._view.failures(most)
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return why items were skipped, and how many for each reason; the most frequent first."""
+        return self._view.reasons() if self.report.summary.counts.skipped else []
+
+    def listed(self) -> Iterator[ListedCase]:
+        """Yield the report's cases in the order of the plan, the variants of a case together."""
+        planned, current = self._planned(), None
+        for batch in self._view.cases():
+            for text in batch:
+                record: dict[str, Any] = orjson.loads(text)
+                # Both are in the order of the plan, so each case is looked at once.
+                if current is None or (current.id, current.group) != _identity(record):
+                    wanted = _identity(record)
+                    current = next((c for c in planned if (c.id, c.group) == wanted), None)
+                yield ListedCase(record, _facts(current))
+
+    def place(self, case: str) -> Place:
+        """Return where a case stands in the suite; without a line if the file has changed."""
+        return Place(self._file, self._lines.get(case))
+
+    @cached_property
+    def _source(self) -> Path:
+        source = self._view.run.definition.source
+        return Path(source.folder) / Path(source.path).name
+
+    @cached_property
+    def _file(self) -> str:
+        if self._root is not None and self._source.is_relative_to(self._root):
+            return self._source.relative_to(self._root).as_posix()
+        return self._view.run.definition.source.path
+
+    @cached_property
+    def _lines(self) -> dict[str, int]:
+        try:
+            if self._source.stat().st_size > _MAX_SUITE_BYTES:
+                return {}
+            data = self._source.read_bytes()
+        except OSError:
+            return {}
+        if hashlib.sha256(data).hexdigest() != self._view.run.definition.source.sha256:
+            return {}
+        return case_lines(data.decode("utf-8", "replace"))
+
+    def _planned(self) -> Iterator[Case]:
+        run = self._view.run
+        for number in range(run.manifest().plan.parts):
+            yield from decode_part(run.plan_part(number))
+
+
+def case_lines(text: str) -> dict[str, int]:
+    """Return the line (from 1) of each id that a suite's text gives to something; the first."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _CASE_ID.match(line)
+        if match is not None:
+            found.setdefault(_scalar(match[1].strip()), number)
+    return found
+
+
+def _scalar(text: str) -> str:
+    if text.startswith('"'):
+        try:
+            return str(orjson.loads(text))
+        except orjson.JSONDecodeError:
+            return text.strip('"')
+    return text.strip("'")
+
+
+def _identity(record: dict[str, Any]) -> tuple[Any, Any]:
+    return record["id"], record["group"]
+
+
+def _facts(case: Case | None) -> CaseFacts:
+    if case is None:
+        return CaseFacts()
+    return CaseFacts(_text(case.input), _text(case.expected_output), case.tags)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=_INDENTED).decode()

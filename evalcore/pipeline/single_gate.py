@@ -1,0 +1,56 @@
+"""Decide one gate over given results, with the tables and rules of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from evalcore.formats.single_gate import GateQuestion
+from evalcore.gates.decide import decide_gates
+from evalcore.gates.own_functions import CustomGates
+from evalcore.model.gate import GateResult
+from evalcore.model.run import Plan
+from evalcore.model.suite import Policy, ScoreRule
+from evalcore.model.summary import Summary, VariantSummary
+
+
+def decide_question(
+    question: GateQuestion, resolve: Callable[[str], Callable[..., Any]]
+) -> tuple[GateResult, Summary]:
+    """Return the gate's result and the aggregates that it decided over.
+
+    `resolve` gives the function of a custom gate.
+    """
+    policy = Policy(ScoreRule.BLOCKS, (question.gate,), iterations=question.iterations)
+    summary = _summarise(question, policy)
+    custom = CustomGates(resolve=resolve, report=lambda: asdict(summary))
+    return decide_gates(policy, summary, custom)[0], summary
+
+
+def _summarise(question: GateQuestion, policy: Policy) -> Summary:
+    from evalcore.analytics.compare import Against
+    from evalcore.analytics.summarise import Aggregates
+    from evalcore.sql.rows import write_rows
+
+    baseline, against, missing = question.baseline, None, None
+    if baseline in question.variants:
+        against = Against(question.variants, baseline, tolerances=question.tolerances)
+    elif baseline is not None:
+        missing = f"the baseline '{baseline}' is not among the variants"
+    size = len(question.rows)
+    variants = max(len(question.variants), 1)
+    plan = Plan(size, question.cases, variants, question.iterations, 1, max(size, 1), 1, 1)
+    with TemporaryDirectory(prefix="evalcore-decide-") as folder:
+        part = Path(folder) / "00000.parquet"
+        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in question.rows]
+        write_rows(lines, part)
+        with Aggregates([part], plan, policy, against) as tables:
+            summary = tables.summary()
+    found = {one.variant: one for one in summary.variants}
+    every = (found.get(name, VariantSummary(name, 0, 0, None)) for name in question.variants)
+    return replace(summary, variants=tuple(every), no_baseline=missing)

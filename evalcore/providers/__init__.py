@@ -1,0 +1,1 @@
+"""Clients of model providers: one attempt of one request over the wire."""

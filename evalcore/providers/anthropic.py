@@ -1,0 +1,250 @@
+"""The protocol of Anthropic's messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.providers.failures import check_key, failed, nonsense, streamed_failure
+from evalcore.providers.messages import (
+    anthropic_messages,
+    anthropic_tool,
+    parsed_arguments,
+    wire_headers,
+)
+from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_VERSION: Final = "2023-06-01"
+_MAX_TOKENS: Final = 4096
+_ANSWER: Final = "answer"
+# Parameters of the OpenAI API that have no counterpart.
+_UNKNOWN: Final = frozenset(
+    {
+        "extra_headers",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "n",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "response_format",
+        "seed",
+        "stream_options",
+        "top_logprobs",
+    }
+)
+
+
+async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
+    """Return the model's answer; raise `ProviderError`."""
+    url = messages_url(request.endpoint.base_url)
+    check_key(request.endpoint, url, "api.anthropic.com", "ANTHROPIC_API_KEY")
+    headers = {"anthropic-version": _VERSION, **wire_headers(request)}
+    if request.endpoint.api_key:
+        headers = {"x-api-key": request.endpoint.api_key, **headers}
+    sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
+    if not request.stream:
+        return _whole_reply(request, url, await exchange(session, request, sent))
+    stream = _Stream(request, url)
+    received = await exchange(session, request, sent, stream.take)
+    if received.body:
+        return _whole_reply(request, url, received)
+    return stream.reply(received.latency_ms)
+
+
+def messages_url(base_url: str) -> str:
+    """Return the address below `base_url`, which may end with `/v1` or not."""
+    path = urlsplit(base_url).path.rstrip("/")
+    return joined_url(base_url, "/messages" if path.endswith("/v1") else "/v1/messages")
+
+
+def payload_of(request: Request) -> dict[str, Any]:
+    """Return the body of the request.
+
+    A schema of the answer is asked for by a tool that has to be called; beside other tools, or if
+    it is not an object's, by an instruction.
+    """
+    system, messages = anthropic_messages(request.messages)
+    payload: dict[str, Any] = {"model": request.model, "messages": messages}
+    payload["max_tokens"] = request.parameters.get("max_completion_tokens", _MAX_TOKENS)
+    for name, value in request.parameters.items():
+        if name == "stop":
+            payload["stop_sequences"] = [value] if isinstance(value, str) else list(value)
+        elif name == "tool_choice":
+            payload[name] = _tool_choice(value)
+        elif name not in _UNKNOWN:
+            payload[name] = value
+    tools = [anthropic_tool(tool) for tool in request.tools]
+    schema = request.response_schema
+    if schema is not None and answers_by_tool(request):
+        tools = [{"name": _ANSWER, "description": "Give the answer.", "input_schema": schema}]
+        payload["tool_choice"] = {"type": "tool", "name": _ANSWER}
+    elif schema is not None:
+        written = json.dumps(schema, ensure_ascii=False, default=dict)
+        wanted = (
+            f"Answer with JSON only, without a code fence, valid against this schema: {written}"
+        )
+        system = f"{system}\n\n{wanted}" if system else wanted
+    if system:
+        payload["system"] = system
+    if tools:
+        payload["tools"] = tools
+    if request.stream:
+        payload["stream"] = True
+    return payload
+
+
+def answers_by_tool(request: Request) -> bool:
+    """Whether the schema of the answer is asked for by a tool of its own."""
+    schema = request.response_schema
+    return schema is not None and not request.tools and schema.get("type") == "object"
+
+
+def _tool_choice(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"type": "any" if value == "required" else value}
+    if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
+        return {"type": "tool", "name": value["function"].get("name")}
+    return value
+
+
+def _whole_reply(request: Request, url: str, received: Received) -> Reply:
+    body = received.body
+    try:
+        data = orjson.loads(body)
+    except ValueError as error:
+        raise nonsense(request.endpoint, url, "the answer is not JSON", body) from error
+    if isinstance(data, dict) and data.get("error"):
+        raise streamed_failure(request.endpoint, url, data["error"])
+    blocks = data.get("content") if isinstance(data, dict) else None
+    if not isinstance(blocks, list):
+        raise nonsense(request.endpoint, url, "the answer has no content", body)
+    stream = _Stream(request, url, model=str(data.get("model") or ""))
+    stream.blocks = {
+        place: {**block, "input": block.get("input")}
+        for place, block in enumerate(blocks)
+        if isinstance(block, Mapping)
+    }
+    stream.take_usage(data.get("usage"))
+    stream.reason = data.get("stop_reason")
+    stream.complete = True
+    return stream.reply(received.latency_ms, received.status)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """Puts an answer together from its blocks, streamed or not."""
+
+    request: Request
+    url: str
+    model: str = ""
+    blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    reason: str | None = None
+    ttft_ms: float | None = None
+    complete: bool = False
+    events: list[StreamEvent] = field(default_factory=list)
+
+    def take(self, sent: ServerSent) -> None:
+        """Take one event; raise `ProviderError` if it tells a failure or is senseless."""
+        endpoint = self.request.endpoint
+        try:
+            data = orjson.loads(sent.data)
+        except ValueError as error:
+            what = "an event of the answer is not JSON"
+            raise nonsense(endpoint, self.url, what, sent.data) from error
+        if not isinstance(data, dict):
+            raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
+        kind = data.get("type") or sent.name
+        if kind == "error" or data.get("error"):
+            raise streamed_failure(endpoint, self.url, data.get("error"))
+        self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
+        if kind == "message_start":
+            message = _mapping(data.get("message"))
+            self.model = str(message.get("model") or "")
+            self.take_usage(message.get("usage"))
+        elif kind == "content_block_start":
+            self.blocks[_place(data)] = {**_mapping(data.get("content_block"))}
+        elif kind == "content_block_delta":
+            self._take_delta(self.blocks.setdefault(_place(data), {}), data, sent.offset_ms)
+        elif kind == "message_delta":
+            self.reason = _mapping(data.get("delta")).get("stop_reason") or self.reason
+            self.take_usage(data.get("usage"))
+        elif kind == "message_stop":
+            self.complete = True
+
+    def _take_delta(self, block: dict[str, Any], data: Mapping[str, Any], offset_ms: float) -> None:
+        delta = _mapping(data.get("delta"))
+        if delta.get("type") == "text_delta":
+            block["text"] = f"{block.get('text') or ''}{delta.get('text') or ''}"
+        elif delta.get("type") == "input_json_delta":
+            block["json"] = f"{block.get('json', '')}{delta.get('partial_json') or ''}"
+        else:
+            return
+        if self.ttft_ms is None:
+            self.ttft_ms = offset_ms
+
+    def take_usage(self, raw: Any) -> None:
+        """Take the tokens counted so far; what was read from a cache was input, too."""
+        usage = _mapping(raw)
+        names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        given = [usage[name] for name in names if _is_count(usage.get(name))]
+        if _is_count(usage.get("input_tokens")):
+            self.input_tokens = sum(given)
+        if _is_count(usage.get("output_tokens")):
+            self.output_tokens = usage["output_tokens"]
+
+    def reply(self, latency_ms: float, status: int = 200) -> Reply:
+        """Return the whole answer; raise `ProviderError` if it was cut off."""
+        request = self.request
+        if not self.complete:
+            what = "the stream ended before the answer did"
+            raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
+        blocks = [block for _, block in sorted(self.blocks.items())]
+        text = "".join(str(block.get("text") or "") for block in blocks)
+        calls = [_call_of(block) for block in blocks if block.get("type") == "tool_use"]
+        if calls and answers_by_tool(request):
+            text, calls = orjson.dumps(calls[0]["arguments"]).decode(), []
+        if self.reason == "refusal" and not text and not calls:
+            what = "the provider held the answer back (refusal)"
+            raise failed(request.endpoint, self.url, ErrorKind.CONTENT, what, 200)
+        return Reply(
+            text=text,
+            model=self.model or request.model,
+            tool_calls=tuple(calls),
+            usage=Usage(self.input_tokens, self.output_tokens),
+            latency_ms=latency_ms,
+            ttft_ms=self.ttft_ms,
+            finish_reason=self.reason,
+            status=status,
+            events=tuple(self.events),
+        )
+
+
+def _call_of(block: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = parsed_arguments(block["json"]) if "json" in block else block.get("input") or {}
+    return {"id": block.get("id"), "name": str(block.get("name") or ""), "arguments": arguments}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _place(data: Mapping[str, Any]) -> int:
+    index = data.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,206 @@
+"""A chat model as somebody configured it, and the requests that ask it.
+
+Targets, judges and the souls of workflows are all made of these options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from evalcore.model.evidence import NOTHING
+from evalcore.model.exchange import Endpoint, Request
+
+DEFAULT_TIMEOUT_S: Final = 300.0
+BASE_URLS: Final[Mapping[str, str]] = MappingProxyType(
+    {"anthropic": "https://api.anthropic.com/v1", "openai": "https://api.openai.com/v1"}
+)
+_PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "tool_choice")
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def checked_web_address(url: str) -> str:
+    """Return the URL; raise `ValueError` that says what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1)
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ValueError("is no web address, such as https://host/v1 or http://localhost:8000/v1")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a user or password; give them as `api_key` or in `headers`")
+    return url
+
+
+WebAddress = Annotated[str, AfterValidator(checked_web_address)]
+
+
+class ChatOptions(BaseModel):
+    """Options of a target of kind `openai` or `anthropic`."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, protected_namespaces=()
+    )
+
+    model: Annotated[str, Field(min_length=1)] = Field(description="The model's name.")
+    base_url: WebAddress | None = Field(
+        default=None,
+        description="Where the provider listens, up to `/v1`. Default: OPENAI_BASE_URL or "
+        "ANTHROPIC_BASE_URL of the environment, else the provider itself.",
+    )
+    api_key: str | None = Field(
+        default=None,
+        description="The key, as `${{ NAME }}`; it is never stored. Default: OPENAI_API_KEY or "
+        "ANTHROPIC_API_KEY of the environment, unless `base_url` names another machine.",
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        description="More headers; values that hold `${{ NAME }}` are secret and never stored.",
+    )
+    system_prompt: str | None = Field(
+        default=None, description="A system message before those of the case."
+    )
+    prompt_template: str | None = Field(
+        default=None,
+        description="What is asked in place of the last user message, with `{prompt}` (that "
+        "message), `{input}`, `{input.x}` and `{id}`.",
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="Sampling temperature."
+    )
+    max_tokens: int | None = Field(default=None, gt=0, description="Most tokens of an answer.")
+    top_p: float | None = Field(
+        default=None, ge=0, le=1, description="Share of probability that is sampled from."
+    )
+    seed: int | None = Field(default=None, description="Seed of sampling, where offered.")
+    stop: str | list[str] | None = Field(default=None, description="Where the answer ends.")
+    stream: bool = Field(
+        default=False, description="Ask for the answer in pieces: the first one's time is measured."
+    )
+    tools: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Tools that the model may call: `{name, description, parameters}` or in the "
+        "provider's own form. They are not run; the calls stand in the evidence.",
+    )
+    tool_choice: str | dict[str, Any] | None = Field(
+        default=None, description="auto, none, required, or one tool in OpenAI's form."
+    )
+    response_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema that the answer has to fit."
+    )
+    response_format: dict[str, Any] | None = Field(
+        default=None, description="As in OpenAI's API, such as `{type: json_object}`."
+    )
+    parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Any further parameters, sent to the provider as they are.",
+    )
+    timeout: float = Field(
+        default=DEFAULT_TIMEOUT_S,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds for one attempt of a call.",
+    )
+    requests_per_minute: float | None = Field(
+        default=None, gt=0, description="Most calls a minute, all workers together."
+    )
+    tokens_per_minute: float | None = Field(
+        default=None, gt=0, description="Most tokens a minute, all workers together."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """A model with everything that is the same in each of its requests."""
+
+    endpoint: Endpoint
+    model: str
+    parameters: Mapping[str, Any] = NOTHING
+    system_prompt: str | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    response_schema: Mapping[str, Any] | None = None
+    stream: bool = False
+    timeout_s: float | None = None
+
+    def request(
+        self,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        parameters: Mapping[str, Any] = NOTHING,
+        response_schema: Mapping[str, Any] | None = None,
+    ) -> Request:
+        """Return the request with these messages; `parameters` are laid over the model's own."""
+        system = self.system_prompt
+        first = [{"role": "system", "content": system}] if system else []
+        return Request(
+            endpoint=self.endpoint,
+            model=self.model,
+            messages=(*first, *messages),
+            parameters={**self.parameters, **parameters},
+            tools=self.tools,
+            response_schema=self.response_schema if response_schema is None else response_schema,
+            stream=self.stream,
+            timeout_s=self.timeout_s,
+        )
+
+
+def chat_model(
+    protocol: str,
+    name: str,
+    options: ChatOptions,
+    environment: Mapping[str, str],
+    secret_headers: frozenset[str] | None = None,
+) -> ChatModel:
+    """Return the model that options, with their secrets in them, describe.
+
+    `name` is the target's; limits, prices and reports call the provider that. `environment` has
+    the defaults of `base_url` and `api_key`. `secret_headers` are those whose values are secret
+    (None: all); the others belong to the question.
+    """
+    prefix = protocol.upper()
+    from_environment = environment.get(f"{prefix}_BASE_URL")
+    base_url = options.base_url or from_environment or BASE_URLS[protocol]
+    key = (options.api_key or "").strip() or None
+    # A key goes to nobody but whom it is for.
+    owners = (BASE_URLS[protocol], from_environment)
+    if key is None and (_is_local(base_url) or _host(base_url) in map(_host, filter(None, owners))):
+        key = environment.get(f"{prefix}_API_KEY") or None
+    headers = options.headers
+    secret = {
+        header: value
+        for header, value in headers.items()
+        if secret_headers is None or header in secret_headers
+    }
+    public = {header: value for header, value in headers.items() if header not in secret}
+    return ChatModel(
+        endpoint=Endpoint(protocol, name, base_url, key, secret),
+        model=options.model,
+        parameters=_parameters(options, public),
+        system_prompt=options.system_prompt,
+        tools=tuple(options.tools),
+        response_schema=options.response_schema,
+        stream=options.stream,
+        timeout_s=options.timeout,
+    )
+
+
+def _parameters(options: ChatOptions, public_headers: Mapping[str, str]) -> dict[str, Any]:
+    named = {name: getattr(options, name) for name in (*_PARAMETERS, "response_format")}
+    parameters = {name: value for name, value in named.items() if value is not None}
+    if public_headers:
+        parameters["extra_headers"] = dict(public_headers)
+    return {**parameters, **options.parameters}
+
+
+def _host(url: str) -> str | None:
+    return urlsplit(url).hostname
+
+
+def _is_local(url: str) -> bool:
+    return _host(url) in _LOCAL

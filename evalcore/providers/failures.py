@@ -1,0 +1,153 @@
+"""What a failed answer of a provider means: its kind, and a message for a person."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.providers.redaction import excerpt, secrets_of
+
+_TIMEOUTS: Final = (408, 504)
+_CONTENT_CODES: Final = ("content_filter", "content_policy_violation", "responsibleaipolicy")
+_CONTENT_WORDS: Final = ("content filter", "content management policy", "content policy")
+_STREAMED: Final = (
+    ("rate_limit", ErrorKind.RATE),
+    ("authentication", ErrorKind.AUTHENTICATION),
+    ("permission", ErrorKind.AUTHENTICATION),
+    ("invalid_request", ErrorKind.REQUEST),
+    ("not_found", ErrorKind.REQUEST),
+    ("timeout", ErrorKind.TIMEOUT),
+)
+
+
+def host_of(url: str) -> str:
+    """Return host and port of a URL, without credentials."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def failed(
+    endpoint: Endpoint, url: str, kind: ErrorKind, what: str, status: int | None = None
+) -> ProviderError:
+    """Return the error with the provider and the host in front of its message."""
+    return ProviderError(kind, f"{endpoint.provider} at {host_of(url)}: {what}", status)
+
+
+def refused(
+    endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str], body: bytes
+) -> ProviderError:
+    """Return the error that an answer of this status (300 or more) is."""
+    said = _said(endpoint, body)
+    kind = _kind_of(status, body)
+    what = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    hint = _hint(endpoint, url, status, headers)
+    error = failed(endpoint, url, kind, f"{what}{hint}", status)
+    error.retry_after_s = retry_after_s(headers, time.time())
+    return error
+
+
+def check_key(endpoint: Endpoint, url: str, host: str, variable: str) -> None:
+    """Raise `ProviderError` if `host`, which needs a key, would be asked without one."""
+    if endpoint.api_key or endpoint.headers or host_of(url) != host:
+        return
+    what = f"no key: set the environment variable {variable}, or give the target"
+    what = f"{what} '{endpoint.provider}' `api_key: ${{{{ NAME }}}}`"
+    raise failed(endpoint, url, ErrorKind.AUTHENTICATION, what)
+
+
+def nonsense(endpoint: Endpoint, url: str, what: str, body: bytes) -> ProviderError:
+    """Return the error that a successful status with a senseless body is."""
+    start = excerpt(body, secrets_of(endpoint))
+    begins = f"; it begins: {start}" if start else "; it is empty"
+    return failed(endpoint, url, ErrorKind.SERVER, f"{what}{begins}", 200)
+
+
+def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
+    """Return the error that a provider sends in the middle of an answer of status 200."""
+    body = orjson.dumps({"error": error})
+    named = f"{error.get('type')} {error.get('code')}" if isinstance(error, Mapping) else ""
+    kind = next((kind for word, kind in _STREAMED if word in named.lower()), ErrorKind.SERVER)
+    if _is_about_content(body):
+        kind = ErrorKind.CONTENT
+    return failed(endpoint, url, kind, f"error in the answer: {_said(endpoint, body)}", 200)
+
+
+def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds that `Retry-After` asks for: a number or a date; None for neither."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        if "retry-after-ms" in headers:
+            return _bounded(float(headers["retry-after-ms"]) / 1000)
+        given = headers.get("retry-after", "").strip()
+        if not given:
+            return None
+        if given[:1].isdigit() or given[:1] in "+-.":
+            return _bounded(float(given))
+        return _bounded(parsedate_to_datetime(given).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _bounded(seconds: float) -> float | None:
+    # NaN and infinity are no times.
+    return max(seconds, 0.0) if seconds < float("inf") else None
+
+
+def _kind_of(status: int, body: bytes) -> ErrorKind:
+    if status in (401, 403):
+        return ErrorKind.AUTHENTICATION
+    if status == 429:
+        return ErrorKind.RATE
+    if status in _TIMEOUTS:
+        return ErrorKind.TIMEOUT
+    if status >= 500:
+        return ErrorKind.SERVER
+    return ErrorKind.CONTENT if _is_about_content(body) else ErrorKind.REQUEST
+
+
+def _is_about_content(body: bytes) -> bool:
+    error = _error_of(body)
+    if not isinstance(error, Mapping):
+        return False
+    code = f"{error.get('code')} {error.get('type')}".lower()
+    inner = error.get("innererror")
+    if isinstance(inner, Mapping):
+        code += f" {inner.get('code')}".lower()
+    message = str(error.get("message", "")).lower()
+    return any(word in code for word in _CONTENT_CODES) or any(
+        word in message for word in _CONTENT_WORDS
+    )
+
+
+def _error_of(body: bytes) -> Any:
+    try:
+        value = orjson.loads(body)
+    except ValueError:
+        return None
+    return value.get("error") if isinstance(value, dict) else None
+
+
+def _said(endpoint: Endpoint, body: bytes) -> str:
+    """Return what the provider says is wrong: its message, else the start of the body."""
+    error = _error_of(body)
+    message = error.get("message") if isinstance(error, Mapping) else error
+    told = message.encode(errors="replace") if isinstance(message, str) and message else body
+    return excerpt(told, secrets_of(endpoint))
+
+
+def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str]) -> str:
+    bare = url.partition("?")[0]
+    if status == 404:
+        option = "url" if endpoint.protocol == "http" else f"base_url ({endpoint.base_url})"
+        return f" (asked {bare}; check {option} and the model's name)"
+    if 300 <= status < 400:
+        target = headers.get("location", "").partition("?")[0]
+        return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"
+    if status == 401 and endpoint.api_key is None and endpoint.protocol != "http":
+        return " (no key was sent; give the target `api_key: ${{ NAME }}`)"
+    return ""

@@ -1,0 +1,53 @@
+"""A plain HTTP request: the body of the answer is the reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from evalcore.model.exchange import Reply, Request
+from evalcore.providers.transport import Sent, exchange, json_body
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
+    """Return the answer's body as text; raise `ProviderError` for a status of 300 or more.
+
+    A body that is not text is sent as JSON. Redirects are followed unless secret headers would go
+    with them.
+    """
+    parameters = request.parameters
+    url = str(parameters.get("url") or request.endpoint.base_url)
+    body, headers = _body_of(request, url, parameters.get("body"))
+    public = {str(name): str(value) for name, value in (parameters.get("headers") or {}).items()}
+    headers = _laid_over(_laid_over(headers, public), request.endpoint.headers)
+    method = str(parameters.get("method") or ("GET" if body is None else "POST")).upper()
+    sent = Sent(method, url, headers, body, follow=not request.endpoint.headers)
+    received = await exchange(session, request, sent)
+    return Reply(
+        text=_decoded(received.body, received.charset),
+        latency_ms=received.latency_ms,
+        status=received.status,
+    )
+
+
+def _body_of(request: Request, url: str, body: Any) -> tuple[bytes | None, dict[str, str]]:
+    if body is None:
+        return None, {}
+    if isinstance(body, str):
+        return body.encode("utf-8", "replace"), {"Content-Type": "text/plain; charset=utf-8"}
+    return json_body(request, url, body), {"Content-Type": "application/json"}
+
+
+def _laid_over(headers: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
+    named = {name.lower() for name in over}
+    return {**{name: value for name, value in headers.items() if name.lower() not in named}, **over}
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    try:
+        return body.decode(charset or "utf-8", "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")

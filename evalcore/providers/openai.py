@@ -1,0 +1,252 @@
+"""The protocol of OpenAI's chat completions, which most model servers speak."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
+from evalcore.providers.failures import check_key, failed, nonsense, streamed_failure
+from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
+from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_PATH: Final = "/chat/completions"
+_DONE: Final = b"[DONE]"
+# These models refuse `max_tokens`.
+_REASONING: Final = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5)")
+_OWN: Final = ("extra_headers",)
+
+
+async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
+    """Return the model's answer; raise `ProviderError`."""
+    url = joined_url(request.endpoint.base_url, _PATH)
+    check_key(request.endpoint, url, "api.openai.com", "OPENAI_API_KEY")
+    headers = wire_headers(request)
+    if request.endpoint.api_key:
+        headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}
+    sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
+    if not request.stream:
+        return _reply(request, url, await exchange(session, request, sent))
+    stream = _Stream(request, url)
+    received = await exchange(session, request, sent, stream.take)
+    # A server without streams answers whole.
+    return _reply(request, url, received) if received.body else stream.reply(received.latency_ms)
+
+
+def payload_of(request: Request) -> dict[str, Any]:
+    """Return the body of the request."""
+    parameters = {key: value for key, value in request.parameters.items() if key not in _OWN}
+    if _REASONING.match(request.model) and "max_tokens" in parameters:
+        parameters["max_completion_tokens"] = parameters.pop("max_tokens")
+    payload = {
+        "model": request.model,
+        "messages": openai_messages(request.messages),
+        **parameters,
+    }
+    if request.tools:
+        payload["tools"] = [openai_tool(tool) for tool in request.tools]
+    if request.response_schema is not None:
+        payload["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "answer",
+                "schema": request.response_schema,
+                "strict": _is_closed(request.response_schema),
+            },
+        }
+    if request.stream:
+        payload["stream"] = True
+        payload.setdefault("stream_options", {"include_usage": True})
+    return payload
+
+
+def _is_closed(schema: Any) -> bool:
+    """Whether strict mode takes the schema: each object names all it has, all of it required."""
+    if isinstance(schema, list | tuple):
+        return all(_is_closed(item) for item in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if "properties" in schema or schema.get("type") == "object":
+        named = schema.get("properties") or {}
+        if schema.get("additionalProperties") is not False:
+            return False
+        if set(schema.get("required") or ()) != set(named):
+            return False
+    return all(_is_closed(value) for value in schema.values())
+
+
+def _reply(request: Request, url: str, received: Received) -> Reply:
+    body = received.body
+    try:
+        data = orjson.loads(body)
+    except ValueError as error:
+        raise nonsense(request.endpoint, url, "the answer is not JSON", body) from error
+    if isinstance(data, dict) and data.get("error"):
+        raise streamed_failure(request.endpoint, url, data["error"])
+    choice = _first_choice(data)
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
+        raise nonsense(request.endpoint, url, "the answer has no choices[0].message", body)
+    calls = message.get("tool_calls") or ()
+    text = _text_of(message.get("content")) or _text_of(message.get("refusal"))
+    reason = choice.get("finish_reason")
+    _check_content(request, url, text, calls, reason)
+    return Reply(
+        text=text,
+        model=str(data.get("model") or request.model),
+        tool_calls=tuple(_call_of(call) for call in calls),
+        usage=usage_of(data.get("usage")),
+        cost_usd=_cost_of(data.get("usage")),
+        latency_ms=received.latency_ms,
+        finish_reason=reason,
+        status=received.status,
+    )
+
+
+def _first_choice(data: Any) -> Any:
+    choices = data.get("choices") if isinstance(data, Mapping) else None
+    return choices[0] if isinstance(choices, list) and choices else None
+
+
+def _check_content(request: Request, url: str, text: str, calls: Any, reason: Any) -> None:
+    if reason == "content_filter" and not text and not calls:
+        what = "the provider's content filter held the answer back"
+        raise failed(request.endpoint, url, ErrorKind.CONTENT, what, 200)
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = (part.get("text") for part in content if isinstance(part, Mapping))
+        return "".join(text for text in texts if isinstance(text, str))
+    return ""
+
+
+def _call_of(call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    named = function if isinstance(function, Mapping) else {}
+    return {
+        "id": call.get("id") if isinstance(call, Mapping) else None,
+        "name": str(named.get("name") or ""),
+        "arguments": parsed_arguments(named.get("arguments")),
+    }
+
+
+def usage_of(raw: Any) -> Usage:
+    """Return the tokens that an answer's `usage` counts."""
+    if not isinstance(raw, Mapping):
+        return Usage()
+    return Usage(_count(raw.get("prompt_tokens")), _count(raw.get("completion_tokens")))
+
+
+def _count(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if whole else None
+
+
+def _cost_of(raw: Any) -> float | None:
+    """Return the dollars that some providers (OpenRouter) tell beside the tokens."""
+    cost = raw.get("cost") if isinstance(raw, Mapping) else None
+    told = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < float("inf")
+    return float(cost) if told and cost is not None else None
+
+
+@dataclass(slots=True)
+class _Stream:
+    """Puts a streamed answer together."""
+
+    request: Request
+    url: str
+    model: str = ""
+    texts: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    reason: str | None = None
+    ttft_ms: float | None = None
+    complete: bool = False
+    events: list[StreamEvent] = field(default_factory=list)
+
+    def take(self, sent: ServerSent) -> None:
+        """Take one event; raise `ProviderError` if it tells a failure or is senseless."""
+        if sent.data.strip() == _DONE:
+            self.complete = True
+            return
+        endpoint = self.request.endpoint
+        try:
+            data = orjson.loads(sent.data)
+        except ValueError as error:
+            what = "an event of the answer is not JSON"
+            raise nonsense(endpoint, self.url, what, sent.data) from error
+        if not isinstance(data, dict):
+            raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
+        if data.get("error"):
+            raise streamed_failure(endpoint, self.url, data["error"])
+        self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
+        self.model = self.model or str(data.get("model") or "")
+        if data.get("usage"):
+            self.usage = usage_of(data["usage"])
+            self.cost_usd = _cost_of(data["usage"])
+        choice = _first_choice(data)
+        if isinstance(choice, Mapping):
+            self._take_choice(choice, sent.offset_ms)
+
+    def _take_choice(self, choice: Mapping[str, Any], offset_ms: float) -> None:
+        if choice.get("finish_reason"):
+            self.reason = str(choice["finish_reason"])
+            self.complete = True
+        delta = choice.get("delta")
+        if not isinstance(delta, Mapping):
+            return
+        text, refusal = _text_of(delta.get("content")), _text_of(delta.get("refusal"))
+        calls = delta.get("tool_calls") or ()
+        self.texts.append(text)
+        self.refusals.append(refusal)
+        for place, part in enumerate(calls):
+            if isinstance(part, Mapping):
+                self._take_call(part, place)
+        if self.ttft_ms is None and (text or refusal or calls):
+            self.ttft_ms = offset_ms
+
+    def _take_call(self, part: Mapping[str, Any], place: int) -> None:
+        index = part.get("index")
+        call = self.calls.setdefault(
+            index if isinstance(index, int) else place, {"id": None, "name": "", "arguments": ""}
+        )
+        call["id"] = part.get("id") or call["id"]
+        function = part.get("function")
+        if isinstance(function, Mapping):
+            call["name"] += function.get("name") or ""
+            call["arguments"] += function.get("arguments") or ""
+
+    def reply(self, latency_ms: float) -> Reply:
+        """Return the whole answer; raise `ProviderError` if it was cut off."""
+        request = self.request
+        if not self.complete:
+            what = "the stream ended before the answer did"
+            raise failed(request.endpoint, self.url, ErrorKind.CONNECTION, what, 200)
+        text = "".join(self.texts) or "".join(self.refusals)
+        _check_content(request, self.url, text, self.calls, self.reason)
+        return Reply(
+            text=text,
+            model=self.model or request.model,
+            tool_calls=tuple(
+                {**call, "arguments": parsed_arguments(call["arguments"])}
+                for _, call in sorted(self.calls.items())
+            ),
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            latency_ms=latency_ms,
+            ttft_ms=self.ttft_ms,
+            finish_reason=self.reason,
+            events=tuple(self.events),
+        )

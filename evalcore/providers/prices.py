@@ -1,0 +1,82 @@
+"""What a call costs: the configuration's own prices, else those of genai-prices (offline)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from evalcore.model.evidence import NOTHING
+from evalcore.model.exchange import Usage
+
+_MILLION = 1_000_000
+
+
+class _Rule(NamedTuple):
+    """Dollars per million tokens, valid up to `up_to` input tokens, and whose price it is."""
+
+    input: float
+    output: float
+    up_to: float
+    provider_id: str
+
+
+def cost_of(
+    model: str, provider: str, usage: Usage, prices: Mapping[str, Mapping[str, float]] = NOTHING
+) -> float | None:
+    """Return US dollars, None if the model has no price or no tokens were counted.
+
+    `prices` maps a model, or `provider/model`, to `{input, output}` in US dollars per million
+    tokens and goes before the bundled table. In that, a
+    model is looked for at its provider, and everywhere if no provider of that name is known.
+    """
+    given, made = usage.input_tokens, usage.output_tokens
+    if given is None and made is None:
+        return None
+    own = prices.get(f"{provider}/{model}") or prices.get(model)
+    if own is not None:
+        return ((given or 0) * own["input"] + (made or 0) * own["output"]) / _MILLION
+    rule = _bundled(model, provider)
+    if rule is None:
+        return None
+    if (given or 0) >= rule.up_to:
+        return _calculated(model, rule.provider_id, given or 0, made or 0)
+    return ((given or 0) * rule.input + (made or 0) * rule.output) / _MILLION
+
+
+def has_price(
+    model: str, provider: str, prices: Mapping[str, Mapping[str, float]] = NOTHING
+) -> bool:
+    """Whether `cost_of` knows what a call of this model costs."""
+    return cost_of(model, provider, Usage(1, 1), prices) is not None
+
+
+@lru_cache(maxsize=1024)
+def _bundled(model: str, provider: str) -> _Rule | None:
+    """Return the rule of the bundled table for this model, None if it has none."""
+    import genai_prices
+
+    # No look for newer prices: runs have to be repeatable, and may have no network.
+    for provider_id in dict.fromkeys((provider.lower(), None)):
+        try:
+            found: Any = genai_prices.calc_price(
+                genai_prices.Usage(input_tokens=1, output_tokens=1),
+                model_ref=model,
+                provider_id=provider_id,
+            )
+        except LookupError:
+            continue
+        sides = [found.model_price.input_mtok or 0, found.model_price.output_mtok or 0]
+        starts = [tier.start for side in sides for tier in getattr(side, "tiers", ())]
+        base = [float(getattr(side, "base", side)) for side in sides]
+        return _Rule(base[0], base[1], min(starts, default=float("inf")), str(found.provider.id))
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _calculated(model: str, provider_id: str, given: int, made: int) -> float:
+    import genai_prices
+
+    usage = genai_prices.Usage(input_tokens=given, output_tokens=made)
+    found = genai_prices.calc_price(usage, model_ref=model, provider_id=provider_id)
+    return float(found.total_price)

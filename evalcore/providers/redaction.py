@@ -1,0 +1,75 @@
+"""No secret of an endpoint in what its provider sends back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Final
+
+import orjson
+
+from evalcore.model.exchange import Endpoint, Reply
+
+_REDACTED: Final = "[redacted]"
+_SHORTEST: Final = 4
+# Of `Bearer abc…` the server may repeat the second word alone.
+_SHORTEST_PART: Final = 8
+_LONGEST_EXCERPT: Final = 300
+
+
+def secrets_of(endpoint: Endpoint) -> tuple[str, ...]:
+    """Return the endpoint's key and secret headers as they may turn up, longest first.
+
+    Values of fewer than four characters are left out: to hide each `1` hides no secret.
+    """
+    found: set[str] = set()
+    for value in (endpoint.api_key or "", *endpoint.headers.values()):
+        parts = (part for part in re.split(r"[\s;,]+", value) if len(part) >= _SHORTEST_PART)
+        for text in (value.strip(), *parts):
+            if len(text) >= _SHORTEST:
+                found |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _is_telling(secret: str) -> bool:
+    return len(secret) >= 16 or (len(secret) >= 6 and not secret.isalpha() and not secret.isdigit())
+
+
+def cleaned_text(text: str, secrets: tuple[str, ...]) -> str:
+    """Return `text` with `[redacted]` in the place of each secret."""
+    for secret in secrets:
+        if secret in text:
+            text = text.replace(secret, _REDACTED)
+    return text
+
+
+def cleaned_reply(reply: Reply, secrets: tuple[str, ...]) -> Reply:
+    """Return the reply without secrets; the same object if it holds none.
+
+    A secret that may be an ordinary word (a local server's `test`) is left in it. Where one was
+    repeated, the events are left out: it may lie across several of them.
+    """
+    secrets = tuple(filter(_is_telling, secrets))
+    if not secrets:
+        return reply
+    calls = orjson.dumps([dict(call) for call in reply.tool_calls]).decode()
+    streamed = orjson.dumps([event.data for event in reply.events]).decode()
+    whole = f"{reply.text}\n{reply.model}\n{calls}\n{streamed}"
+    if not any(secret in whole for secret in secrets):
+        return reply
+    return replace(
+        reply,
+        text=cleaned_text(reply.text, secrets),
+        model=cleaned_text(reply.model, secrets),
+        tool_calls=tuple(json.loads(cleaned_text(calls, secrets))),
+        events=(),
+    )
+
+
+def excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
+    """Return the start of a body as one line of at most 300 characters, without secrets."""
+    # Redacted before it is cut: half a secret is not found any more.
+    text = cleaned_text(body[: 64 * _LONGEST_EXCERPT].decode(errors="replace"), secrets)
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_EXCERPT else f"{line[:_LONGEST_EXCERPT]}…"

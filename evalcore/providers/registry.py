@@ -1,0 +1,73 @@
+"""The table of wire protocols, and one attempt of a request by the protocol it names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from evalcore.errors import UsageError
+from evalcore.model.exchange import ProviderError, Reply, Request
+from evalcore.providers.redaction import cleaned_reply, cleaned_text, secrets_of
+
+if TYPE_CHECKING:
+    import aiohttp
+
+PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "anthropic": "evalcore.providers.anthropic",
+        "http": "evalcore.providers.http",
+        "openai": "evalcore.providers.openai",
+    }
+)
+
+
+class Client(Protocol):
+    """A protocol's module: its function `call` makes one attempt."""
+
+    async def call(self, session: aiohttp.ClientSession, request: Request) -> Reply:
+        """Return the reply; raise `ProviderError`."""
+
+
+def client_of(protocol: str) -> Client:
+    """Return the client of `protocol`; raise `UsageError` that names the known ones."""
+    module = PROTOCOLS.get(protocol)
+    if module is None:
+        close = difflib.get_close_matches(protocol, PROTOCOLS, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        known = ", ".join(PROTOCOLS)
+        raise UsageError(f"unknown protocol {protocol!r}.{hint} Known protocols: {known}")
+    return cast("Client", import_module(module))
+
+
+async def send(session: aiohttp.ClientSession, request: Request) -> Reply:
+    """Make one attempt and return the reply; its cost is set only if the provider told it.
+
+    Raise `ProviderError` whose kind says why there is none. Neither holds a secret of the
+    endpoint, even where the provider repeats it.
+    """
+    secrets = secrets_of(request.endpoint)
+    try:
+        reply = await client_of(request.endpoint.protocol).call(session, request)
+    except ProviderError as error:
+        message = cleaned_text(error.message, secrets)
+        raise ProviderError(error.kind, message, error.status, error.retry_after_s) from None
+    return cleaned_reply(reply, secrets)
+
+
+def open_session() -> aiohttp.ClientSession:
+    """Return a session for any number of requests at once, to be used as an async context.
+
+    It keeps connections open and resolves each host once in five minutes. It sets no time limit:
+    each request brings its own. Call it inside a running event loop.
+    """
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )

@@ -1,0 +1,230 @@
+"""One HTTP exchange: what is sent, what is read, and which errors the network makes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from evalcore.model.exchange import ErrorKind, ProviderError, Request
+from evalcore.providers.failures import failed, refused
+
+_MOST_BYTES: Final = 64 << 20
+_AGENT: Final = "evalcore"
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class Sent(NamedTuple):
+    """What goes over the wire; `follow` says whether redirects are followed."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    follow: bool = False
+
+
+class Received(NamedTuple):
+    """A successful answer, whole. `latency_ms` from sending to its last byte."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    charset: str | None
+    latency_ms: float
+
+
+class ServerSent(NamedTuple):
+    """One event of a stream; `offset_ms` since the request was sent."""
+
+    name: str
+    data: bytes
+    offset_ms: float
+
+
+OnEvent = Callable[[ServerSent], None]
+
+
+def joined_url(base_url: str, path: str) -> str:
+    """Return the URL of `path` below `base_url`, which may end with a slash, or with `path`."""
+    parts = urlsplit(base_url)
+    base = parts.path.rstrip("/")
+    return parts._replace(path=base if base.endswith(path) else base + path).geturl()
+
+
+def json_body(request: Request, url: str, payload: Any) -> bytes:
+    """Return the payload as JSON; raise `ProviderError` for what JSON cannot hold."""
+    try:
+        return orjson.dumps(payload, option=orjson.OPT_NON_STR_KEYS, default=_plain)
+    except TypeError as error:
+        what = f"the request cannot be written as JSON: {error}"
+        raise failed(request.endpoint, url, ErrorKind.REQUEST, what) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+async def exchange(
+    session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None = None
+) -> Received:
+    """Return the whole answer of a successful status; raise `ProviderError` for anything else.
+
+    With `on_event`, an event stream is handed over event by event and the body is empty; an
+    answer of another media type is returned whole even then.
+    """
+    if any(_CONTROL.search(text) for header in sent.headers.items() for text in header):
+        # Neither shown nor sent: it may be a key that was read with its line's end.
+        what = "a header (or the key) holds a line break or another control character"
+        raise failed(request.endpoint, sent.url, ErrorKind.REQUEST, what)
+    started = time.perf_counter()
+    async with (
+        _errors_named(request, sent.url),
+        asyncio.timeout(request.timeout_s),
+        _opened(session, sent) as response,
+    ):
+        if response.status >= 300:
+            body = await _start_of(response)
+            headers = {key.lower(): value for key, value in response.headers.items()}
+            raise refused(request.endpoint, sent.url, response.status, headers, body)
+        streamed = on_event is not None and response.content_type == "text/event-stream"
+        if on_event is not None and streamed:
+            await _read_events(response, started, on_event)
+            body = b""
+        else:
+            body = await _whole(response)
+        latency_ms = (time.perf_counter() - started) * 1000
+        return Received(response.status, response.headers, body, response.charset, latency_ms)
+
+
+@asynccontextmanager
+async def _opened(
+    session: aiohttp.ClientSession, sent: Sent
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    headers = {"User-Agent": _AGENT, **sent.headers}
+    parts = urlsplit(sent.url)
+    async with session.request(
+        sent.method,
+        sent.url,
+        headers=headers,
+        data=sent.body,
+        allow_redirects=sent.follow,
+        proxy=_proxy_for(parts.scheme, parts.hostname or ""),
+    ) as response:
+        yield response
+
+
+@lru_cache(maxsize=256)
+def _proxy_for(scheme: str, host: str) -> str | None:
+    """Return the proxy that the environment names; none for this machine.
+
+    aiohttp's own way would also send what `.netrc` says of the host.
+    """
+    if is_local(host) or urllib.request.proxy_bypass(host):
+        return None
+    return urllib.request.getproxies().get(scheme)
+
+
+def is_local(host: str) -> bool:
+    """Whether a host's name means this machine."""
+    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")  # noqa: S104
+
+
+@asynccontextmanager
+async def _errors_named(request: Request, url: str) -> AsyncIterator[None]:
+    """Raise what the network does wrong as `ProviderError`."""
+
+    def error(kind: ErrorKind, what: str) -> ProviderError:
+        return failed(request.endpoint, url, kind, what)
+
+    try:
+        yield
+    except ProviderError:
+        raise
+    except TimeoutError as problem:
+        limit = "the time limit" if request.timeout_s is None else f"{request.timeout_s:g} s"
+        raise error(ErrorKind.TIMEOUT, f"no complete answer within {limit}") from problem
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as problem:
+        what = f"'{request.endpoint.base_url}' is no URL that can be called; check base_url"
+        raise error(ErrorKind.REQUEST, what) from problem
+    except aiohttp.ClientConnectorError as problem:
+        what = f"no connection: {problem.os_error.strerror or problem.os_error}"
+        raise error(ErrorKind.CONNECTION, f"{what}; is base_url right?") from problem
+    except aiohttp.ClientPayloadError as problem:
+        raise error(ErrorKind.CONNECTION, "the answer was cut off") from problem
+    except aiohttp.ClientResponseError as problem:
+        raise error(ErrorKind.SERVER, f"no sound HTTP: {problem.message}") from problem
+    except (aiohttp.ClientError, OSError) as problem:
+        what = f"the connection was lost ({type(problem).__name__})"
+        raise error(ErrorKind.CONNECTION, what) from problem
+    except ValueError as problem:
+        # aiohttp's message would show the header's value.
+        what = "a header or the URL holds a character that HTTP does not allow"
+        raise error(ErrorKind.REQUEST, what) from problem
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise aiohttp.ClientResponseError(
+                response.request_info, (), message=f"more than {_MOST_BYTES >> 20} MiB"
+            )
+    return b"".join(parts)
+
+
+async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> bytes:
+    """Return the start of an error's body, or what there is of it."""
+    start = b""
+    try:
+        async for part in response.content.iter_any():
+            start += part
+            if len(start) >= limit:
+                break
+    except aiohttp.ClientError:
+        pass  # the status says enough
+    return start[:limit]
+
+
+async def _read_events(response: aiohttp.ClientResponse, started: float, on_event: OnEvent) -> None:
+    """Hand over the events of a stream (WHATWG, Server-sent events)."""
+    rest = b""
+    size = 0
+    name, data = "", []
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise aiohttp.ClientResponseError(
+                response.request_info, (), message=f"more than {_MOST_BYTES >> 20} MiB"
+            )
+        *lines, rest = (rest + part).split(b"\n")
+        offset_ms = (time.perf_counter() - started) * 1000
+        for line in lines:
+            field, _, value = line.rstrip(b"\r").partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                name = value.decode(errors="replace")
+            elif not field and not value:
+                if data:
+                    on_event(ServerSent(name, b"\n".join(data), offset_ms))
+                name, data = "", []
+    if rest.startswith(b"data:"):
+        data.append(rest[5:].strip())
+    if data:
+        on_event(ServerSent(name, b"\n".join(data), (time.perf_counter() - started) * 1000))

@@ -1,0 +1,1 @@
+"""Exchanges with providers, kept so that a run can be repeated without them."""

@@ -1,0 +1,232 @@
+"""What a recording holds, as a value, as bytes in the store, and as a readable file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+import zstandard
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evalcore.errors import EvalError, ExitCode
+from evalcore.model.exchange import (
+    ProviderError,
+    Reply,
+    Request,
+    StreamEvent,
+    Usage,
+    request_digest,
+)
+from evalcore.recording.redaction import REDACTED, Redaction, named_identity
+
+SCHEMA: Final = 1
+_LARGEST_BYTES = 512 * 1024 * 1024
+
+
+class RecordingError(EvalError):
+    """A recording cannot be written or read; the message says which one and why."""
+
+    exit_code = ExitCode.ERRORS
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is looked for: a request's named identity, the iteration, the how-manieth time."""
+
+    identity: Mapping[str, Any]
+    iteration: int
+    invocation: int
+
+    @classmethod
+    def of(cls, request: Request, *, iteration: int, invocation: int) -> Question:
+        """Return the question that a request asks."""
+        return cls(named_identity(request), iteration, invocation)
+
+    @property
+    def digest(self) -> str:
+        """The digest that names its recording; `RecordingError` if JSON cannot hold the request."""
+        try:
+            return request_digest(
+                self.identity, iteration=self.iteration, invocation=self.invocation
+            )
+        except (TypeError, ValueError) as error:
+            raise RecordingError(f"the request cannot be recorded: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who recorded it: the run, if it was one, and the recorder (a new one after each restart)."""
+
+    recorded_at: str
+    run: str | None = None
+    recorder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One exchange: the question, free of secrets, and the reply or the failure."""
+
+    digest: str
+    question: Question
+    origin: Origin
+    outcome: Reply | ProviderError
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Event(_Shape):
+    sequence: int
+    offset_ms: Annotated[float, Field(allow_inf_nan=False)]
+    data: Any
+
+
+class _Usage(_Shape):
+    input_tokens: Annotated[int | None, Field(ge=0)] = None
+    output_tokens: Annotated[int | None, Field(ge=0)] = None
+
+
+class _Reply(_Shape):
+    text: str
+    model: str = ""
+    tool_calls: list[dict[str, Any]] = []
+    usage: _Usage = _Usage()
+    cost_usd: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    latency_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    ttft_ms: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    finish_reason: str | None = None
+    status: int = 200
+    attempts: int = 1
+    events: list[_Event] = []
+
+    def value(self) -> Reply:
+        usage = Usage(self.usage.input_tokens, self.usage.output_tokens)
+        events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
+        given = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        calls = tuple(self.tool_calls)
+        return Reply(**given, tool_calls=calls, usage=usage, events=events, recorded=True)
+
+
+_PLAIN_FIELDS = tuple(
+    name for name in _Reply.model_fields if name not in {"tool_calls", "usage", "events"}
+)
+
+
+class _Error(_Shape):
+    kind: str
+    message: str
+    status: int | None = None
+    retry_after_s: float | None = None
+    attempts: int = 1
+
+    def value(self) -> ProviderError:
+        return ProviderError(
+            self.kind, self.message, self.status, self.retry_after_s, self.attempts
+        )
+
+
+class _File(_Shape):
+    """A recording as it stands in the store and in exported files."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    identity: dict[str, Any]
+    iteration: Annotated[int, Field(ge=0)]
+    invocation: Annotated[int, Field(ge=0)]
+    recorded_at: str
+    run: str | None = None
+    recorder: str | None = None
+    reply: _Reply | None = None
+    error: _Error | None = None
+
+
+def encode(recording: Recording, redaction: Redaction) -> bytes:
+    """Return the bytes of a recording, free of secrets; raise `RecordingError` if JSON cannot."""
+    try:
+        text = orjson.dumps(_document(recording, redaction), option=orjson.OPT_NON_STR_KEYS)
+    except (TypeError, ValueError) as error:
+        raise RecordingError(f"the answer cannot be recorded: {error}") from None
+    return zstandard.ZstdCompressor(level=3).compress(text)
+
+
+def decode(data: bytes) -> Recording:
+    """Return the recording that these bytes hold; raise `RecordingError`."""
+    return parse(_decompressed(data))
+
+
+def readable(data: bytes) -> bytes:
+    """Return a stored recording as a text file: JSON of stable form."""
+    document = orjson.loads(_decompressed(data))
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def stored(text: bytes) -> bytes:
+    """Return the bytes for the store of a readable recording, which `parse` accepts."""
+    return zstandard.ZstdCompressor(level=3).compress(orjson.dumps(orjson.loads(text)))
+
+
+def parse(text: bytes) -> Recording:
+    """Return the recording that a JSON text holds; raise `RecordingError` with what is wrong."""
+    try:
+        shape = _File.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        raise RecordingError(f"not a recording that this version reads: {reason}") from None
+    outcome = shape.reply or shape.error
+    if outcome is None or (shape.reply and shape.error):
+        raise RecordingError("not a recording: it needs either `reply` or `error`")
+    return Recording(
+        shape.key,
+        Question(shape.identity, shape.iteration, shape.invocation),
+        Origin(shape.recorded_at, shape.run, shape.recorder),
+        outcome.value(),
+    )
+
+
+def check_key(recording: Recording) -> None:
+    """Raise `RecordingError` if the identity does not have the digest that the recording says.
+
+    Where something secret was taken out of the identity, its digest cannot be checked any more.
+    """
+    digest = recording.question.digest
+    hidden = REDACTED.encode() in orjson.dumps(recording.question.identity)
+    if digest != recording.digest and not hidden:
+        raise RecordingError(
+            "its request was changed: nothing would ask for it under the key it has "
+            f"(the request's own is {digest})"
+        )
+
+
+def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
+    origin, question, outcome = recording.origin, recording.question, recording.outcome
+    document = {
+        "schema": SCHEMA,
+        "key": recording.digest,
+        "identity": redaction.identity(question.identity),
+        "iteration": question.iteration,
+        "invocation": question.invocation,
+        **asdict(origin),
+    }
+    if isinstance(outcome, ProviderError):
+        message = redaction.text(outcome.message)
+        fields = ("status", "retry_after_s", "attempts")
+        more = {name: getattr(outcome, name) for name in fields}
+        return {**document, "error": {"kind": str(outcome.kind), "message": message, **more}}
+    reply = {name: getattr(outcome, name) for name in _PLAIN_FIELDS}
+    covered = redaction.reply(outcome)
+    return {**document, "reply": {**reply, "usage": outcome.usage._asdict(), **covered}}
+
+
+def _decompressed(data: bytes) -> bytes:
+    try:
+        size = zstandard.frame_content_size(data)
+        if size > _LARGEST_BYTES:
+            raise RecordingError(f"it says that it holds {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=_LARGEST_BYTES)
+    except zstandard.ZstdError as error:
+        raise RecordingError(f"damaged: {error}") from None

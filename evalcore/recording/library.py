@@ -1,0 +1,132 @@
+"""The recordings in a store: read, listed, written once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Final, NamedTuple
+
+from evalcore.errors import ObjectNotFoundError, UsageError
+from evalcore.recording.content import Recording, RecordingError, decode
+from evalcore.storage.layout import RECORDINGS_PREFIX, RunKeys, recording_key
+from evalcore.storage.object_store import ObjectStore
+
+_READERS: Final = 16
+_READ_AT_ONCE: Final = 256
+_KEY: Final = re.compile(RECORDINGS_PREFIX + r"[0-9a-f]{2}/([0-9a-f]{64})")
+_SHORTEST_BEGINNING: Final = 4
+_DIGEST_BYTES: Final = 32
+
+
+class Stored(NamedTuple):
+    """A recording as it stands in the store."""
+
+    recording: Recording
+    data: bytes
+    etag: str
+
+
+class Listed(NamedTuple):
+    """One entry of a listing: its bytes, and what they hold or why they cannot be read."""
+
+    digest: str
+    data: bytes
+    recording: Recording | None
+    problem: str = ""
+
+
+class Library:
+    """The recordings of one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+
+    def read(self, digest: str) -> Stored | None:
+        """Return a recording, None if there is none; raise `RecordingError` if it is damaged."""
+        try:
+            found = self.store.get(recording_key(digest))
+        except ObjectNotFoundError:
+            return None
+        try:
+            recording = decode(found.data)
+            if recording.digest != digest:
+                raise RecordingError(f"it holds the recording {recording.digest}")
+        except RecordingError as error:
+            raise RecordingError(
+                f"recording {digest} cannot be read: {error}; "
+                f"`evalcore recordings delete {digest}` removes it"
+            ) from None
+        return Stored(recording, found.data, found.etag)
+
+    def add(self, digest: str, data: bytes) -> bool:
+        """Write a recording unless one is there; return whether it was written."""
+        return self.store.put_if_absent(recording_key(digest), data) is not None
+
+    def replace(self, digest: str, data: bytes, etag: str) -> bool:
+        """Write a recording in the place of the one with this ETag, unless that has changed."""
+        return self.store.compare_and_swap(recording_key(digest), data, etag) is not None
+
+    def overwrite(self, digest: str, data: bytes) -> None:
+        """Write a recording, whatever was there."""
+        self.store.put(recording_key(digest), data)
+
+    def delete(self, digest: str) -> None:
+        """Remove a recording."""
+        self.store.delete(recording_key(digest))
+
+    def digests(self, beginning: str = "") -> Iterator[str]:
+        """Yield the digests of all recordings (that begin so), in their order."""
+        prefix = f"{RECORDINGS_PREFIX}{beginning[:2]}"
+        if len(beginning) > 2:
+            prefix = f"{prefix}/{beginning}"
+        for info in self.store.list(prefix):
+            match = _KEY.fullmatch(info.key)
+            if match is not None:
+                yield match[1]
+
+    def listed(self, most: int | None = None) -> Iterator[Listed]:
+        """Yield the recordings in the order of their digests, `most` of them; damaged ones too."""
+        digests = islice(self.digests(), most)
+        with ThreadPoolExecutor(_READERS) as readers:
+            while some := list(islice(digests, _READ_AT_ONCE)):
+                for listed in readers.map(self._listed, some):
+                    if listed is not None:
+                        yield listed
+
+    def find(self, beginning: str) -> str:
+        """Return the one digest that begins so; raise `UsageError` if there is none, or several."""
+        if not re.fullmatch(r"[0-9a-f]{4,64}", beginning):
+            raise UsageError(
+                f"{beginning!r} is no key of a recording: 64 hex digits, or at least "
+                f"{_SHORTEST_BEGINNING} that it begins with"
+            )
+        found = list(islice(self.digests(beginning), 2))
+        if len(found) == 1:
+            return found[0]
+        some = "several recordings begin" if found else "no recording begins"
+        raise UsageError(f"{some} with '{beginning}'; `evalcore recordings list` shows them")
+
+    def note_use(self, run: RunKeys, recorder: str, used: Collection[bytes]) -> None:
+        """Write down which recordings (digests as bytes) a run used."""
+        self.store.put(f"{run.recordings_prefix}{recorder}", b"".join(sorted(used)))
+
+    def used_by(self, run: RunKeys) -> frozenset[str]:
+        """Return the digests that are noted for a run."""
+        notes = (self.store.get(info.key).data for info in self.store.list(run.recordings_prefix))
+        return frozenset(
+            note[start : start + _DIGEST_BYTES].hex()
+            for note in notes
+            for start in range(0, len(note), _DIGEST_BYTES)
+        )
+
+    def _listed(self, digest: str) -> Listed | None:
+        try:
+            data = self.store.get(recording_key(digest)).data
+        except ObjectNotFoundError:
+            return None  # deleted meanwhile
+        try:
+            return Listed(digest, data, decode(data))
+        except RecordingError as error:
+            return Listed(digest, data, None, str(error))

@@ -1,0 +1,135 @@
+"""Which recording is nearest to a request that has none, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.recording.content import Question
+
+_COMPARED_CHARACTERS: Final = 1_000
+_SHOWN_CHARACTERS: Final = 40
+_SHOWN_BEFORE: Final = 10
+_MOST_DIFFERENCES: Final = 3
+_ABSENT: Final = object()
+
+
+class Candidate(NamedTuple):
+    """A recording that a miss is compared with; its question is free of secrets."""
+
+    digest: str
+    question: Question
+
+
+class _Entry(NamedTuple):
+    candidate: Candidate
+    text: str
+    frame: tuple[bytes, ...]
+
+
+class Neighbours:
+    """Some recordings, ready for looking up the nearest; the same ones give the same answer."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        ordered = sorted(candidates, key=lambda candidate: candidate.digest)
+        self._entries = [_entry(candidate) for candidate in ordered]
+        self._texts = [entry.text for entry in self._entries]
+
+    def nearest(self, question: Question) -> Candidate | None:
+        """Return the recording with the most similar last message; of several the most like it."""
+        from rapidfuzz.distance import Indel
+        from rapidfuzz.process import extract_iter
+
+        if not self._entries:
+            return None
+        wanted = _entry(Candidate("", question))
+        scores = extract_iter(wanted.text, self._texts, scorer=Indel.normalized_similarity)
+        _, place = max(
+            (likeness + _alike(wanted, self._entries[place]), -place)
+            for _, likeness, place in scores
+        )
+        return self._entries[-place].candidate
+
+
+def differences(recorded: Question, asked: Question) -> str:
+    """Say what differs, `recorded → asked`: the first three places, in the order of a request."""
+    found = list(_between(_flat(recorded), _flat(asked), ""))
+    shown = "; ".join(found[:_MOST_DIFFERENCES])
+    more = len(found) - _MOST_DIFFERENCES
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _flat(question: Question) -> dict[str, Any]:
+    return {
+        **question.identity,
+        "iteration": question.iteration,
+        "invocation": question.invocation,
+    }
+
+
+def _between(recorded: Any, asked: Any, place: str) -> Iterator[str]:
+    if isinstance(recorded, Mapping) and isinstance(asked, Mapping):
+        for name in dict.fromkeys([*recorded, *asked]):
+            inner = f"{place}.{name}" if place else str(name)
+            yield from _between(recorded.get(name, _ABSENT), asked.get(name, _ABSENT), inner)
+    elif _is_list(recorded) and _is_list(asked):
+        for number, (one, other) in enumerate(zip_longest(recorded, asked, fillvalue=_ABSENT)):
+            yield from _between(one, other, f"{place}[{number}]")
+    elif isinstance(recorded, str) and isinstance(asked, str):
+        if recorded != asked:
+            yield _text_difference(recorded, asked, place)
+    elif _json(recorded) != _json(asked):
+        yield f"{place} {_shown(recorded)} → {_shown(asked)}"
+
+
+def _text_difference(recorded: str, asked: str, place: str) -> str:
+    if max(len(recorded), len(asked)) <= _SHOWN_CHARACTERS and not place.startswith("messages"):
+        return f"{place} {_shown(recorded)} → {_shown(asked)}"
+    at = _common_length(recorded, asked)
+    start = max(0, at - _SHOWN_BEFORE)
+    parts = (text[start : start + _SHOWN_CHARACTERS] for text in (recorded, asked))
+    shown = " → ".join(f"{'…' if start else ''}{_shown(part)}" for part in parts)
+    return f"{place} at character {at + 1} ({shown})"
+
+
+def _common_length(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "(absent)"
+    text = _json(value).decode()
+    return text if len(text) <= 2 * _SHOWN_CHARACTERS else f"{text[: 2 * _SHOWN_CHARACTERS]}…"
+
+
+def _json(value: Any) -> bytes:
+    if value is _ABSENT:
+        return b""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+
+
+def _entry(candidate: Candidate) -> _Entry:
+    identity = candidate.question.identity
+    messages = identity.get("messages") or [identity.get("parameters")]
+    content = messages[-1].get("content") if isinstance(messages[-1], Mapping) else None
+    text = content if isinstance(content, str) else _json(messages[-1]).decode()
+    frame = [_json(identity.get(name)) for name in ("provider", "model", "parameters", "tools")]
+    frame += [_json(len(messages)), _json(messages[:-1]), _json(identity.get("response_schema"))]
+    return _Entry(candidate, text[:_COMPARED_CHARACTERS], tuple(frame))
+
+
+def _alike(wanted: _Entry, entry: _Entry) -> float:
+    """Return a little for each part of the frame that is equal, and less for being near in time."""
+    one, other = wanted.candidate.question, entry.candidate.question
+    away = abs(one.iteration - other.iteration) + abs(one.invocation - other.invocation)
+    equal = sum(a == b for a, b in zip(wanted.frame, entry.frame, strict=True))
+    return 0.04 * equal - 0.01 * min(away, 3)

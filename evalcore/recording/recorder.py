@@ -1,0 +1,216 @@
+"""The recorder of a run: finds what is recorded, saves what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, ParamSpec, TypeVar
+
+from evalcore.errors import StoreError, UsageError
+from evalcore.model.exchange import ProviderError, Reply, Request
+from evalcore.model.mode import Mode
+from evalcore.recording.content import Origin, Question, Recording, RecordingError, decode, encode
+from evalcore.recording.library import Library, Stored
+from evalcore.recording.matching import Candidate, Neighbours, differences
+from evalcore.recording.redaction import Redaction
+from evalcore.storage.layout import RunKeys
+from evalcore.storage.object_store import ObjectStore
+
+MISSING: Final = "recording"
+NEIGHBOURS: Final = 2_000
+"""How many recordings a miss is compared with: all of a smaller store, a chance sample of a larger
+one, because keys are digests."""
+
+_THREADS: Final = 16
+_SAVE_ATTEMPTS: Final = 10
+_HOW_TO_RECORD: Final = "`--mode auto` records what is missing"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def open_recorder(
+    store: ObjectStore,
+    mode: str,
+    *,
+    redaction: Redaction | None = None,
+    run: RunKeys | None = None,
+) -> Recorder | None:
+    """Return the recorder of a run in this mode; None for `live`. An unknown mode: `UsageError`.
+
+    `redaction` defaults to the one that knows this process's environment. With `run`, what
+    it recorded before it was interrupted is not asked again in `record`, and `close` notes in the
+    store which recordings it used.
+    """
+    if mode not in set(Mode):
+        raise UsageError(f"unknown mode '{mode}'; known: {', '.join(Mode)}")
+    if mode == Mode.LIVE:
+        return None
+    return Recorder(store, Mode(mode), redaction or Redaction.of_process(os.environ), run=run)
+
+
+class Recorder:
+    """Finds and saves exchanges; for any number of calls at once, in any event loop.
+
+    What is saved is what everybody uses from then on, the run that saves it included: the first
+    writer's, free of secrets. So a replay gives what the recorded run gave.
+    """
+
+    def __init__(
+        self, store: ObjectStore, mode: Mode, redaction: Redaction, *, run: RunKeys | None = None
+    ) -> None:
+        self.mode = mode
+        self._library = Library(store)
+        self._redaction = redaction
+        self._keys = run
+        self._run = None if run is None else run.run_id
+        self._used: set[bytes] = set()
+        self._id = os.urandom(8).hex()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recorder")
+        self._lock = threading.Lock()
+        self._neighbours: Neighbours | None = None
+
+    async def find(self, request: Request, *, iteration: int, invocation: int) -> Reply | None:
+        """Return the recorded reply; None if the call is to be made.
+
+        A recorded failure is raised as it was. In `replay` nothing is called: a missing recording
+        raises `ProviderError` of kind `recording` that tells the nearest one. In `record` only
+        what this run itself recorded before a restart is found.
+        """
+        return await self._in_thread(self._find, request, iteration, invocation)
+
+    async def save(
+        self, request: Request, outcome: Reply | ProviderError, *, iteration: int, invocation: int
+    ) -> Reply:
+        """Record an exchange; return what is recorded now, or raise it if that is a failure.
+
+        If another writer was first, that is his; only in `record` does the failure of an earlier
+        run give way. If it cannot be recorded, `ProviderError` of kind `recording`.
+        """
+        return await self._in_thread(self._save, request, outcome, iteration, invocation)
+
+    def close(self) -> None:
+        """Wait for what is being written, and note what the run used; to be called once."""
+        self._threads.shutdown()
+        if self._keys is not None and self._used:
+            self._library.note_use(self._keys, self._id, self._used)
+
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future = asyncio.wrap_future(self._threads.submit(function, *args, **kwargs))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            # A call that was made and paid is recorded, even if its item is cancelled now.
+            await asyncio.wait([future])
+            future.exception()
+            raise
+
+    def _find(self, request: Request, iteration: int, invocation: int) -> Reply | None:
+        question = Question.of(request, iteration=iteration, invocation=invocation)
+        try:
+            found = self._library.read(question.digest)
+            if found is None:
+                if self.mode is Mode.REPLAY:
+                    redaction = self._redaction.knowing(request.endpoint)
+                    raise ProviderError(MISSING, self._explained(question, redaction), attempts=0)
+                return None
+        except (RecordingError, StoreError) as error:
+            raise ProviderError(MISSING, str(error), attempts=0) from error
+        if self.mode is Mode.RECORD and not self._is_left_over(found):
+            return None
+        self._used.add(bytes.fromhex(question.digest))
+        return _told(found.recording.outcome)
+
+    def _save(
+        self, request: Request, outcome: Reply | ProviderError, iteration: int, invocation: int
+    ) -> Reply:
+        question = Question.of(request, iteration=iteration, invocation=invocation)
+        origin = Origin(_now(), self._run, self._id)
+        try:
+            recording = Recording(question.digest, question, origin, outcome)
+            data = encode(recording, self._redaction.knowing(request.endpoint))
+            stored = self._settle(question.digest, data)
+        except (RecordingError, StoreError) as error:
+            raise ProviderError(MISSING, str(error)) from error
+        self._used.add(bytes.fromhex(stored.digest))
+        return replace(_told(stored.outcome), recorded=False)
+
+    def _settle(self, digest: str, data: bytes) -> Recording:
+        """Write a recording unless another stands; return the one that does."""
+        for _ in range(_SAVE_ATTEMPTS):
+            if self._library.add(digest, data):
+                return decode(data)
+            stored = self._library.read(digest)
+            if stored is None:
+                continue  # deleted meanwhile
+            if not self._gives_way(stored):
+                return stored.recording
+            if self._library.replace(digest, data, stored.etag):
+                return decode(data)
+        raise RecordingError(f"recording {digest} is changed all the time")
+
+    def _gives_way(self, stored: Stored) -> bool:
+        origin = stored.recording.origin
+        is_ours = origin.recorder == self._id or (
+            origin.run is not None and origin.run == self._run
+        )
+        failed = isinstance(stored.recording.outcome, ProviderError)
+        return failed and not is_ours and self.mode is Mode.RECORD
+
+    def _is_left_over(self, found: Stored) -> bool:
+        """Whether this run recorded it in a process that has ended."""
+        origin = found.recording.origin
+        return origin.run is not None and origin.run == self._run and origin.recorder != self._id
+
+    def _explained(self, question: Question, redaction: Redaction) -> str:
+        near, shown = self._other_turn(question), question
+        if near is None:
+            shown = replace(question, identity=redaction.identity(question.identity))
+            near = self._known().nearest(shown)
+        if near is None:
+            return f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}"
+        different = differences(near.question, shown) or "something secret"
+        return (
+            f"no recording of this call; the nearest, {near.digest[:12]}, differs in: {different} "
+            f"(recorded → asked); {_HOW_TO_RECORD}"
+        )
+
+    def _other_turn(self, question: Question) -> Candidate | None:
+        """Return a recording of the same request in another iteration or at another time."""
+        iteration, invocation = question.iteration, question.invocation
+        turns = {(iteration, 0), (iteration, invocation - 1), (0, invocation), (0, 0)}
+        turns |= {(iteration - 1, invocation), (iteration - 1, 0)}
+        for turn in sorted(turns - {(iteration, invocation)}, reverse=True):
+            other = Question(question.identity, *turn)
+            if min(turn) < 0:
+                continue
+            with suppress(RecordingError):  # damaged: no help for anybody
+                found = self._library.read(other.digest)
+                if found is not None:
+                    return Candidate(found.recording.digest, other)
+        return None
+
+    def _known(self) -> Neighbours:
+        with self._lock:
+            if self._neighbours is None:
+                listed = self._library.listed(NEIGHBOURS)
+                found = [entry.recording for entry in listed if entry.recording is not None]
+                self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in found)
+            return self._neighbours
+
+
+def _told(outcome: Reply | ProviderError) -> Reply:
+    if isinstance(outcome, ProviderError):
+        raise outcome
+    return outcome
+
+
+def _now() -> str:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return now.replace("+00:00", "Z")

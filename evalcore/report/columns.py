@@ -1,0 +1,43 @@
+"""Text in the cells of a terminal: cut to a width, set in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from unicodedata import combining, east_asian_width
+
+
+def width_of(text: str) -> int:
+    """Return how many cells a terminal needs for a line of printable text."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(character) for character in text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return `text` if it fits into `width` cells, else its beginning and `…`."""
+    # A character has at most two cells.
+    if len(text) * 2 <= width or width_of(text) <= width:
+        return text
+    used = 0
+    for place, character in enumerate(text):
+        used += _cells(character)
+        if used > width - 1:
+            return f"{text[:place]}…"
+    return text
+
+
+def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Yield rows with the first column left and the others right aligned; the first one is cut."""
+    widths = [max(width_of(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    for row in rows:
+        first = cut(row[0], widths[0])
+        cells = [first + " " * (widths[0] - width_of(first))]
+        cells += [cell.rjust(size) for cell, size in zip(row[1:], widths[1:], strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def _cells(character: str) -> int:
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1

@@ -1,0 +1,129 @@
+"""The report as workflow commands of GitHub Actions: annotations at the suite's lines.
+
+GitHub shows ten errors and ten warnings of a step and drops the others in silence; so the tenth
+says how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from evalcore.model.failure import Failure
+from evalcore.model.gate import Decision, GateOutcome
+from evalcore.report.changes import REGRESSION, Change, changes
+from evalcore.report.document import Report
+from evalcore.report.escape import escape_command, escape_command_property, shorten
+from evalcore.report.view import Place, ReportView
+
+MOST_OF_A_KIND = 10
+_MAX_MESSAGE = 2_000
+_MAX_TEXT = 400
+_NOTED_FAILURES = 200
+_LEVELS = {
+    Decision.PASS: "notice",
+    Decision.FAIL: "error",
+    Decision.ERROR: "error",
+    Decision.INCONCLUSIVE: "warning",
+}
+
+
+class Annotation(NamedTuple):
+    """One workflow command; `level` is `error`, `warning` or `notice`."""
+
+    level: str
+    title: str
+    message: str
+    place: Place
+
+    def __str__(self) -> str:
+        properties = {"file": self.place.file}
+        if self.place.line is not None:
+            properties["line"] = str(self.place.line)
+        properties["title"] = self.title
+        given = ",".join(f"{name}={escape_command_property(v)}" for name, v in properties.items())
+        return f"::{self.level} {given}::{escape_command(shorten(self.message, _MAX_MESSAGE))}"
+
+
+def render(view: ReportView) -> Iterator[str]:
+    """Yield a line for each annotation; the first one sums the run up."""
+    report = view.report
+    failures = view.failures(_NOTED_FAILURES)
+    place = view.place("")
+    head = Annotation(
+        _LEVELS[report.decision], f"{report.suite}: {report.decision}", summary_line(report), place
+    )
+    allowed = report.decision is Decision.PASS
+    noted = [
+        *_of_gates(report, place),
+        *(_of_change(change, view) for change in changes(report) if change.direction == REGRESSION),
+        *(_of_failure(one, view, allowed=allowed) for one in failures if one.status != "skipped"),
+    ]
+    unlisted = max(0, _not_passed(report) - len(failures))
+    yield f"{head}\n"
+    for level in ("error", "warning", "notice"):
+        of_level = [annotation for annotation in noted if annotation.level == level]
+        room = MOST_OF_A_KIND - (head.level == level)
+        more = unlisted if level == ("warning" if allowed else "error") else 0
+        yield from _bounded(of_level, room, more, place)
+
+
+def summary_line(report: Report) -> str:
+    """Return the counts of a run, its score and what its gates said, in one line."""
+    counts = report.summary.counts
+    parts = [f"{counts.passed} of {counts.planned} items passed"]
+    for name in ("failed", "blocked", "error", "skipped", "cancelled"):
+        if number := getattr(counts, name):
+            parts.append(f"{number} in error" if name == "error" else f"{number} {name}")
+    if report.summary.score is not None:
+        parts.append(f"score {report.summary.score:.4f}")
+    return f"{', '.join(parts)} (run {report.run.id})"
+
+
+def _not_passed(report: Report) -> int:
+    counts = report.summary.counts
+    return counts.failed + counts.blocked + counts.error + counts.cancelled
+
+
+def _bounded(
+    annotations: Sequence[Annotation], room: int, more: int, place: Place
+) -> Iterator[str]:
+    """Yield as many annotations as there is room for, the last one telling of the others."""
+    unseen = len(annotations) + more - room
+    shown = annotations if unseen <= 0 else annotations[: room - 1]
+    for annotation in shown:
+        yield f"{annotation}\n"
+    if unseen > 0 and annotations:
+        left = len(annotations) + more - len(shown)
+        message = f"{left} more; the job summary and the run's report list them"
+        yield f"{Annotation(annotations[0].level, 'and more', message, place)}\n"
+
+
+def _of_gates(report: Report, place: Place) -> Iterator[Annotation]:
+    for gate in report.gates:
+        if gate.outcome is not GateOutcome.PASS:
+            level = "error" if gate.outcome is GateOutcome.FAIL else "warning"
+            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", gate.message, place)
+
+
+def _of_change(change: Change, view: ReportView) -> Annotation:
+    message = f"against {change.baseline}: {change.detail}"
+    title = f"regression: {change.case} [{change.variant}]"
+    return Annotation("warning", title, message, view.place(change.case))
+
+
+def _of_failure(failure: Failure, view: ReportView, *, allowed: bool) -> Annotation:
+    """Return a failure as an error; as a warning in a run that passes in spite of it."""
+    level = "warning" if allowed or failure.outcome == "blocked" else "error"
+    title = f"{failure.case} [{failure.variant}]: {failure.outcome or failure.status}"
+    if failure.status != "completed":
+        lines = [failure.error_message or failure.reason or failure.status]
+    else:
+        lines = []
+        for assertion in failure.assertions:
+            lines.append(f"{assertion.name}: {assertion.message or assertion.outcome}")
+            if assertion.expected is not None:
+                lines.append(f"  expected: {shorten(assertion.expected, _MAX_TEXT)}")
+            if assertion.actual is not None:
+                lines.append(f"  actual:   {shorten(assertion.actual, _MAX_TEXT)}")
+    return Annotation(level, title, "\n".join(lines), view.place(failure.case))

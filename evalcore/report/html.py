@@ -1,0 +1,207 @@
+"""The report as one HTML file: no request leaves it, nothing in its data is ever executed.
+
+Styles and script stand in the file, and its content security policy allows exactly these, by their
+hashes. Foreign text reaches the page as escaped text, or as data that the script shows as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evalcore.model.gate import Decision, GateOutcome
+from evalcore.report.changes import (
+    IMPROVEMENT,
+    MISSING,
+    REGRESSION,
+    baseline_name,
+    changes,
+    compared,
+    no_comparison,
+)
+from evalcore.report.document import Report
+from evalcore.report.escape import escape_data, visible
+from evalcore.report.html_data import page_data
+from evalcore.report.view import ReportView
+
+TEMPLATES = Path(__file__).parent / "templates"
+_SCRIPTS = ("diff.js", "details.js", "report.js")
+_MOST_CHANGES = 500
+_MOST_CASES = 1_000
+_MARKS = {
+    Decision.PASS: "✓",
+    Decision.FAIL: "✗",
+    Decision.ERROR: "!",
+    Decision.INCONCLUSIVE: "?",
+}
+_GATE_MARKS = {GateOutcome.PASS: "✓", GateOutcome.FAIL: "✗", GateOutcome.INCONCLUSIVE: "?"}
+_CHANGE_MARKS = {REGRESSION: "▼", IMPROVEMENT: "▲", MISSING: "?"}
+_ENDS = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
+
+
+def render(view: ReportView) -> Iterator[str]:
+    """Yield the page in pieces."""
+    report = view.report
+    css, script = _asset("report.css"), "\n".join(_asset(name) for name in _SCRIPTS)
+    variants = [variant.variant for variant in report.summary.variants]
+    data = page_data(view.listed(), variants)
+    found = changes(report)
+    head = {
+        "variants": variants,
+        "tags": data.tags,
+        "changes": [change._asdict() for change in found],
+    }
+    yield from _template().generate(
+        policy=_policy(css, script),
+        css=css,
+        script=script,
+        head_data=escape_data(orjson.dumps(head).decode()),
+        rows=data.rows,
+        details=data.details,
+        complete=report.cases_complete,
+        most_cases=f"{_MOST_CASES:,}",
+        reasons=view.reasons(),
+        **_head(report, view.place("").file),
+        **_changes(report),
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (TEMPLATES / name).read_text("utf-8")
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = lambda text: visible(str(text))
+    return environment.get_template("report.html.j2")
+
+
+def _policy(css: str, script: str) -> str:
+    def allowed(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    return (
+        f"default-src 'none'; script-src {allowed(script)}; style-src {allowed(css)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _head(report: Report, source: str) -> dict[str, Any]:
+    summary, run = report.summary, report.run
+    return {
+        "suite": report.suite,
+        "decision": str(report.decision),
+        "decision_mark": _MARKS[report.decision],
+        "adds_up": summary.adds_up,
+        "run": {
+            "id": run.id,
+            "format": report.format,
+            "mode": run.mode,
+            "started": f"{run.started_at[:16].replace('T', ' ')} UTC",
+            "started_at": run.started_at,
+            "duration": f"{run.duration_s:.1f} s",
+            "reexecuted": run.reexecuted,
+            "engine": run.engine.get("evalcore", ""),
+            "source": source,
+        },
+        "figures": list(_figures(report)),
+        **_shares(report),
+        "gates": [
+            {
+                "name": gate.name,
+                "outcome": str(gate.outcome),
+                "mark": _GATE_MARKS[gate.outcome],
+                "message": gate.message,
+            }
+            for gate in report.gates
+        ],
+    }
+
+
+def _figures(report: Report) -> Iterator[dict[str, Any]]:
+    def figure(name: str, value: str, unit: str = "", tone: str = "") -> dict[str, Any]:
+        return {"name": name, "value": value, "unit": unit, "tone": tone}
+
+    summary, counts = report.summary, report.summary.counts
+    yield figure("Items", f"{counts.planned:,}")
+    for name in _ENDS:
+        number = getattr(counts, name)
+        if number or name in {"passed", "failed"}:
+            label = "In error" if name == "error" else name.capitalize()
+            yield figure(label, f"{number:,}", tone=name if number else "")
+    yield figure("Pass rate", f"{summary.pass_rate:.1%}")
+    if summary.score is not None:
+        against = "" if report.threshold is None else f"threshold {report.threshold:g}"
+        yield figure("Score", f"{summary.score:.4f}", against)
+    for label, value in (("p50", summary.p50_latency_ms), ("p95", summary.p95_latency_ms)):
+        if value is not None:
+            yield figure(f"Latency {label}", f"{value:,.0f}", "ms")
+    if summary.total_cost_usd is not None:
+        yield figure("Cost", f"{summary.total_cost_usd:,.4f}", "USD")
+    if summary.total_tokens is not None:
+        yield figure("Tokens", f"{summary.total_tokens:,}")
+
+
+def _shares(report: Report) -> dict[str, Any]:
+    """Return the widths of the bar under the figures, of 1 000, and what they say."""
+    counts = report.summary.counts
+    shares, start = [], 0.0
+    for name in _ENDS:
+        width = 1000 * getattr(counts, name) / max(1, counts.planned)
+        if width:
+            shares.append({"name": name, "start": round(start, 2), "width": round(width, 2)})
+        start += width
+    text = ", ".join(f"{getattr(counts, name)} {name}" for name in _ENDS if getattr(counts, name))
+    return {"shares": shares, "shares_text": text or "no items"}
+
+
+def _changes(report: Report) -> dict[str, Any]:
+    comparisons = {one.variant: one for one in compared(report)}
+    baselines = {one.baseline for one in comparisons.values() if one.run is None}
+    variants = []
+    for one in report.summary.variants:
+        found = comparisons.get(one.variant)
+        variants.append(
+            {
+                "name": one.variant,
+                "is_baseline": one.variant in baselines,
+                "cases": one.cases,
+                "passed": one.passed,
+                "rate": f"{one.passed / one.cases:.1%}" if one.cases else "–",
+                "score": "–" if one.score is None else f"{one.score:.4f}",
+                "compared": found is not None,
+                "regressions": 0 if found is None else found.regression_count,
+                "improvements": 0 if found is None else found.improvement_count,
+                "missing": 0 if found is None else found.missing_count,
+            }
+        )
+    listed = changes(report)[:_MOST_CHANGES]
+    exact: Sequence[int] = [
+        one.regression_count + one.improvement_count + one.missing_count
+        for one in comparisons.values()
+    ]
+    return {
+        "variants": variants,
+        "compared": [baseline_name(one) for one in comparisons.values()],
+        "not_compared": no_comparison(report),
+        "changes": [
+            {**change._asdict(), "mark": _CHANGE_MARKS[change.direction]} for change in listed
+        ],
+        "unlisted_changes": max(0, sum(exact) - sum(change.differences for change in listed)),
+    }

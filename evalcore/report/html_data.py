@@ -1,0 +1,131 @@
+"""The cases of the HTML report as data: a short row each for the table, a long line on demand.
+
+Both are JSON that cannot end the element it stands in. What passed is left out of the long lines
+once they have grown large; what did not pass is kept four times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from evalcore.report.escape import escape_data, shorten
+from evalcore.report.view import CaseFacts, ListedCase
+
+# In the order of report.js; a case shows the first that one of its items has.
+OUTCOMES = ("failed", "error", "blocked", "skipped", "cancelled", "passed")
+_WORST_FIRST = ("error", "failed", "blocked", "skipped", "cancelled", "passed")
+_MAX_TEXT = 4_000
+_MAX_WHY = 200
+_PASSED_BYTES = 8 * 1024 * 1024
+_ALL_BYTES = 32 * 1024 * 1024
+_MOST_TAGS = 500
+
+
+@dataclass
+class PageData:
+    """What report.js reads. `rows` is one JSON array, in pieces; `details` has a line a case."""
+
+    rows: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+
+
+def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData:
+    """Return the data of cases in the order of the plan, the variants of a case together."""
+    data = PageData(rows=["["])
+    places = {name: place for place, name in enumerate(variants)}
+    tags: dict[str, int] = {}
+    size = 0
+    grouped = groupby(listed, key=lambda case: (case.record["id"], case.record["group"]))
+    for number, ((case_id, group), found) in enumerate(grouped):
+        answers = list(found)
+        facts = answers[0].facts
+        records: list[Mapping[str, Any] | None] = [None] * len(variants)
+        for answer in answers:
+            records[places[answer.record["variant"]]] = answer.record
+        cells = [None if record is None else _cell(record) for record in records]
+        known = [tags.setdefault(tag, len(tags)) for tag in _known_tags(facts, tags)]
+        separator = ",\n" if number else "\n"
+        data.rows.append(separator + _dumps([case_id, group, known, cells]))
+        passed = all(answer.record["passed"] for answer in answers)
+        line = ""
+        if size < (_PASSED_BYTES if passed else _ALL_BYTES):
+            line = _dumps(_detail(facts, records))
+            size += len(line)
+        data.details.append(f"{line}\n")
+    data.rows.append("\n]")
+    data.tags = list(tags)
+    return data
+
+
+def _known_tags(facts: CaseFacts, tags: Mapping[str, int]) -> Iterator[str]:
+    return (tag for tag in facts.tags if tag in tags or len(tags) < _MOST_TAGS)
+
+
+def _dumps(value: Any) -> str:
+    return escape_data(orjson.dumps(value).decode())
+
+
+def _cell(record: Mapping[str, Any]) -> list[Any]:
+    items = record["items"]
+    found = {item["outcome"] or item["status"] for item in items}
+    # A reducer may pass a case of which one iteration failed.
+    outcome = "passed" if record["passed"] else next(one for one in _WORST_FIRST if one in found)
+    if outcome == "passed" and not record["passed"]:
+        outcome = "failed"
+    measured = [item["metrics"]["latency_ms"] for item in items]
+    latencies = [value for value in measured if value is not None]
+    latency = sum(latencies) / len(latencies) if latencies else None
+    why = "" if record["passed"] else shorten("; ".join(_reasons(items)), _MAX_WHY)
+    return [OUTCOMES.index(outcome), record["score"], latency, why, len(items)]
+
+
+def _reasons(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for item in items:
+        if item["status"] != "completed":
+            yield (item["error"] or {}).get("message") or item["reason"] or item["status"]
+        for assertion in item["assertions"]:
+            if assertion["outcome"] != "passed":
+                yield f"{assertion['name']}: {assertion['message'] or assertion['outcome']}"
+
+
+def _detail(facts: CaseFacts, records: Sequence[Mapping[str, Any] | None]) -> list[Any]:
+    answers = [
+        None if record is None else [_item(item) for item in record["items"]] for record in records
+    ]
+    return [_text(facts.input), _text(facts.expected), answers]
+
+
+def _item(item: Mapping[str, Any]) -> list[Any]:
+    metrics, error = item["metrics"], item["error"] or {}
+    counted = [metrics["input_tokens"], metrics["output_tokens"]]
+    return [
+        item["iteration"],
+        item["outcome"] or item["status"],
+        item["score"],
+        error.get("kind"),
+        _text(error.get("message") or item["reason"]),
+        _text(item["output"]),
+        metrics["latency_ms"],
+        metrics["cost_usd"],
+        None if counted == [None, None] else sum(value or 0 for value in counted),
+        [[score["name"], score["value"], score.get("error")] for score in item["scores"]],
+        [_assertion(assertion) for assertion in item["assertions"]],
+    ]
+
+
+def _assertion(assertion: Mapping[str, Any]) -> list[Any]:
+    names = ("name", "type", "block", "outcome", "score", "weight", "required")
+    texts = ("expected", "actual", "message")
+    return [assertion[name] for name in names] + [_text(assertion[name]) for name in texts]
+
+
+def _text(text: str | None) -> str | None:
+    if text is None or len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[:_MAX_TEXT]}\n… ({len(text) - _MAX_TEXT} more characters)"

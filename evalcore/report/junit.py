@@ -1,0 +1,201 @@
+"""The report as JUnit XML: a `testsuite` per variant, a `testcase` per case, iterations folded.
+
+The attributes are those that the readers of Jenkins and GitLab know. What did not reach its checks
+is a `failure`, what gave no output an `error`, what was never executed `skipped`. JUnit has no way
+to say that a time was not measured: it counts as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
+
+from evalcore.report.document import Report
+from evalcore.report.escape import escape_xml, escape_xml_attribute, shorten
+from evalcore.report.view import ListedCase, ReportView
+
+_MEMORY_BYTES = 8 * 1024 * 1024
+_MAX_TEXT = 20_000
+_MAX_MESSAGE = 500
+_PIECE = 1024 * 1024
+
+
+@dataclass
+class _Suite:
+    """The test cases of one variant, written as they come; their counts stand before them."""
+
+    tests: int = 0
+    failures: int = 0
+    errors: int = 0
+    skipped: int = 0
+    time_s: float = 0.0
+    text: IO[str] = field(
+        default_factory=lambda: SpooledTemporaryFile(  # noqa: SIM115  (closed once it was read)
+            _MEMORY_BYTES, "w+", encoding="utf-8", newline=""
+        )
+    )
+
+    def add(self, case: ListedCase, class_name: str) -> None:
+        """Write a case and count it."""
+        record = case.record
+        time_s = sum(item["metrics"]["latency_ms"] or 0.0 for item in record["items"]) / 1000
+        kind, lines = _verdict(record)
+        self.tests += 1
+        self.time_s += time_s
+        if kind is not None:
+            counted = {"error": "errors", "failure": "failures", "skipped": "skipped"}[kind]
+            setattr(self, counted, getattr(self, counted) + 1)
+        head = _attributes(name=record["id"], classname=class_name, time=f"{time_s:.3f}")
+        self.text.write(f"    <testcase{head}>")
+        if kind is not None:
+            self.text.write(_problem(kind, lines, record))
+            self.text.write(_said(case))
+        self.text.write("</testcase>\n")
+
+    def pieces(self) -> Iterator[str]:
+        """Yield the test cases as they were written, and forget them."""
+        self.text.seek(0)
+        while piece := self.text.read(_PIECE):
+            yield piece
+        self.text.close()
+
+
+def render(view: ReportView) -> Iterator[str]:
+    """Yield the XML; any text is valid in it, controls are spelled as `\\x1b`."""
+    report = view.report
+    suites = {variant.variant: _Suite() for variant in report.summary.variants}
+    several = len(suites) > 1
+    for case in view.listed():
+        variant = case.record["variant"]
+        suite = suites.setdefault(variant, _Suite())
+        parts = [report.suite, case.record["group"], variant if several else None]
+        suite.add(case, ".".join(part for part in parts if part))
+    head = _attributes(
+        name=report.suite,
+        tests=report.summary.cases if not report.cases_complete else _total(suites, "tests"),
+        failures=_total(suites, "failures"),
+        errors=_total(suites, "errors"),
+        time=f"{report.run.duration_s:.3f}",
+    )
+    yield f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites{head}>\n'
+    for number, (variant, suite) in enumerate(suites.items()):
+        yield _suite_head(report, variant, suite, number, several=several)
+        yield from suite.pieces()
+        yield "  </testsuite>\n"
+    yield "</testsuites>\n"
+
+
+def _total(suites: Mapping[str, _Suite], name: str) -> int:
+    return sum(getattr(suite, name) for suite in suites.values())
+
+
+def _suite_head(report: Report, variant: str, suite: _Suite, number: int, *, several: bool) -> str:
+    summary = next((one for one in report.summary.variants if one.variant == variant), None)
+    tests = suite.tests if report.cases_complete or summary is None else summary.cases
+    head = _attributes(
+        name=f"{report.suite} [{variant}]" if several else report.suite,
+        tests=tests,
+        failures=suite.failures,
+        errors=suite.errors,
+        skipped=suite.skipped,
+        time=f"{suite.time_s:.3f}",
+        timestamp=report.run.started_at[:19],
+        id=number,
+    )
+    properties: dict[str, Any] = {
+        "run": report.run.id,
+        "format": report.format,
+        "mode": report.run.mode,
+        "variant": variant,
+        "decision": report.decision,
+        "score": None if summary is None else summary.score,
+        "run.score": report.summary.score,
+        "run.pass_rate": report.summary.pass_rate,
+        "threshold": report.threshold,
+        **{f"gate.{gate.name}": f"{gate.outcome}: {gate.message}" for gate in report.gates},
+    }
+    if not report.cases_complete:
+        properties["cases"] = "not all: only those that did not pass are listed"
+    lines = [
+        f"      <property{_attributes(name=name, value=value)}/>\n"
+        for name, value in properties.items()
+        if value is not None
+    ]
+    return f"  <testsuite{head}>\n    <properties>\n{''.join(lines)}    </properties>\n"
+
+
+def _verdict(record: Mapping[str, Any]) -> tuple[str | None, list[str]]:
+    """Return the element that says why a case did not pass (None if it did), and its lines."""
+    items = record["items"]
+    statuses = {item["status"] for item in items}
+    if record["passed"]:
+        return None, []
+    kind = next(
+        kind
+        for kind, there in (
+            ("error", "error" in statuses),
+            ("failure", "completed" in statuses),
+            ("skipped", True),
+        )
+        if there
+    )
+    lines = [line for item in items for line in _item_lines(item, several=len(items) > 1)]
+    return kind, lines
+
+
+def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
+    if item["outcome"] == "passed":
+        return
+    before = f"iteration {item['iteration']}: " if several else ""
+    if item["status"] != "completed":
+        error = item["error"] or {}
+        said = error.get("message") or item.get("reason") or item["status"]
+        kind = f"{error['kind']}: " if error.get("kind") else ""
+        yield f"{before}{kind}{said}"
+        return
+    missed = [one for one in item["assertions"] if one["outcome"] != "passed"]
+    if not missed:
+        yield f"{before}{item['outcome']}, score {item['score']}"
+    for assertion in missed:
+        yield before + "\n".join(_assertion_lines(assertion))
+
+
+def _assertion_lines(assertion: Mapping[str, Any]) -> Iterator[str]:
+    block = f"{assertion['block']}: " if assertion["block"] else ""
+    message = assertion["message"] or assertion["outcome"]
+    yield f"{block}{assertion['name']} ({assertion['type']}, {assertion['outcome']}): {message}"
+    for name in ("expected", "actual"):
+        if assertion[name] is not None:
+            yield f"  {name + ':':<9} {assertion[name]}"
+
+
+def _problem(kind: str, lines: Sequence[str], record: Mapping[str, Any]) -> str:
+    first = lines[0].partition("\n")[0] if lines else "did not pass"
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    message = shorten(first, _MAX_MESSAGE) + more
+    if kind == "skipped":
+        return f"\n      <skipped{_attributes(message=message)}/>"
+    item = next(item for item in record["items"] if item["outcome"] != "passed")
+    type_ = (item["error"] or {}).get("kind") or item["outcome"] or item["status"]
+    text = escape_xml(shorten("\n".join(lines), _MAX_TEXT))
+    return f"\n      <{kind}{_attributes(message=message, type=type_)}>{text}</{kind}>"
+
+
+def _said(case: ListedCase) -> str:
+    """Return what was asked and answered, which readers show beside a failure."""
+    parts = [] if case.facts.input is None else [f"input:\n{case.facts.input}"]
+    for item in case.record["items"]:
+        if item["output"] is not None and item["outcome"] != "passed":
+            parts.append(f"output:\n{item['output']}")
+    if not parts:
+        return "\n    "
+    text = escape_xml(shorten("\n\n".join(parts), _MAX_TEXT))
+    return f"\n      <system-out>{text}</system-out>\n    "
+
+
+def _attributes(**values: Any) -> str:
+    return "".join(
+        f' {name}="{escape_xml_attribute(str(value))}"' for name, value in values.items()
+    )

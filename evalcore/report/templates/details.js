@@ -1,0 +1,87 @@
+// One case in full: what was asked, and beside each other what each variant answered.
+
+const MARKS = { passed: "✓", failed: "✗", blocked: "–", error: "!", skipped: "·", cancelled: "·", none: " " };
+
+function number(value, digits) {
+  return value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits });
+}
+
+function block(title, text) {
+  return [element("h3", null, title), textElement("pre", { dir: "auto", tabindex: "0", "aria-label": title }, text)];
+}
+
+function measures([, , , , , , latency, cost, tokens, scores]) {
+  const parts = [];
+  if (latency !== null) parts.push(number(latency, 1) + " ms");
+  if (cost !== null) parts.push(number(cost, 6) + " USD");
+  if (tokens !== null) parts.push(number(tokens, 0) + " tokens");
+  for (const [name, value, error] of scores) parts.push(name + " " + (error ? "– (" + error + ")" : number(value, 4)));
+  return parts.join(" · ");
+}
+
+function assertionElement([name, type, blockName, outcome, score, weight, required, expected, actual, message]) {
+  const title = (blockName ? blockName + ": " : "") + name;
+  const about = [type, "score " + number(score, 4)];
+  if (weight !== null && weight !== 1) about.push("weight " + number(weight, 4));
+  if (required !== null) about.push("required ≥ " + number(required, 4));
+  if (outcome === "passed") {
+    const line = element("p", { class: "fine" }, element("span", { class: "o-passed" }, "✓ "));
+    appendText(line, title);
+    return appendText(line, " — " + type + (expected === null ? "" : " " + expected));
+  }
+  const head = element("p", null, element("b", { class: "o-" + outcome }, (MARKS[outcome] ?? "?") + " "));
+  appendText(head, title);
+  head.append(element("small", null, outcome + " · " + about.join(" · ")));
+  const made = element("div", { class: "assertion" }, head);
+  if (message) made.append(textElement("p", { dir: "auto" }, message));
+  if (expected !== null || actual !== null) made.append(comparison(expected, actual));
+  return made;
+}
+
+function itemElement(packed, several) {
+  const [iteration, outcome, score, kind, said, output, , , , , assertions] = packed;
+  const made = element("div");
+  const measured = measures(packed);
+  if (several) {
+    made.append(element("h4", null,
+      element("span", { class: "o-" + outcome }, MARKS[outcome] + " iteration " + iteration + ": " + outcome),
+      element("small", null, "score " + number(score, 4) + (measured && " · ") + measured)));
+  }
+  if (said !== null) made.append(...block(kind ?? outcome, said));
+  if (output !== null) made.append(...block("Output", output));
+  if (assertions.length) made.append(element("h3", null, "Assertions"));
+  // What did not pass is what somebody opened this for.
+  const rank = (assertion) => (assertion[3] === "passed" ? 1 : 0);
+  for (const assertion of [...assertions].sort((a, b) => rank(a) - rank(b))) made.append(assertionElement(assertion));
+  return made;
+}
+
+function sideElement(name, cell, items, showName) {
+  const made = element("div", { class: "side " + cell.outcome });
+  const head = element("h4", null);
+  if (showName) appendText(head.appendChild(element("span", { dir: "auto" })), name);
+  head.append(element("span", { class: "o-" + cell.outcome }, MARKS[cell.outcome] + " " + cell.outcome),
+    element("small", null, ["score " + number(cell.score, 4), items?.length === 1 ? measures(items[0]) : ""].filter(Boolean).join(" · ")));
+  made.append(head);
+  for (const change of cell.changes) {
+    made.append(textElement("p", { class: "delta " + change.direction }, change.direction + ": " + change.detail));
+  }
+  if (items === null) made.append(element("p", { class: "note" }, "The details of this case are left out to keep this file small; report.json has them."));
+  else for (const item of items) made.append(itemElement(item, items.length > 1));
+  return made;
+}
+
+// `detail` is [input, expected, items of each variant or null]; `cells` those of the shown variants.
+function caseElement(detail, cells) {
+  const made = element("div");
+  const [input, expected, answers] = detail ?? [null, null, null];
+  const asked = element("div", { class: "sides" });
+  if (input !== null) asked.append(element("div", null, ...block("Input", input)));
+  if (expected !== null) asked.append(element("div", null, ...block("Expected output", expected)));
+  const sides = element("div", { class: "sides" });
+  for (const { variant, name, cell } of cells) {
+    sides.append(sideElement(name, cell, answers && answers[variant], cells.length > 1));
+  }
+  made.append(asked, sides);
+  return made;
+}

@@ -1,0 +1,1 @@
+"""Measurements of the evidence that are reported and decide nothing by themselves."""

@@ -1,0 +1,1 @@
+"""STATISTICS: formulas of spec/statistics.md; pure functions of numbers."""

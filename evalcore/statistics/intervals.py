@@ -1,0 +1,98 @@
+"""Intervals for proportions, means and paired differences (spec/statistics.md)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from evalcore.statistics.distributions import t_quantile
+
+FEW_CLUSTERS = 10
+
+
+class Interval(NamedTuple):
+    """A two-sided interval and the name of the method that made it."""
+
+    low: float
+    high: float
+    method: str
+
+
+class Moments(NamedTuple):
+    """What intervals of a mean need: how many values, their mean, their standard error.
+
+    `df` are the degrees of freedom of the standard error: values or clusters less one.
+    `clusters` is None where every value stands for itself.
+    """
+
+    n: int
+    mean: float
+    standard_error: float
+    df: int
+    clusters: int | None = None
+
+
+def wilson(passed: int, n: int, alpha: float = 0.05) -> Interval | None:
+    """Return Wilson's interval of a proportion; None without any trial."""
+    if n == 0:
+        return None
+    from statistics import NormalDist
+
+    z = NormalDist().inv_cdf(1 - alpha / 2)
+    share, scale = passed / n, 1 + z * z / n
+    centre = (share + z * z / (2 * n)) / scale
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
+    low = 0.0 if passed == 0 else max(0.0, centre - half)
+    high = 1.0 if passed == n else min(1.0, centre + half)
+    return Interval(low, high, "wilson")
+
+
+def plain_moments(n: int, mean: float, square_sum: float) -> Moments | None:
+    """Return the moments of `n` independent values; None for fewer than two.
+
+    `square_sum` is the sum of the squared distances from the mean.
+    """
+    if n < 2:
+        return None
+    return Moments(n, mean, math.sqrt(square_sum / (n - 1) / n), n - 1)
+
+
+def clustered_moments(
+    n: int, mean: float, clusters: int, cluster_square_sum: float
+) -> Moments | None:
+    """Return the moments of values that come in clusters; None for fewer than two clusters.
+
+    `cluster_square_sum` is the sum over the clusters of the squared sum of their values' distances
+    from the mean.
+    """
+    if clusters < 2:
+        return None
+    error = math.sqrt(clusters / (clusters - 1) * cluster_square_sum) / n
+    return Moments(n, mean, error, clusters - 1, clusters)
+
+
+def t_interval(moments: Moments, alpha: float = 0.05) -> Interval:
+    """Return Student's interval of the mean, not clipped."""
+    half = t_quantile(1 - alpha / 2, moments.df) * moments.standard_error
+    method = "student-t" if moments.clusters is None else "student-t, clustered"
+    return Interval(moments.mean - half, moments.mean + half, method)
+
+
+def mean_interval(moments: Moments, alpha: float = 0.05) -> Interval:
+    """Return Student's interval of a mean of scores, clipped to [0, 1]."""
+    low, high, method = t_interval(moments, alpha)
+    return Interval(max(0.0, low), min(1.0, high), method)
+
+
+def cases_to_decide(moments: Moments, boundary: float, alpha: float = 0.05) -> int | None:
+    """Return how many more values would move the interval off `boundary`, if all stays as it is.
+
+    At least 1; None where the mean lies on the boundary and no number would.
+    """
+    distance = abs(moments.mean - boundary)
+    if distance <= 1e-12:
+        return None
+    quantile = t_quantile(1 - alpha / 2, moments.df)
+    # The standard error falls with the root of the number of values.
+    wanted = moments.n * (quantile * moments.standard_error / distance) ** 2
+    return max(1, math.ceil(wanted - 1e-9) - moments.n + (wanted == math.ceil(wanted)))

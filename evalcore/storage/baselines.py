@@ -1,0 +1,83 @@
+"""Which earlier run is a suite's baseline: pointers in the store, by suite and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
+from evalcore.storage.layout import BASELINES_PREFIX, baseline_key, suite_key
+from evalcore.storage.object_store import ObjectStore
+
+DEFAULT_NAME = "main"
+SCHEMA = 1
+_SWAP_ATTEMPTS = 20
+_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+@dataclass(frozen=True, slots=True)
+class BaselinePointer:
+    """A suite's baseline of some name: a run. `set_at` is ISO 8601 in UTC."""
+
+    suite: str
+    name: str
+    run: str
+    set_at: str
+    schema: int = SCHEMA
+
+
+def set_baseline(store: ObjectStore, pointer: BaselinePointer) -> BaselinePointer | None:
+    """Write the pointer by compare-and-swap; return the one that it replaces."""
+    key = baseline_key(suite_key(pointer.suite), pointer.name)
+    data = orjson.dumps(pointer, option=_INDENTED)
+    for _ in range(_SWAP_ATTEMPTS):
+        try:
+            stored = store.get(key)
+        except ObjectNotFoundError:
+            if store.put_if_absent(key, data) is not None:
+                return None
+            continue
+        if store.compare_and_swap(key, data, stored.etag) is not None:
+            return _parse(stored.data, key)
+    raise RunConflictError(
+        f"baseline '{pointer.name}' of '{pointer.suite}' is changed all the time"
+    )
+
+
+def get_baseline(
+    store: ObjectStore, suite: str, name: str = DEFAULT_NAME
+) -> BaselinePointer | None:
+    """Return the pointer to a suite's baseline of that name, None if there is none."""
+    key = baseline_key(suite_key(suite), name)
+    try:
+        return _parse(store.get(key).data, key)
+    except ObjectNotFoundError:
+        return None
+
+
+def list_baselines(store: ObjectStore, suite: str | None = None) -> Iterator[BaselinePointer]:
+    """Yield the pointers of all suites (of one), by suite and name."""
+    prefix = BASELINES_PREFIX if suite is None else f"{BASELINES_PREFIX}{suite_key(suite)}/"
+    for info in store.list(prefix):
+        if info.key.endswith(".json"):
+            yield _parse(store.get(info.key).data, info.key)
+
+
+def clear_baseline(store: ObjectStore, suite: str, name: str = DEFAULT_NAME) -> bool:
+    """Remove the pointer; return whether there was one. The run stays."""
+    if get_baseline(store, suite, name) is None:
+        return False
+    store.delete(baseline_key(suite_key(suite), name))
+    return True
+
+
+def _parse(data: bytes, key: str) -> BaselinePointer:
+    try:
+        raw = orjson.loads(data)
+        if raw["schema"] != SCHEMA:
+            raise StoreError(f"{key} has schema {raw['schema']}; this version reads {SCHEMA}")
+        return BaselinePointer(**raw)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{key} is not a baseline that this version reads: {error}") from error

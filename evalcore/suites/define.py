@@ -1,0 +1,245 @@
+"""`define_suite` and `variant`: a suite in code, checked as a whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from evalcore.errors import LoadError
+from evalcore.formats.camel_case import Renames
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.problems import Problems
+from evalcore.formats.suite_file import read_suite
+from evalcore.gates.choices import Gate
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Source, Suite
+from evalcore.suites.local_names import LocalNames
+from evalcore.targets.flow_context import FlowVariant
+
+Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
+
+
+class SuiteError(LoadError, ValueError):
+    """A suite that was defined in Python is wrong; `problems` holds every mistake."""
+
+
+class SuiteOptions(TypedDict, total=False):
+    """What a suite may say beside its cases, variants, gates and scorers.
+
+    `limits` are `{concurrency, timeout_s, max_cost_usd, max_tokens, max_duration_s, providers}`.
+    `targets` are `{name, provider, …}`. `folder` is where files and modules are looked for, by
+    default that of the file that calls. `errors` is `fail`, `zero` or `exclude`.
+    """
+
+    iterations: int
+    reducer: str
+    k: int
+    limits: Mapping[str, Any]
+    tags: Iterable[str]
+    targets: Iterable[Mapping[str, Any]]
+    primary_output: str
+    errors: str
+    max_error_share: float
+    description: str
+    columns: Mapping[str, str]
+    evalcore: Mapping[str, Any]
+    folder: str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSuite:
+    """A suite that `define_suite` found sound; `raw` is what a suite file would say.
+
+    `objects` are the functions in it, by the references that stand in their places.
+    """
+
+    name: str
+    raw: Mapping[str, Any]
+    source: Source
+    objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def read(self, options: LoadOptions, **changed: Any) -> Suite:
+        """Return the suite with these keys changed; raise `SuiteError` with every mistake."""
+        raw = {**self.raw, **changed}
+        problems = Problems(f"suite '{self.name}'" if self.name else "suite", lambda _: None)
+        try:
+            return read_suite(raw, self.source, options, problems, Renames(), verbatim=True)
+        except LoadError as error:
+            raise SuiteError(error.problems) from None
+
+
+def variant(
+    id: str,  # noqa: A002 - the word of the page
+    provider: str | None = None,
+    model: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    tags: Iterable[str] = (),
+) -> FlowVariant:
+    """Return a small named change: provider, model, and whatever the flow reads in `config`."""
+    return FlowVariant(id, provider, model, dict(config or {}), tuple(tags))
+
+
+def define_suite(
+    name: str = "",
+    flow: Flow | None = None,
+    cases: Iterable[Mapping[str, Any]] | str | os.PathLike[str] = (),
+    variants: Iterable[FlowVariant | Mapping[str, Any] | str] = (),
+    baseline: str | None = None,
+    gates: Iterable[Gate | GateSpec | Mapping[str, Any] | str] | None = None,
+    scorers: Iterable[Any] = (),
+    **more: Unpack[SuiteOptions],
+) -> EvalSuite:
+    """Return the suite; raise `SuiteError` (a `ValueError`) with every mistake in it.
+
+    `flow` is a workflow factory or any function that answers (docs/suite-api.md), a workflow
+    definition or file, `module:function`, or a target's name. Cases are mappings with `id`,
+    `input`, `tags`, `fixtures`, `assertions` (mappings or functions), or the path of a file.
+    Without `gates`: no regressions if there is a baseline, else every case has to pass.
+    """
+    folder, file = _place_of_caller(sys._getframe(1).f_globals.get("__file__"), more)
+    names = LocalNames()
+    raw: dict[str, Any] = {}
+    if name:
+        raw["name"] = name
+    if flow is not None:
+        raw["flow"] = _flow(flow, names)
+    raw["cases"] = _cases(cases, names)
+    written = [_variant(one) for one in variants]
+    if written:
+        raw["variants"] = written
+    if baseline is not None:
+        raw["baseline"] = baseline
+    if gates is not None:
+        raw["gates"] = [_gate(one, names) for one in gates]
+    raw["scorers"] = [_scorer(one, names) for one in scorers]
+    for key, value in more.items():
+        if key != "folder" and value is not None:
+            raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
+    source = Source(file, str(folder), _digest(folder, file))
+    suite = EvalSuite(name, raw, source, names.objects)
+    suite.read(LoadOptions(environment=os.environ, secrets_required=False))
+    return suite
+
+
+def _place_of_caller(file: Any, more: Mapping[str, Any]) -> tuple[Path, str]:
+    """Return the suite's folder, and its file as people name it."""
+    path = Path(file).resolve() if isinstance(file, str) and Path(file).is_file() else None
+    given = more.get("folder")
+    here = Path.cwd() if path is None else path.parent
+    folder = here if given is None else Path(given).resolve()
+    if path is None:
+        return folder, "python"
+    cwd = Path.cwd()
+    return folder, str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+
+
+def _digest(folder: Path, file: str) -> str:
+    import hashlib
+
+    path = folder / Path(file).name
+    data = path.read_bytes() if path.is_file() else file.encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _flow(flow: Any, names: LocalNames) -> Any:
+    if isinstance(flow, str):
+        return flow
+    if isinstance(flow, os.PathLike):
+        return os.fspath(flow)
+    if isinstance(flow, Mapping):
+        inner = {key: _flow(value, names) for key, value in flow.items() if key == "flow"}
+        return {**flow, **inner}
+    return names.describe(flow) if callable(flow) else flow
+
+
+def _cases(cases: Any, names: LocalNames) -> Any:
+    if isinstance(cases, str):
+        return cases
+    if isinstance(cases, os.PathLike):
+        return os.fspath(cases)
+    return [_case(one, names) for one in cases]
+
+
+def _case(case: Any, names: LocalNames) -> Any:
+    """Return a case as a suite file would write it."""
+    if not isinstance(case, Mapping):
+        return case
+    raw = {key: value for key, value in case.items() if value is not None or key == "input"}
+    listed = raw.get("assertions")
+    if isinstance(listed, list | tuple):
+        raw["assertions"] = [_assertion(one, names) for one in listed]
+    if "tags" in raw and isinstance(raw["tags"], tuple | set | frozenset):
+        raw["tags"] = sorted(raw["tags"])
+    for key in ("input", "expected_output", "fixtures", "metadata"):
+        if key in raw:
+            raw[key] = _json_values(raw[key])
+    return raw
+
+
+def _json_values(value: Any) -> Any:
+    """Return a value as JSON holds it; what JSON cannot hold stays, and is found by the loader."""
+    import orjson
+
+    def dumped(thing: Any) -> Any:
+        if hasattr(thing, "model_dump"):  # a pydantic model
+            return thing.model_dump(mode="json")
+        if isinstance(thing, Mapping):
+            return dict(thing)
+        raise TypeError(type(thing).__name__)
+
+    try:
+        return orjson.loads(orjson.dumps(value, default=dumped, option=orjson.OPT_NON_STR_KEYS))
+    except orjson.JSONEncodeError:
+        return value
+
+
+def _assertion(assertion: Any, names: LocalNames) -> Any:
+    if isinstance(assertion, Mapping):
+        function = assertion.get("callable")
+        if callable(function):
+            return {"type": "python", **assertion, **names.describe(function)}
+        return dict(assertion)
+    if callable(assertion):
+        described = names.describe(assertion)
+        name = described["callable"].partition(":")[2]
+        return {"type": "python", "name": name, **described}
+    return assertion
+
+
+def _variant(one: FlowVariant | Mapping[str, Any] | str) -> Any:
+    if isinstance(one, str):
+        return {"id": one}
+    if not isinstance(one, FlowVariant):
+        return one
+    raw: dict[str, Any] = {"id": one.id, "provider": one.provider, "model": one.model}
+    raw |= {"config": _json_values(dict(one.config)), "tags": list(one.tags)}
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def _gate(one: Any, names: LocalNames) -> Any:
+    if isinstance(one, Gate):
+        raw = {"gate": one.gate, **one.params}
+        if one.function is not None:
+            raw["callable"] = names.refer(one.function, str(one.params.get("name") or ""))
+        return raw
+    if isinstance(one, GateSpec):
+        return {"gate": one.gate, **one.params}
+    if isinstance(one, Mapping) and callable(one.get("callable")):
+        return {**one, "callable": names.refer(one["callable"])}
+    return one
+
+
+def _scorer(one: Any, names: LocalNames) -> Any:
+    if isinstance(one, str):
+        return one
+    if isinstance(one, Mapping):
+        function = one.get("callable")
+        known = isinstance(function, str) or function is None
+        return dict(one) if known else {**one, **names.describe(function)}
+    name = getattr(one, "name", None)
+    named = {"name": name} if isinstance(name, str) and name else {}
+    return {**named, **names.describe(one)}

@@ -1,0 +1,238 @@
+"""What a run of a suite came to, as Python values (spec/suite-api.md, Types)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from evalcore.model.artifact import Artifact, artifact_of
+from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.gate import Decision, GateResult
+from evalcore.model.suite import Case
+from evalcore.planning.codec import decode_evidence
+from evalcore.scorers.score import Score
+from evalcore.storage.layout import blob_key
+from evalcore.storage.runs import StoredRun
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSummary:
+    """Counts of cases (case × variant, iterations reduced) and gates."""
+
+    total_cases: int
+    passed_cases: int
+    failed_cases: int
+    errored_cases: int
+    pass_rate: float
+    gates_passed: int
+    total_gates: int
+    regressions: int
+    improvements: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one assertion found; `outcome` is passed, failed, blocked or error."""
+
+    name: str
+    type: str
+    passed: bool
+    outcome: str
+    score: float
+    actual: str | None
+    expected: str | None
+    message: str
+    weight: float = 1.0
+    block: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One work item. `error` says why it gave no answer; it did not pass then."""
+
+    case: str
+    variant: str
+    iteration: int
+    passed: bool
+    score: float | None
+    status: str
+    outcome: str | None
+    artifact: Artifact
+    assertions: tuple[CheckResult, ...] = ()
+    scores: tuple[Score, ...] = ()
+    error: str | None = None
+    error_kind: str | None = None
+
+    @property
+    def case_id(self) -> str:
+        """The case's id."""
+        return self.case
+
+    @property
+    def variant_id(self) -> str:
+        """The variant's id."""
+        return self.variant
+
+
+@dataclass(frozen=True, slots=True)
+class VariantResult:
+    """The cases of one variant, iterations reduced."""
+
+    variant: str
+    cases: int
+    passed: int
+    pass_rate: float
+    score: float | None
+    is_baseline: bool = False
+    case_results: tuple[CaseResult, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class SuiteReport:
+    """The report of a completed run. `case_results` are read from the store when asked for.
+
+    `comparison` has an entry for each candidate, as in `report.json`.
+    """
+
+    suite: str
+    run_id: str
+    decision: Decision
+    passed: bool
+    score: float | None
+    summary: SuiteSummary
+    gate_results: tuple[GateResult, ...]
+    comparison: tuple[Mapping[str, Any], ...]
+    variant_summaries: tuple[VariantResult, ...] = field(repr=False)
+    run: StoredRun = field(repr=False, compare=False)
+
+    @cached_property
+    def case_results(self) -> tuple[CaseResult, ...]:
+        """Every work item in the order of the plan."""
+        return tuple(_case_results(self.run))
+
+    @cached_property
+    def variants(self) -> tuple[VariantResult, ...]:
+        """The results of each variant, in the suite's order."""
+        from dataclasses import replace
+
+        by_variant: dict[str, list[CaseResult]] = {}
+        for result in self.case_results:
+            by_variant.setdefault(result.variant, []).append(result)
+        return tuple(
+            replace(one, case_results=tuple(by_variant.get(one.variant, ())))
+            for one in self.variant_summaries
+        )
+
+    def json(self) -> dict[str, Any]:
+        """Return `report.json` as values."""
+        report: dict[str, Any] = orjson.loads(self.run.store.get(self.run.keys.report).data)
+        return report
+
+
+def _case_results(run: StoredRun) -> Iterator[CaseResult]:
+    """Yield the results of a run's items from its stored rows and its plan."""
+    from evalcore.planning.spool import decode_part
+    from evalcore.sql.tables import read_rows
+
+    plan = run.manifest().plan
+    number, cases = -1, list[Case]()
+    with run.result_files(plan) as parts:
+        for part in parts:
+            for row in read_rows(part):
+                place = row["item"] // plan.items_per_case
+                if place // plan.part_cases != number:
+                    number = place // plan.part_cases
+                    cases = decode_part(run.plan_part(number))
+                yield _case_result(run, row, cases[place % plan.part_cases])
+
+
+def _case_result(run: StoredRun, row: Mapping[str, Any], case: Case) -> CaseResult:
+    evidence = _evidence(run, row)
+    error = row["error"]
+    checks = tuple(_check(entry, evidence) for entry in row["assertions"] or ())
+    scores = tuple(
+        Score(entry["name"], entry["value"], entry["raw"], entry.get("error"))
+        for entry in row["scores"] or ()
+    )
+    return CaseResult(
+        case=row["case_id"],
+        variant=row["variant"],
+        iteration=row["iteration"],
+        passed=row["outcome"] == "passed",
+        score=row["score"],
+        status=row["status"],
+        outcome=row["outcome"],
+        artifact=artifact_of(
+            evidence,
+            case_id=case.id,
+            case_input=case.input,
+            expected_output=case.expected_output,
+        ),
+        assertions=checks,
+        scores=scores,
+        error=None if error is None else error["message"],
+        error_kind=None if error is None else error["kind"],
+    )
+
+
+def _evidence(run: StoredRun, row: Mapping[str, Any]) -> Evidence:
+    measured = Metrics(
+        row["latency_ms"],
+        row["ttft_ms"],
+        row["cost_usd"],
+        row["input_tokens"],
+        row["output_tokens"],
+    )
+    output = _text(run, row["output"], row["output_ref"])
+    text = _text(run, row["evidence"], row["evidence_ref"])
+    evidence = Evidence(output) if text is None else decode_evidence(orjson.loads(text))
+    return evidence._replace(metrics=measured)
+
+
+def _text(run: StoredRun, text: str | None, reference: str | None) -> str | None:
+    if reference is None:
+        return text
+    return run.store.get(blob_key(reference)).data.decode("utf-8", "surrogatepass")
+
+
+def _check(entry: Mapping[str, Any], evidence: Evidence) -> CheckResult:
+    actual = entry["actual"]
+    return CheckResult(
+        name=entry["name"],
+        type=entry["type"],
+        passed=entry["outcome"] == "passed",
+        outcome=entry["outcome"],
+        score=entry["score"],
+        actual=_looked_at(entry, evidence) if actual is None else actual,
+        expected=entry["expected"],
+        message=entry["message"] or "",
+        weight=entry["weight"],
+        block=entry["block"],
+    )
+
+
+def _looked_at(entry: Mapping[str, Any], evidence: Evidence) -> str | None:
+    """Return what an assertion that passed looked at: rows do not repeat it for each."""
+    block = entry["block"]
+    metrics = evidence.metrics if block is None else evidence.block_metrics.get(block, UNMEASURED)
+    bare = entry["type"].removeprefix("not-")
+    measures: dict[str, Any] = {
+        "metric.latency_ms.max": metrics.latency_ms,
+        "latency": metrics.latency_ms,
+        "metric.total_cost_usd.max": metrics.cost_usd,
+        "cost": metrics.cost_usd,
+        "metric.tokens.input.max": metrics.input_tokens,
+        "metric.tokens.output.max": metrics.output_tokens,
+        "tokens": metrics.total_tokens,
+        "token-usage": metrics.total_tokens,
+    }
+    if bare in measures:
+        value = measures[bare]
+        return None if value is None else f"{value:.10g}"
+    if bare == "behavior.no_errors":
+        return "no errors"
+    return evidence.output if block is None else evidence.outputs.get(block)

@@ -1,0 +1,267 @@
+"""`run_suite`: a suite in code through the pipeline; the report as Python values."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+from evalcore.errors import UsageError
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.wording import suggest
+from evalcore.model.mode import Mode
+from evalcore.model.suite import Suite
+from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
+from evalcore.report.document import report_head
+from evalcore.settings import read_settings
+from evalcore.storage.address import open_store
+from evalcore.storage.object_store import ObjectStore
+from evalcore.suites.define import EvalSuite
+from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
+from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.execution.pool import Pool
+
+Store = ObjectStore | str | os.PathLike[str]
+T = TypeVar("T")
+
+
+class RunChoices(TypedDict, total=False):
+    """What a call lays over a suite.
+
+    `variants`, `cases`, `tags` and `excluded_tags` leave only those; `baseline` is another variant;
+    `baseline_run` an earlier run's id, or a named baseline. `allow_imports` are modules that the
+    suite may name from anywhere.
+    """
+
+    variants: Iterable[str]
+    cases: Iterable[str]
+    tags: Iterable[str]
+    excluded_tags: Iterable[str]
+    baseline: str
+    baseline_run: str
+    iterations: int
+    concurrency: int
+    strict: bool
+    allow_imports: Iterable[str]
+
+
+def run_suite(
+    suite: EvalSuite,
+    mode: str = Mode.LIVE,
+    *,
+    store: Store | None = None,
+    **chosen: Unpack[RunChoices],
+) -> SuiteReport:
+    """Run the suite and return its report; `mode` is live, record, replay or auto.
+
+    The run stands in the store: a folder, `s3://bucket/prefix`, or an open store; by default that
+    of the command line (EVALCORE_STORE, else `.evalcore`), so that later runs have a history.
+    Raises `SuiteError` for choices that do not fit the suite, `UsageError` for unknown ones.
+    """
+    stopper = _Stopper()
+    call = _Call(suite, mode, store, chosen, stopper)
+    return off_the_loop(call.run)
+
+
+async def run_suite_async(
+    suite: EvalSuite,
+    mode: str = Mode.LIVE,
+    *,
+    store: Store | None = None,
+    **chosen: Unpack[RunChoices],
+) -> SuiteReport:
+    """Run the suite as `run_suite` does, without blocking the event loop.
+
+    Flows run in an event loop of their own, in another thread. Cancelled, it stops between items.
+    """
+    stopper = _Stopper()
+    call = _Call(suite, mode, store, chosen, stopper)
+    try:
+        return await asyncio.to_thread(call.run)
+    except asyncio.CancelledError:
+        stopper.stop()
+        raise
+
+
+def off_the_loop(call: Callable[[], T]) -> T:
+    """Return what `call` does; in a thread of its own if this one has a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    results: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again where it was called
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="evalcore-run")
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+    return results[0]
+
+
+def chosen_store(store: Store | None) -> ObjectStore:
+    """Return the store of a call; by default the one that the configuration names."""
+    if store is None:
+        return open_store(read_settings(os.environ, Path.cwd()).store)
+    if isinstance(store, str | os.PathLike):
+        return open_store(os.fspath(store))
+    return store
+
+
+def import_policy(folder: str, allow_imports: Iterable[str] = ()) -> ImportPolicy:
+    """Return what a suite of this folder may import: beside it, below here, and what is allowed."""
+    allowed = read_settings(os.environ, Path.cwd()).allow_imports
+    return ImportPolicy(roots=(Path(folder), Path.cwd()), allowed=(*allowed, *allow_imports))
+
+
+class _Stopper:
+    """Ends an execution from another thread, between items."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def watch(self, pool: Pool) -> None:
+        """Take the pool; to be called in its event loop."""
+        self._pool, self._loop = pool, asyncio.get_running_loop()
+
+    def stop(self) -> None:
+        """Ask for the end."""
+        self.stopped = True
+        if self._pool is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._pool.stop)
+
+
+class _Call:
+    """One call of `run_suite`."""
+
+    def __init__(
+        self,
+        suite: EvalSuite,
+        mode: str,
+        store: Store | None,
+        chosen: RunChoices,
+        stopper: _Stopper,
+    ) -> None:
+        unknown = set(chosen) - set(RunChoices.__annotations__)
+        if unknown:
+            hint = suggest(min(unknown), RunChoices.__annotations__)
+            raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
+        if not isinstance(suite, EvalSuite):
+            raise UsageError("run_suite() takes what define_suite() returns")
+        self._suite, self._mode, self._store = suite, mode, store
+        self._chosen, self._stopper = chosen, stopper
+
+    def run(self) -> SuiteReport:
+        """Run the suite and return its report."""
+        suite, chosen = self._suite, self._chosen
+        options = PlanOptions(mode=self._mode)
+        changed: dict[str, Any] = {}
+        if chosen.get("baseline") is not None:
+            changed["baseline"] = chosen["baseline"]
+        loaded = suite.read(self._load_options(), **changed)
+        imports = import_policy(suite.source.folder, chosen.get("allow_imports") or ())
+        execute = ExecuteOptions(
+            imports=imports,
+            concurrency=chosen.get("concurrency"),
+            on_start=self._stopper.watch,
+            stopped=lambda: self._stopper.stopped,
+            settings=read_settings(os.environ, Path.cwd()),
+            objects=suite.objects,
+        )
+        decide = DecideOptions(imports, suite.objects)
+        with evaluate(loaded, chosen_store(self._store), execute, options, decide) as view:
+            return report_of(view, loaded)
+
+    def _load_options(self) -> LoadOptions:
+        chosen = self._chosen
+        return LoadOptions(
+            iterations=_count(chosen.get("iterations"), "iterations"),
+            concurrency=_count(chosen.get("concurrency"), "concurrency"),
+            cases=frozenset(chosen.get("cases") or ()),
+            tags=frozenset(chosen.get("tags") or ()),
+            excluded_tags=frozenset(chosen.get("excluded_tags") or ()),
+            variants=frozenset(chosen.get("variants") or ()),
+            baseline=chosen.get("baseline_run"),
+            strict=chosen.get("strict", False),
+            readable_names=frozenset(read_settings(os.environ, Path.cwd()).readable_names),
+            environment=os.environ,
+            secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},
+        )
+
+
+def _count(value: int | None, name: str) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise UsageError(f"{name} is a whole number from 1 on, not {value!r}")
+
+
+def report_of(view: RunView, suite: Suite) -> SuiteReport:
+    """Return the report of a finished run."""
+    report, definition = view.report, suite.definition
+    summary, gates = report.summary, report.gates
+    head = report_head(report)
+    errored = summary.counts.error
+    if definition.policy.iterations > 1 and errored:
+        errored = sum(_in_error(case) for case in _reported_cases(view))
+    passed_gates = sum(gate.passed for gate in gates)
+    counted = SuiteSummary(
+        total_cases=summary.cases,
+        passed_cases=summary.passed_cases,
+        failed_cases=max(0, summary.cases - summary.passed_cases - errored),
+        errored_cases=errored,
+        pass_rate=summary.pass_rate,
+        gates_passed=passed_gates,
+        total_gates=len(gates),
+        regressions=head["summary"]["regressions"],
+        improvements=head["summary"]["improvements"],
+    )
+    variants = tuple(
+        VariantResult(
+            variant=one.variant,
+            cases=one.cases,
+            passed=one.passed,
+            pass_rate=one.passed / one.cases if one.cases else 0.0,
+            score=one.score,
+            is_baseline=one.variant == definition.baseline,
+        )
+        for one in summary.variants
+    )
+    return SuiteReport(
+        suite=definition.name,
+        run_id=view.run.run_id,
+        decision=report.decision,
+        passed=passed_gates == len(gates) and summary.counts.completed > 0 and summary.adds_up,
+        score=summary.score,
+        summary=counted,
+        gate_results=gates,
+        comparison=tuple(head["comparison"]),
+        variant_summaries=variants,
+        run=view.run,
+    )
+
+
+def _reported_cases(view: RunView) -> Iterable[dict[str, Any]]:
+    import orjson
+
+    for batch in view.cases():
+        for text in batch:
+            yield orjson.loads(text)
+
+
+def _in_error(case: dict[str, Any]) -> bool:
+    """Whether a case did not pass and one of its iterations is in error."""
+    return not case["passed"] and any(item["status"] == "error" for item in case["items"])

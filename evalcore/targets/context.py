@@ -1,0 +1,70 @@
+"""What a target that calls a provider is built with beside its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import NOTHING
+from evalcore.model.mode import Mode
+from evalcore.settings import read_settings
+from evalcore.trust.secret_options import resolved, without_secrets
+from evalcore.trust.variables import Variables, nearest_env_file, variables_from
+
+_DEFAULTS: Final = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """The target's name, the suite's folder, and what the executing process knows.
+
+    `environment` holds what a provider's address and key default to. `secrets` are the paths of
+    options whose values are secret. `problem` is why a secret could not be read: an error unless
+    nobody is asked (replay).
+    """
+
+    name: str
+    folder: Path
+    environment: Mapping[str, str] = field(default=NOTHING, repr=False)
+    secrets: frozenset[tuple[str, ...]] = frozenset()
+    problem: TargetError | None = None
+
+    def check(self, mode: str) -> None:
+        """Raise `TargetError` if a secret could not be read that somebody may be asked with."""
+        # What is recorded needs no key; for the rest the provider says that it got none.
+        if self.problem is not None and mode not in (Mode.REPLAY, Mode.AUTO):
+            raise TargetError(self.problem.kind, f"target '{self.name}': {self.problem}")
+
+    def secret_keys(self, option: str) -> frozenset[str]:
+        """Return the keys of a mapping among the options whose values are secret."""
+        return frozenset(path[1] for path in self.secrets if path[0] == option and len(path) == 2)
+
+
+def context_for(
+    name: str, options: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
+) -> tuple[dict[str, Any], BuildContext]:
+    """Return the options with their secrets in them, and the context.
+
+    If one cannot be read, the context has the problem, and the options have no secret at all.
+    """
+    variables = _variables(folder, environment)
+    defaults = {key: environment.get(key) or variables.values.get(key) or "" for key in _DEFAULTS}
+    try:
+        given, secrets = resolved(options, folder, variables)
+    except TargetError as error:
+        return without_secrets(options), BuildContext(name, folder, defaults, problem=error)
+    return given, BuildContext(name, folder, defaults, secrets)
+
+
+def _variables(folder: Path, environment: Mapping[str, str]) -> Variables:
+    path = nearest_env_file(folder)
+    readable = read_settings(environment, Path.cwd()).readable_names
+    return variables_from(b"" if path is None else path.read_bytes(), environment, readable)

@@ -1,0 +1,68 @@
+"""A target that is answered for by others when its provider gives no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import ProviderError, SkippedError
+from evalcore.targets.exchange_evidence import failed_call_of
+from evalcore.targets.work import Runnable, Work
+
+
+class Fallback(NamedTuple):
+    """A target and its name."""
+
+    name: str
+    target: Runnable
+
+
+class WithFallbacks:
+    """Asks the first target; after a `ProviderError` of that, the others in their order.
+
+    The evidence is that of the target which answered; the failures stand in its details. If none
+    answers, the error has the kind of the first one's and all messages.
+    """
+
+    def __init__(self, first: Fallback, others: Sequence[Fallback]) -> None:
+        self._first = first
+        self._others = tuple(others)
+
+    def answer_now(self, work: Work) -> Evidence | None:
+        """Return what the first target answers at once, if it does."""
+        return self._first.target.answer_now(work)
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the first answer; raise `ProviderError` if there is none."""
+        try:
+            return await self._first.target.answer(work)
+        except ProviderError as error:
+            first = error
+        failures: list[tuple[str, TargetError]] = [(self._first.name, first)]
+        for name, target in self._others:
+            try:
+                now = target.answer_now(work)
+                evidence = await target.answer(work) if now is None else now
+            except SkippedError:
+                raise
+            except TargetError as error:
+                failures.append((name, error))
+            else:
+                return _with_failures(evidence, failures)
+        others = "".join(f"; fallback '{name}': {error}" for name, error in failures[1:])
+        raise ProviderError(
+            first.kind, f"{first}{others}", first.status, first.retry_after_s, first.attempts
+        ) from first
+
+
+def _with_failures(evidence: Evidence, failures: Sequence[tuple[str, TargetError]]) -> Evidence:
+    details = dict(evidence.details)
+    calls = [
+        failed_call_of(error, name) for name, error in failures if isinstance(error, ProviderError)
+    ]
+    details["calls"] = [*calls, *details.get("calls", ())]
+    told = [f"{name}: {error}" for name, error in failures]
+    details["errors"] = [*told, *details.get("errors", ())]
+    return evidence._replace(details=details)

@@ -1,0 +1,255 @@
+"""The target `flow`: a workflow factory, or any function that answers (spec/suite-api.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evalcore.errors import EvalError, TargetError
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
+from evalcore.model.target import Target
+from evalcore.targets.context import BuildContext
+from evalcore.targets.flow_answer import AnswerError, answer_evidence, block_evidence, with_primary
+from evalcore.targets.flow_context import CountedCalls, FlowContext, FlowVariant, arguments_for
+from evalcore.targets.work import Work
+from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.local_objects import find_callable
+
+if TYPE_CHECKING:
+    from evalcore.providers.chat import ChatModel
+
+_KIND: Final = "flow"
+_DEEPEST: Final = 5
+_PRIMARY_KEYS: Final = ("primary_output", "primaryOutput", "primaryOutputNodeId")
+
+
+class FlowOptions(BaseModel):
+    """Options of a target of kind `flow`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    callable: str | None = Field(
+        default=None,
+        description="`module:function`: a workflow factory, called with `case_input`, `variant`, "
+        "`mode`, `context` (as many of them as it takes). It returns a workflow definition, a "
+        "function, a target {provider, …}, {flow, primary_output}, or the answer.",
+    )
+    target: dict[str, Any] | None = Field(
+        default=None, description="{name, kind, options} of a target that answers instead."
+    )
+    primary_output: str | None = Field(
+        default=None, description="Which block's output is checked; default: the last one's."
+    )
+    provider: str | None = Field(default=None, description="The variant's provider.")
+    model: str | None = Field(default=None, description="The variant's model.")
+    config: dict[str, Any] = Field(default_factory=dict, description="The variant's config.")
+    providers: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="What the function may name as provider beside `openai` and `anthropic`.",
+    )
+    behaviour: str | None = Field(
+        default=None, description="A digest of the function's code; part of the identity only."
+    )
+    call: Literal["factory", "executor"] = Field(
+        default="factory",
+        description="`executor`: called with the case, it returns a mapping of block outputs.",
+    )
+
+
+class FlowTarget:
+    """Calls the factory and runs what it returns.
+
+    Model calls that the functions make through their context are counted by the engine; without
+    any the latency is measured around the whole.
+    """
+
+    def __init__(self, options: FlowOptions, context: BuildContext) -> None:
+        self._options = options
+        self._context = context
+
+    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
+        """Return None: a flow may take its time."""
+        return None
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the answer.
+
+        Raise `TargetError`: of kind `import` if there is no such function or trust does not grant
+        it, of kind `flow` if it raises or returns what is no answer; those of what it calls.
+        """
+        calls = CountedCalls(work.complete)
+        context = self._call_context(work, calls)
+        started = time.perf_counter()
+        flow: Any = self._options.target
+        if flow is None:
+            flow = self._function(work)
+        try:
+            if self._options.call == "executor":
+                returned = await _called(flow, [ExecutorCase.of(work.case)], {})
+                evidence = _blocks_of(returned, work.case.given)
+            else:
+                evidence = await self._executed(flow, context, work)
+            if self._options.primary_output is not None:
+                evidence = with_primary(evidence, self._options.primary_output)
+        except AnswerError as error:
+            raise TargetError(_KIND, str(error)) from error
+        return _measured(evidence, calls, (time.perf_counter() - started) * 1000)
+
+    def _function(self, work: Work) -> Callable[..., Any]:
+        reference = self._options.callable
+        if reference is None:
+            raise TargetError(_KIND, "a flow needs 'callable': module:function")
+        try:
+            found: Callable[..., Any] = find_callable(reference, work.imports, work.objects)
+        except EvalError as error:
+            raise TargetError("import", str(error)) from error
+        return found
+
+    def _chat(self, provider: str | None, model: str | None) -> ChatModel:
+        from evalcore.targets.flow_endpoint import chat_model_of
+
+        named = provider or ("anthropic" if (model or "").startswith("claude") else "openai")
+        return chat_model_of(named, model, self._options.providers, self._context)
+
+    def _call_context(self, work: Work, calls: CountedCalls) -> FlowContext:
+        options = self._options
+        variant = FlowVariant(
+            work.variant.id, options.provider, options.model, options.config, work.variant.tags
+        )
+        return FlowContext(
+            case_input=work.case.input,
+            variant=variant,
+            mode=work.mode,
+            case_id=work.case.id,
+            iteration=work.iteration,
+            complete=calls,
+            models=self._chat,
+            metadata=work.case.metadata,
+            expected_output=work.case.expected_output,
+            messages=work.messages,
+            loop=asyncio.get_running_loop(),
+        )
+
+    async def _executed(
+        self, flow: Any, context: FlowContext, work: Work, depth: int = 0
+    ) -> Evidence:
+        """Return the evidence of whatever a flow is; `work` is unchanged but for its depth."""
+        if depth > _DEEPEST:
+            raise AnswerError(f"a flow that returns a flow, {_DEEPEST} times over")
+        if isinstance(flow, Mapping) and "flow" in flow:
+            evidence = await self._executed(flow["flow"], context, work, depth + 1)
+            primary = next((flow[key] for key in _PRIMARY_KEYS if flow.get(key) is not None), None)
+            return evidence if primary is None else with_primary(evidence, str(primary))
+        target = _target_in(flow)
+        if target is not None:
+            return await self._answered(target, work)
+        if callable(flow):
+            arguments = arguments_for(flow, context)
+            returned = await _called(flow, *arguments)
+            return await self._executed(returned, context, work, depth + 1)
+        return answer_evidence(flow)
+
+    async def _answered(self, target: Target, work: Work) -> Evidence:
+        """Return the answer of a target that the flow is or returned."""
+        from evalcore.targets.registry import build
+
+        if target.kind == "workflow" and self._options.providers:
+            options = {"providers": self._options.providers, **target.options}
+            target = Target(target.name, target.kind, options)
+        context = self._context
+        try:
+            runnable = build(target, folder=context.folder, environment=context.environment)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            message = f"target '{target.name}': {where}: {first['msg']}"
+            raise TargetError(_KIND, message) from error
+        except (EvalError, ValueError) as error:
+            raise TargetError(_KIND, f"target '{target.name}': {error}") from error
+        evidence = runnable.answer_now(work)
+        return await runnable.answer(work) if evidence is None else evidence
+
+
+def is_definition(value: Any) -> bool:
+    """Whether a value is a workflow definition rather than an answer."""
+    return isinstance(value, Mapping) and isinstance(value.get("blocks"), Mapping)
+
+
+def _target_in(flow: Any) -> Target | None:
+    """Return the target that a flow is: a definition, `{provider, …}`, or a stored target."""
+    if not isinstance(flow, Mapping):
+        return None
+    if is_definition(flow):
+        return Target("workflow", "workflow", dict(flow))
+    if set(flow) == {"name", "kind", "options"}:
+        return Target(flow["name"], flow["kind"], flow["options"])
+    from evalcore.targets.registry import KINDS
+
+    kind = flow.get("provider")
+    if not isinstance(kind, str) or kind not in KINDS:
+        return None
+    options = {key: value for key, value in flow.items() if key not in {"provider", "name"}}
+    return Target(str(flow.get("name", kind)), kind, options)
+
+
+async def _called(function: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
+    try:
+        return await call_foreign(function, *arguments, **keywords)
+    except ForeignError as error:
+        cause = error.__cause__
+        if isinstance(cause, TargetError):
+            raise cause from None
+        raise TargetError(_KIND, str(error)) from cause
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorCase:
+    """A case of a workflow file as an executor sees it.
+
+    `fixtures` are the outputs that are given: what the executor says of those blocks is not used.
+    `expected` are the blocks that assertions look at.
+    """
+
+    id: str
+    inputs: Mapping[str, Any]
+    fixtures: Mapping[str, str]
+    expected: tuple[str, ...]
+
+    @classmethod
+    def of(cls, case: Case) -> ExecutorCase:
+        """Return the view of a case."""
+        blocks = dict.fromkeys(one.block for one in case.assertions if one.block is not None)
+        given = {} if case.given is None else dict(case.given.outputs)
+        return cls(case.id, case.input or {}, given, tuple(blocks))
+
+
+def _blocks_of(returned: Any, given: Evidence | None) -> Evidence:
+    """Return the evidence of an executor's mapping of block outputs, the given ones in it."""
+    if isinstance(returned, Evidence):
+        evidence = returned
+    elif isinstance(returned, Mapping):
+        known = {str(block): value for block, value in returned.items() if value is not None}
+        evidence = block_evidence(known)
+    else:
+        found = type(returned).__name__
+        raise AnswerError(f"an executor returns a mapping of block outputs, not {found}")
+    if given is None:
+        return evidence
+    outputs = {**evidence.outputs, **given.outputs}
+    output = evidence.output if evidence.outputs else given.output
+    measured = {**evidence.block_metrics, **given.block_metrics}
+    return evidence._replace(output=output, outputs=outputs, block_metrics=measured)
+
+
+def _measured(evidence: Evidence, calls: CountedCalls, latency_ms: float) -> Evidence:
+    """Return the evidence with its latency, unless it or its calls say what that is."""
+    metrics = evidence.metrics
+    if metrics.latency_ms is not None or calls.made:
+        return evidence
+    return evidence._replace(metrics=replace(metrics, latency_ms=latency_ms))

@@ -1,0 +1,146 @@
+"""What somebody's flow returned (or a case's fixtures give) → evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence_path import Missing, PathSyntaxError, find_value
+from evalcore.targets.messages import json_text
+
+_WHOLE: Final = frozenset(
+    {"output", "outputs", "state", "metrics", "errors", "invocations", "primary_output"}
+)
+_MEASURES: Final = frozenset(field.name for field in fields(Metrics))
+
+
+class AnswerError(ValueError):
+    """The value cannot be an answer; the message says what can."""
+
+
+def answer_evidence(value: Any, primary_output: str | None = None) -> Evidence:
+    """Return the evidence of an answer.
+
+    Text is the output. A mapping with `outputs` (and `state`, `metrics`, `errors`, `invocations`,
+    `output`), or with `output` beside one of those, is the evidence itself. Any other JSON value is
+    the output, kept as it is in the state if it is a mapping. `primary_output` is a block's id or a
+    key of the output; without it a flow's last block is the primary one. Raises `AnswerError`.
+    """
+    if isinstance(value, Evidence):
+        evidence = value
+    elif is_whole_evidence(value):
+        evidence = _whole(value)
+    elif isinstance(value, Mapping):
+        details = {"state": _jsonable(dict(value))}
+        evidence = Evidence(text_of(value), details=details)
+    else:
+        evidence = Evidence(text_of(value))
+    return evidence if primary_output is None else with_primary(evidence, primary_output)
+
+
+def is_whole_evidence(value: Any) -> bool:
+    """Whether a mapping says what the outputs, state and measures of an execution are."""
+    if not isinstance(value, Mapping) or not set(value) <= _WHOLE:
+        return False
+    return isinstance(value.get("outputs"), Mapping) or ("output" in value and len(value) > 1)
+
+
+def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None) -> Evidence:
+    """Return the evidence of given outputs by block: each text, `{output, metrics}`, or any value.
+
+    The last block is the primary one. Raises `AnswerError`.
+    """
+    outputs: dict[str, str] = {}
+    state: dict[str, Any] = {}
+    measured: dict[str, Metrics] = {}
+    for block, given in blocks.items():
+        value = given
+        if isinstance(given, Mapping) and "output" in given and set(given) <= {"output", "metrics"}:
+            value = given["output"]
+            if given.get("metrics"):
+                measured[block] = _metrics(given["metrics"])
+        outputs[block] = text_of(value)
+        state[block] = _jsonable(value)
+    evidence = Evidence(
+        output=next(reversed(outputs.values()), None),
+        outputs=outputs,
+        metrics=sum_metrics(measured),
+        block_metrics=measured or NOTHING,
+        details={"state": state},
+    )
+    return evidence if primary_output is None else with_primary(evidence, primary_output)
+
+
+def with_primary(evidence: Evidence, primary_output: str) -> Evidence:
+    """Return the evidence with another primary output; raise `AnswerError` if there is none."""
+    try:
+        found = find_value(evidence, f"outputs.{primary_output}")
+    except PathSyntaxError as error:
+        raise AnswerError(f"primary_output: {error}") from None
+    if isinstance(found, Missing):
+        raise AnswerError(f"primary_output: {found}")
+    return evidence._replace(output=text_of(found.value))
+
+
+def sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
+    """Return the measures of a whole execution: sums over its blocks, None where nothing was."""
+    if not measured:
+        return UNMEASURED
+    sums: dict[str, Any] = {}
+    for name in _MEASURES - {"ttft_ms"}:
+        values = [getattr(one, name) for one in measured.values() if getattr(one, name) is not None]
+        sums[name] = sum(values) if values else None
+    return Metrics(**sums)
+
+
+def text_of(value: Any) -> str:
+    """Return an answer as text: text as it is, any other value as JSON; raise `AnswerError`."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json_text(list(value) if isinstance(value, tuple) else value)
+    except (TypeError, ValueError, RecursionError) as error:
+        found = type(value).__name__
+        message = f"an answer is text or a JSON value, not {found} ({error})"
+        raise AnswerError(message) from None
+
+
+def _whole(value: Mapping[str, Any]) -> Evidence:
+    given = value.get("outputs") or {}
+    if not isinstance(given, Mapping):
+        raise AnswerError("'outputs' has to be a mapping of block ids")
+    evidence = block_evidence(given)
+    details: dict[str, Any] = dict(evidence.details) if given else {}
+    if "state" in value:
+        details["state"] = _jsonable(value["state"])
+    if value.get("errors"):
+        errors = value["errors"]
+        details["errors"] = [errors] if isinstance(errors, str) else [str(one) for one in errors]
+    if value.get("invocations"):
+        details["invocations"] = dict(value["invocations"])
+    evidence = evidence._replace(details=details or NOTHING)
+    if value.get("metrics"):
+        evidence = evidence._replace(metrics=_metrics(value["metrics"]))
+    if value.get("output") is not None:
+        evidence = evidence._replace(output=text_of(value["output"]))
+    if value.get("primary_output") is not None:
+        return with_primary(evidence, str(value["primary_output"]))
+    return evidence
+
+
+def _metrics(given: Any) -> Metrics:
+    if not isinstance(given, Mapping) or not set(given) <= _MEASURES:
+        raise AnswerError(f"'metrics' is a mapping of {', '.join(sorted(_MEASURES))}")
+    return Metrics(**given)
+
+
+def _jsonable(value: Any) -> Any:
+    """Return the value as JSON holds it, so that a stored one is equal to it."""
+    import orjson
+
+    try:
+        return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise AnswerError(f"what JSON cannot hold: {error}") from None

@@ -1,0 +1,155 @@
+"""The target `http`: a web service answers."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import Endpoint, Request
+from evalcore.providers.chat import checked_web_address
+from evalcore.targets.context import BuildContext
+from evalcore.targets.exchange_evidence import evidence_of
+from evalcore.targets.messages import json_text
+from evalcore.targets.template import PLACEHOLDER, filled, filled_value, value_of
+from evalcore.targets.work import Work
+
+_KIND: Final = "http"
+
+
+def _web_address(url: str) -> str:
+    # A placeholder's braces are no characters of a host or a port.
+    checked_web_address(PLACEHOLDER.sub("x", url))
+    return url
+
+
+def _json_path(text: str) -> str:
+    import jsonpath
+
+    try:
+        jsonpath.compile(text)
+    except jsonpath.JSONPathError as error:
+        raise ValueError(f"is no JSONPath: {str(error).splitlines()[0]}") from None
+    return text
+
+
+class HttpOptions(BaseModel):
+    """Options of a target of kind `http`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: Annotated[str, AfterValidator(_web_address)] = Field(
+        description="The address; `{prompt}`, `{input}`, `{input.x}` and `{id}` are replaced, and "
+        "escaped for a URL."
+    )
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = Field(
+        default=None, description="Default: POST with a body, else GET."
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        description="Headers; values that hold `${{ NAME }}` are secret and never stored.",
+    )
+    body: Any = Field(
+        default=None,
+        description="Text, or JSON values, with the placeholders of `url`. A text among JSON "
+        "values that is one placeholder and nothing else becomes the value itself.",
+    )
+    response_path: Annotated[str, AfterValidator(_json_path)] | None = Field(
+        default=None,
+        description="JSONPath into the JSON answer, such as `$.reply.text`; the first match is the "
+        "answer. Default: the whole body.",
+    )
+    timeout: float = Field(
+        default=60, gt=0, allow_inf_nan=False, description="Seconds for one attempt of a call."
+    )
+    requests_per_minute: float | None = Field(
+        default=None, gt=0, description="Most calls a minute, all workers together."
+    )
+    tokens_per_minute: float | None = Field(
+        default=None, gt=0, description="Accepted as for models; without effect here."
+    )
+
+    @model_validator(mode="after")
+    def _get_has_no_body(self) -> HttpOptions:
+        if self.method == "GET" and self.body is not None:
+            raise ValueError("a GET request has no body; give 'method: POST'")
+        return self
+
+
+class HttpTarget:
+    """Makes one request per item."""
+
+    def __init__(self, options: HttpOptions, context: BuildContext) -> None:
+        self._options = options
+        secret = context.secret_keys("headers")
+        headers = options.headers
+        self._public = {name: value for name, value in headers.items() if name not in secret}
+        self._endpoint = Endpoint(
+            protocol="http",
+            provider=context.name,
+            base_url=options.url,
+            headers={name: value for name, value in headers.items() if name in secret},
+        )
+        self._context = context
+
+    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
+        """Return None: a service takes its time."""
+        return None
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the service's answer.
+
+        Raise `ProviderError` after the last retry (a status of 300 or more is an error),
+        `TargetError` for an answer in which `response_path` finds nothing.
+        """
+        self._context.check(work.mode)
+        request = self._request(work)
+        reply = await work.complete(request)
+        return evidence_of(reply, request, self._answer_in(reply.text))
+
+    def _request(self, work: Work) -> Request:
+        options = self._options
+        body = options.body
+        parameters: dict[str, Any] = {
+            "method": options.method or ("GET" if body is None else "POST"),
+            "url": _filled_url(options.url, work),
+            "headers": {name: filled(value, work) for name, value in self._public.items()},
+            "body": filled(body, work) if isinstance(body, str) else filled_value(body, work),
+        }
+        return Request(self._endpoint, parameters=parameters, timeout_s=options.timeout)
+
+    @cached_property
+    def _path(self) -> Any:
+        import jsonpath
+
+        return jsonpath.compile(self._options.response_path or "$")
+
+    def _answer_in(self, body: str) -> str:
+        path = self._options.response_path
+        if path is None:
+            return body
+        try:
+            document = json.loads(body)
+        except ValueError as error:
+            start = " ".join(body[:200].split())
+            message = f"response_path {path}: the answer is not JSON; it begins: {start}"
+            raise TargetError(_KIND, message) from error
+        found = self._path.match(document)
+        if found is None:
+            start = " ".join(body[:200].split())
+            raise TargetError(_KIND, f"response_path {path} finds nothing in the answer: {start}")
+        return found.obj if isinstance(found.obj, str) else json_text(found.obj)
+
+
+def _filled_url(url: str, work: Work) -> str:
+    def escaped(placeholder: str) -> str:
+        value = value_of(placeholder, work)
+        text = value if isinstance(value, str) else json_text(value)
+        return quote(text, safe="")
+
+    return PLACEHOLDER.sub(lambda match: escaped(match[1]), url)

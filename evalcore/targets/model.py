@@ -1,0 +1,118 @@
+"""The targets `openai` and `anthropic`: a model answers."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from evalcore.errors import EvalError, TargetError
+from evalcore.model.evidence import Evidence
+from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
+from evalcore.targets.context import BuildContext
+from evalcore.targets.exchange_evidence import evidence_of
+from evalcore.targets.messages import Message
+from evalcore.targets.template import filled
+from evalcore.targets.work import Work
+from evalcore.trust.files import repository_root, resolve_inside
+
+__all__ = ["AnthropicTarget", "ChatOptions", "OpenAITarget"]
+
+_ELSEWHERE: Final = ("http://", "https://", "data:")
+_LARGEST_FILE: Final = 20 << 20
+
+
+class _ChatTarget:
+    """Asks the model once per item with the case's messages; tools are not run."""
+
+    protocol: str
+
+    def __init__(self, options: ChatOptions, context: BuildContext) -> None:
+        self._options = options
+        self.chat: ChatModel = chat_model(
+            self.protocol,
+            context.name,
+            options,
+            context.environment,
+            context.secret_keys("headers"),
+        )
+        self._context = context
+
+    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
+        """Return None: a model takes its time."""
+        return None
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the model's answer.
+
+        Raise `ProviderError` after the last retry, `TargetError` for a secret that is not set or a
+        file that cannot be read.
+        """
+        self._context.check(work.mode)
+        request = self.chat.request(_with_files(_templated(work, self._options), work.folder))
+        if not request.messages:
+            raise TargetError("input", "the case has no input to ask the model")
+        return evidence_of(await work.complete(request), request)
+
+
+class OpenAITarget(_ChatTarget):
+    """A model behind OpenAI's chat completions, or a server that speaks them."""
+
+    protocol = "openai"
+
+
+class AnthropicTarget(_ChatTarget):
+    """A model behind Anthropic's messages."""
+
+    protocol = "anthropic"
+
+
+def _templated(work: Work, options: ChatOptions) -> tuple[Message, ...]:
+    """Return the case's messages, the last user message replaced by the filled template."""
+    if options.prompt_template is None:
+        return work.messages
+    message = {"role": "user", "content": filled(options.prompt_template, work)}
+    for place in range(len(work.messages) - 1, -1, -1):
+        if work.messages[place]["role"] == "user":
+            return (*work.messages[:place], message, *work.messages[place + 1 :])
+    return (*work.messages, message)
+
+
+def _with_files(messages: tuple[Message, ...], folder: Path) -> tuple[Message, ...]:
+    """Return the messages with what their image and file segments name in them."""
+    return tuple(
+        message
+        if isinstance(message["content"], str)
+        else {**message, "content": [_with_file(part, folder) for part in message["content"]]}
+        for message in messages
+    )
+
+
+def _with_file(segment: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    value = segment["value"]
+    if segment["type"] == "text" or value.startswith(_ELSEWHERE):
+        return segment
+    name = value.removeprefix("file://")
+    try:
+        path = resolve_inside(repository_root(folder), folder, name)
+        if path.stat().st_size > _LARGEST_FILE:
+            raise TargetError("input", f"file {name!r} is larger than {_LARGEST_FILE >> 20} MiB")
+        data = path.read_bytes()
+    except TargetError:
+        raise
+    except (EvalError, OSError) as error:
+        raise TargetError("input", str(error)) from error
+    media = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    if segment["type"] == "image":
+        return {"type": "image", "value": _data_uri(media, data)}
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return {"type": "file", "name": path.name, "value": _data_uri(media, data)}
+    return {"type": "text", "value": f'<file name="{name}">\n{text}\n</file>'}
+
+
+def _data_uri(media: str, data: bytes) -> str:
+    return f"data:{media};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,153 @@
+"""Who answers for a soul of a workflow: an entry of `targets.yaml`, or OpenAI or Anthropic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from evalcore.errors import TargetError, UsageError
+from evalcore.model.evidence import Evidence
+from evalcore.model.target import Target
+from evalcore.targets.context import BuildContext
+from evalcore.targets.messages import Message, prompt_of
+from evalcore.targets.work import Runnable, Work
+from evalcore.workflow.definition import Soul
+from evalcore.workflow.failure import NoExecutorError
+from evalcore.workflow.services import Answer
+
+PROTOCOLS: Final = ("openai", "anthropic")
+# One of these set is a provider for souls that name none.
+ENVIRONMENT: Final = (
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+)
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_KEYLESS_MODES: Final = ("replay", "auto")
+
+
+class SoulAnswers:
+    """Builds the target behind each soul once, and asks it."""
+
+    def __init__(self, providers: Mapping[str, Mapping[str, Any]], context: BuildContext) -> None:
+        """Take what a soul's `provider` may name: entries `{kind, options}` by name."""
+        self._providers = providers
+        self._context = context
+        self._built: dict[str, tuple[str, Runnable]] = {}
+        self._configured = any(context.environment.get(name) for name in ENVIRONMENT)
+
+    async def ask(self, work: Work, soul: Soul, messages: Sequence[Message]) -> Answer:
+        """Return the answer.
+
+        Raise `UsageError` where the soul names no model or an unknown provider, `NoExecutorError`
+        where it names no provider and none is configured; `ProviderError`, `SkippedError` and other
+        `TargetError`s as the provider does.
+        """
+        if soul.provider is None and work.mode not in _KEYLESS_MODES and not self._configured:
+            raise NoExecutorError
+        provider, runnable = self._runnable(soul)
+        _check_key(provider, runnable, soul, work.mode)
+        asked = tuple(messages)
+        prompt = prompt_of(asked)
+        case = work.case._replace(input=prompt)
+        question = replace(work, case=case, messages=asked, prompt=prompt)
+        evidence = runnable.answer_now(question) or await runnable.answer(question)
+        return _answer_of(evidence, provider, soul)
+
+    def _runnable(self, soul: Soul) -> tuple[str, Runnable]:
+        key = repr(soul)
+        if key not in self._built:
+            self._built[key] = self._build(soul)
+        return self._built[key]
+
+    def _build(self, soul: Soul) -> tuple[str, Runnable]:
+        from evalcore.targets.registry import build
+
+        name = provider_of(soul)
+        target = self._target(soul, name)
+        try:
+            context = self._context
+            built = build(target, folder=context.folder, environment=context.environment)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            message = f"soul '{soul.id}', provider '{name}': {where}: {first['msg']}"
+            raise UsageError(message) from error
+        return name, built
+
+    def _target(self, soul: Soul, name: str) -> Target:
+        entry = self._providers.get(name)
+        if entry is None:
+            if name not in PROTOCOLS:
+                known = ", ".join(dict.fromkeys([*self._providers, *PROTOCOLS]))
+                raise UsageError(f"soul '{soul.id}': unknown provider '{name}'; known: {known}")
+            if soul.model is None:
+                message = f"soul '{soul.id}' names no model, or is not defined"
+                raise UsageError(f"{message}; give it 'model_name'")
+            return Target(name, name, _options({}, soul))
+        kind, options = entry["kind"], entry["options"]
+        if kind not in PROTOCOLS:
+            return Target(name, kind, options)
+        if soul.model is None and not options.get("model"):
+            message = f"soul '{soul.id}': neither it nor provider '{name}' names a model"
+            raise UsageError(f"{message}; give it 'model_name'")
+        return Target(name, kind, _options(options, soul))
+
+
+def provider_of(soul: Soul) -> str:
+    """Return the provider that a soul names; a model's name says which if it names none."""
+    if soul.provider is not None:
+        return soul.provider
+    return "anthropic" if (soul.model or "").lower().startswith("claude") else "openai"
+
+
+def _options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
+    """Return a model's options with the soul's laid over them."""
+    from evalcore.providers.chat import ChatOptions
+
+    merged = dict(options)
+    if soul.model is not None:
+        merged["model"] = soul.model
+    if soul.system_prompt:
+        merged.pop("system_prompt", None)
+    for name, value in soul.parameters.items():
+        if name in ChatOptions.model_fields:
+            merged[name] = value
+        else:
+            merged["parameters"] = {**merged.get("parameters", {}), name: value}
+    return merged
+
+
+def _check_key(provider: str, runnable: Runnable, soul: Soul, mode: str) -> None:
+    """Raise `UsageError` if a model of another machine would be asked without any key."""
+    chat = getattr(runnable, "chat", None)
+    if chat is None or mode in _KEYLESS_MODES:
+        return
+    endpoint = chat.endpoint
+    if endpoint.api_key or endpoint.headers or urlsplit(endpoint.base_url).hostname in _LOCAL:
+        return
+    if provider in PROTOCOLS:
+        wanted = f"set {provider.upper()}_API_KEY in the environment"
+    else:
+        wanted = "give its entry in targets.yaml an 'api_key: ${{ NAME }}'"
+    raise UsageError(f"provider '{provider}' of soul '{soul.id}' has no key: {wanted}")
+
+
+def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> Answer:
+    if evidence.output is None:
+        raise TargetError("target", f"provider '{provider}' gave no output")
+    calls = evidence.details.get("calls")
+    made: Mapping[str, Any] = calls[-1] if calls else {}
+    return Answer(
+        text=evidence.output,
+        provider=made.get("provider") or provider,
+        model=made.get("model") or soul.model or "",
+        metrics=evidence.metrics,
+        attempts=made.get("attempts") or 1,
+        recorded=bool(made.get("recorded")),
+    )

@@ -1,0 +1,163 @@
+"""The target `workflow`: the project's own engine runs a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evalcore.errors import UsageError
+from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.targets.context import BuildContext
+from evalcore.targets.soul_answers import SoulAnswers
+from evalcore.targets.work import Work
+from evalcore.workflow.definition import Definition, Soul, behaviour_of, read_definition
+from evalcore.workflow.engine import Finished, Given, run_workflow
+from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError
+from evalcore.workflow.run_store import MemoryRunStore
+from evalcore.workflow.services import Answer, Services
+from evalcore.workflow.usage import by_block, sum_calls
+from evalcore.workflow.values import text_of
+from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant, soul_fields
+
+
+class WorkflowOptions(BaseModel):
+    """Options of a target of kind `workflow`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    definition: dict[str, Any] = Field(
+        description="The workflow: `blocks`, `souls`, `workflow` (entry and transitions), "
+        "`limits`. These keys may also stand beside the other options, instead."
+    )
+    workflows: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="The workflows that its `workflow_ref`s name, by name."
+    )
+    checks: dict[str, list[list[Any]]] = Field(
+        default_factory=dict, description="The blocks' own assertions, already read."
+    )
+    providers: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="What a soul's `provider` may name beside `openai` and `anthropic`.",
+    )
+    primary_output: str | None = Field(
+        default=None,
+        description="The block (or `block.path`) whose output is the answer; the last that ran.",
+    )
+    variant: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Laid over the definition: `souls`, `blocks`, `workflow`, `limits`, or a "
+        "soul's field (`model`, `provider`, `system_prompt`, `temperature`) for every soul.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_bare_definition(cls, data: Any) -> Any:
+        """Take a definition that stands among the options itself."""
+        if not isinstance(data, Mapping) or "definition" in data:
+            return data
+        own = {key: value for key, value in data.items() if key in cls.model_fields}
+        bare = {key: value for key, value in data.items() if key not in own}
+        return {**own, "definition": behaviour_of(bare)} if bare else data
+
+
+class WorkflowTarget:
+    """Runs the workflow once per item; the case's input is the workflow's, `workflow.<name>`."""
+
+    def __init__(self, options: WorkflowOptions, context: BuildContext) -> None:
+        unknown = sorted(set(options.variant) - PARTS - SOUL_KEYS)
+        if unknown:
+            known = ", ".join(sorted(PARTS | SOUL_KEYS))
+            raise UsageError(f"a variant of a workflow has no '{unknown[0]}'; it has {known}")
+        self._definition = _definition(options)
+        over = soul_fields(options.variant)
+        self._workflows = {
+            name: _read(apply_variant(raw, over), f"workflow '{name}'")
+            for name, raw in options.workflows.items()
+        }
+        self._souls = SoulAnswers(options.providers, context)
+
+    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
+        """Return None: a workflow takes its time."""
+        return None
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the outputs of the blocks that ran.
+
+        Raise `WorkflowError` where a block fails for good, `SkippedError` where a limit of the run
+        prevented a call, `NoExecutorError` where a block needs a model and no provider is set up.
+        """
+        given = work.case.given
+        try:
+            finished = await run_workflow(
+                self._definition,
+                inputs_of(work.case.input),
+                self._services(work),
+                None if given is None else Given(given.outputs, given.block_metrics),
+            )
+        except NoExecutorError as error:
+            raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
+        return _evidence(finished, given)
+
+    def _services(self, work: Work) -> Services:
+        async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
+            return await self._souls.ask(work, soul, messages)
+
+        return Services(
+            ask=ask,
+            complete=work.complete,
+            folder=work.folder,
+            imports=work.imports,
+            store=work.run_store or MemoryRunStore(),
+            check=work.check,
+            workflows=self._workflows,
+        )
+
+
+def inputs_of(case_input: Any) -> dict[str, Any]:
+    """Return the workflow's inputs: a mapping's members; anything else stands under `input`."""
+    if case_input is None:
+        return {}
+    if isinstance(case_input, Mapping):
+        return dict(case_input)
+    return {"input": case_input}
+
+
+def _definition(options: WorkflowOptions) -> Definition:
+    checks = {
+        block: tuple(Assertion._make(fields) for fields in listed)
+        for block, listed in options.checks.items()
+    }
+    raw = apply_variant(options.definition, options.variant)
+    if options.primary_output is not None:
+        raw["primary_output"] = options.primary_output
+    return _read(raw, "the workflow", checks)
+
+
+def _read(
+    raw: Mapping[str, Any], what: str, checks: Mapping[str, tuple[Assertion, ...]] = NOTHING
+) -> Definition:
+    try:
+        return read_definition(raw, checks)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{what} cannot be run: {reason}") from error
+
+
+def _evidence(finished: Finished, given: Evidence | None) -> Evidence:
+    details: dict[str, Any] = {"state": dict(finished.outputs)}
+    if finished.errors:
+        details["errors"] = list(finished.errors)
+    if finished.calls:
+        details["calls"] = [call.as_json() for call in finished.calls]
+    details["invocations"] = dict(finished.invocations)
+    measured = {} if given is None else dict(given.block_metrics)
+    return Evidence(
+        output=text_of(finished.value),
+        outputs={block: text_of(value) for block, value in finished.outputs.items()},
+        metrics=sum_calls(finished.calls),
+        block_metrics={**measured, **by_block(finished.calls)} or NOTHING,
+        details=details,
+    )

@@ -1,0 +1,185 @@
+"""Options of a target that are secret: kept as references in the plan, read when it is built.
+
+Secret are `api_key` and the values of `headers` and `env` (docs/decisions/0016). In the plan stands
+`${{ NAME }}` as it was written, or, for a secret that the file holds literally, where it stands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.errors import TargetError
+from evalcore.trust.variables import MARK, REFERENCE, Variables
+
+_KIND: Final = "secret"
+_MAPPINGS: Final = ("headers", "env")
+_KEYS: Final = ("api_key", "apiKey")
+_LITERAL: Final = re.compile(r"\$\{\{ literal (\[.*\]) \}\}", re.DOTALL)
+_TELLING: Final = re.compile(
+    r"authori[sz]ation|cookie|key|token(?!s)|secret|passw|credential|signature", re.IGNORECASE
+)
+
+
+class SecretOption(NamedTuple):
+    """A secret option: its path in the options, its text."""
+
+    path: tuple[str, ...]
+    text: str
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the text itself is the secret, or holds it beside references.
+
+        A header or variable is one if its name says so; `Bearer ${{ NAME }}` holds no secret.
+        """
+        if _LITERAL.search(self.text):
+            return True  # somebody wrote our own sign for it
+        defaults = any(match[2] for match in REFERENCE.finditer(self.text))
+        if self.path[0] in _KEYS:
+            return defaults or REFERENCE.sub("", self.text).strip() != ""
+        if not _TELLING.search(self.path[-1]):
+            return False
+        return defaults or (MARK not in self.text and self.text != "")
+
+
+def telling_values(mapping: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values whose names say that they are secret, such as `API_TOKEN`."""
+    return tuple(value for name, value in mapping.items() if _TELLING.search(name))
+
+
+def is_secret_path(path: Sequence[str | int]) -> bool:
+    """Whether the option at this path of a target's options is secret."""
+    if len(path) == 1:
+        return path[0] in _KEYS
+    return len(path) == 2 and path[0] in _MAPPINGS
+
+
+def secret_options(options: Mapping[str, Any]) -> Iterator[SecretOption]:
+    """Yield the secret options that are texts."""
+    for name in _KEYS:
+        if isinstance(options.get(name), str):
+            yield SecretOption((name,), options[name])
+    for name in _MAPPINGS:
+        inner = options.get(name)
+        if isinstance(inner, Mapping):
+            for key, value in inner.items():
+                if isinstance(key, str) and isinstance(value, str):
+                    yield SecretOption((name, key), value)
+
+
+def without_literals(
+    options: Mapping[str, Any], target: str, file: Path, folder: Path
+) -> dict[str, Any]:
+    """Return options that may be stored: a literal secret is replaced by where it stands.
+
+    `file` defines the target `target`; it lies in the suite's `folder` or above.
+    """
+    place = os.path.relpath(file.resolve(), folder.resolve())
+    stored = dict(options)
+    for option in secret_options(options):
+        if option.is_literal:
+            where = orjson.dumps([place, target, *option.path]).decode()
+            _put(stored, option.path, f"${{{{ literal {where} }}}}")
+    return stored
+
+
+def resolved(
+    options: Mapping[str, Any], folder: Path, variables: Variables
+) -> tuple[dict[str, Any], frozenset[tuple[str, ...]]]:
+    """Return options with their secrets in them, and the paths where those stand.
+
+    Raise `TargetError` that names the variable or the file that is missing.
+    """
+    given = dict(options)
+    secret = set()
+    for option in secret_options(options):
+        if MARK in option.text:
+            _put(given, option.path, _text_of(option, folder, variables))
+            secret.add(option.path)
+        elif option.path[0] in _KEYS:
+            secret.add(option.path)
+    return given, frozenset(secret)
+
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without those secret ones that are references."""
+    given = dict(options)
+    for option in secret_options(options):
+        if MARK in option.text and len(option.path) == 1:
+            del given[option.path[0]]
+        elif MARK in option.text:
+            mapping, key = option.path
+            given[mapping] = {name: value for name, value in given[mapping].items() if name != key}
+    return given
+
+
+def _put(options: dict[str, Any], path: tuple[str, ...], text: str) -> None:
+    if len(path) == 1:
+        options[path[0]] = text
+    else:
+        options[path[0]] = {**options[path[0]], path[1]: text}
+
+
+def _text_of(option: SecretOption, folder: Path, variables: Variables) -> str:
+    text = option.text
+    literal = _LITERAL.fullmatch(text)
+    if literal is not None:
+        text = _written(literal[1], ".".join(option.path), folder)
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if not variables.may_read(name, secret=True):
+            message = f"may not read the environment variable {name}; name it in a .env file in"
+            raise TargetError(
+                _KIND, f"{message} {folder} or above, or in `readable_names` of evalcore.toml"
+            )
+        found = variables.value(name, match[2], secret=True)
+        if found is None:
+            message = f"{'.'.join(option.path)}: the environment variable {name} is not set"
+            raise TargetError(_KIND, f"{message} in the process that runs the suite")
+        return found
+
+    return REFERENCE.sub(value, text)
+
+
+def _written(reference: str, option: str, folder: Path) -> str:
+    """Return the text that the file holds, which the plan only refers to."""
+    lost = f"{option} is written literally in a file that is not here, or not as it was any more"
+    error = TargetError(_KIND, f"{lost}; write it as ${{{{ NAME }}}} and set that variable")
+    try:
+        place, target, *path = orjson.loads(reference)
+        file = (folder / place).resolve()
+        # The file that defines a suite's targets lies beside it or above.
+        if not folder.resolve().is_relative_to(file.parent):
+            raise error
+        value: Any = _entry(file, target)
+        for key in path:
+            value = value[key]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise error from problem
+    if not isinstance(value, str):
+        raise error
+    return value
+
+
+def _entry(file: Path, target: str) -> Mapping[str, Any]:
+    """Return what the file writes of the target, every scalar as text."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        # S506: this loader makes texts, lists and mappings only.
+        raw: Any = yaml.load(file.read_bytes(), Loader=loader)  # noqa: S506
+    except yaml.YAMLError as problem:
+        raise ValueError(str(file)) from problem
+    listed = raw["targets"] if isinstance(raw, dict) else raw
+    for entry in listed:
+        if isinstance(entry, dict) and entry.get("name") == target:
+            return entry
+    raise KeyError(target)

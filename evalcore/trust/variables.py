@@ -1,0 +1,84 @@
+"""`${{ NAME }}`: which environment variables a suite may read, and what they hold.
+
+Only names that the nearest `.env` file names, `EVAL_*`, and those of the configuration may be read,
+so that a suite file cannot read secrets into an output (spec/test-files.md). The providers' own
+keys may be read as well, but only into secret options (evalcore.trust.secret_options).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+MARK: Final = "${{"
+REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
+PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
+_ENV_LINE: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The variables that a suite may read: `values` of those that are set, `names` of all.
+
+    `keys` are the providers' keys, for secret options alone. `required` says that what a secret
+    option refers to has to be set.
+    """
+
+    values: Mapping[str, str] = field(repr=False)
+    names: frozenset[str]
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    required: bool = True
+
+    def may_read(self, name: str, *, secret: bool = False) -> bool:
+        """Whether the suite may read a variable of this name (into a secret option)."""
+        listed = name in self.names or name.startswith("EVAL_")
+        return listed or (secret and name in PROVIDER_KEYS)
+
+    def value(self, name: str, default: str | None = None, *, secret: bool = False) -> str | None:
+        """Return what the variable holds, `default` if it is not set."""
+        found = self.values.get(name)
+        if found is None and secret:
+            found = self.keys.get(name)
+        return default if found is None else found
+
+
+def nearest_env_file(folder: Path) -> Path | None:
+    """Return the nearest `.env` from `folder` upward, None if there is none."""
+    start = folder.resolve()
+    for parent in (start, *start.parents):
+        if (parent / ".env").is_file():
+            return parent / ".env"
+    return None
+
+
+def variables_from(
+    env_file: bytes, environment: Mapping[str, str], readable_names: Collection[str]
+) -> Variables:
+    """Return the variables of a `.env` file and of the environment, which wins."""
+    from_file = _parsed(env_file)
+    names = frozenset(from_file) | frozenset(readable_names)
+    readable = {
+        name: _readable(value)
+        for name, value in environment.items()
+        if name in names or name.startswith("EVAL_")
+    }
+    keys = {name: _readable(environment[name]) for name in PROVIDER_KEYS if name in environment}
+    return Variables({**from_file, **readable}, names, keys)
+
+
+def _readable(value: str) -> str:
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _parsed(data: bytes) -> dict[str, str]:
+    values = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        match = _ENV_LINE.match(line)
+        if match and not line.lstrip().startswith("#"):
+            value = match[2]
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            values[match[1]] = value[1:-1] if quoted else value.split(" #", 1)[0].rstrip()
+    return values

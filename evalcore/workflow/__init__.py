@@ -1,0 +1,1 @@
+"""The workflow engine: runs the blocks of a workflow file."""

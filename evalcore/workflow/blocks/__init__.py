@@ -1,0 +1,1 @@
+"""What each type of block does: a module a type."""

@@ -1,0 +1,153 @@
+"""Conditions on a block's output: the operators of `routes`, `output_conditions` and loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from evalcore.workflow.failure import BlockError
+from evalcore.workflow.values import MISSING, text_of
+
+_SEARCH_LIMIT_S: Final = 2.0
+
+
+class Condition(NamedTuple):
+    """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
+
+    eval_key: str | None
+    operator: str
+    value: Any = None
+
+
+class Group(NamedTuple):
+    """Conditions of which all (`and`) or one (`or`) must hold; an empty one holds."""
+
+    conditions: tuple[Condition, ...]
+    combinator: str = "and"
+
+
+Look = Callable[[str | None], Any]
+"""Returns what stands at an `eval_key`, `MISSING` if nothing does."""
+
+
+def holds(group: Group, look: Look) -> bool:
+    """Whether the group holds; raise `BlockError` for an invalid pattern."""
+    found = (condition_holds(condition, look) for condition in group.conditions)
+    return any(found) if group.combinator == "or" and group.conditions else all(found)
+
+
+def condition_holds(condition: Condition, look: Look) -> bool:
+    """Whether the comparison holds.
+
+    Texts are compared with the JSON text of what is no text; numbers by value, also where one of
+    them is written as text. What is missing or null equals, contains and matches nothing.
+    """
+    actual = look(condition.eval_key)
+    operator = condition.operator
+    if operator in {"exists", "not_exists"}:
+        return (actual is not MISSING) is (operator == "exists")
+    if actual is MISSING:
+        # The key of a condition on an output that is plain text names the whole of it.
+        whole = look(None)
+        actual = None if isinstance(whole, Mapping | list) else whole
+    return _OPERATORS[operator](actual, condition.value)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are equal, or their texts are; true is not 1, but equals `True`."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return text_of(left).lower() == text_of(right).lower()
+    return bool(left == right) or text_of(left) == text_of(right)
+
+
+def _equals(actual: Any, value: Any) -> bool:
+    return value is None if actual is None else same(actual, value)
+
+
+def _contains(actual: Any, value: Any) -> bool:
+    if actual is None:
+        return False
+    if isinstance(actual, list) and any(same(member, value) for member in actual):
+        return True
+    return text_of(value) in text_of(actual)
+
+
+def _empty(actual: Any, _: Any) -> bool:
+    return actual is None or (isinstance(actual, str | list | Mapping) and not actual)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _eq(actual: Any, value: Any) -> bool:
+    left, right = _number(actual), _number(value)
+    return _equals(actual, value) if left is None or right is None else left == right
+
+
+def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
+    def check(actual: Any, value: Any) -> bool:
+        left, right = _number(actual), _number(value)
+        return left is not None and right is not None and compare(left, right)
+
+    return check
+
+
+def search(pattern: str, text: str) -> bool:
+    """Whether a Python pattern matches somewhere; raise `BlockError` if it is none, or too slow."""
+    import regex
+
+    try:
+        # What `re` takes is the dialect; the `regex` package only brings the time limit.
+        re.compile(pattern)
+        return regex.search(pattern, text, regex.V0, timeout=_SEARCH_LIMIT_S) is not None
+    except (re.error, regex.error) as error:
+        raise BlockError("condition", f"invalid pattern {pattern!r}: {error}") from error
+    except TimeoutError as error:
+        message = f"the search for {pattern!r} took longer than {_SEARCH_LIMIT_S:g} s"
+        raise BlockError("condition", message) from error
+
+
+def _prefixed(actual: Any, value: Any) -> bool:
+    return actual is not None and text_of(actual).startswith(text_of(value))
+
+
+def _suffixed(actual: Any, value: Any) -> bool:
+    return actual is not None and text_of(actual).endswith(text_of(value))
+
+
+def _matches(actual: Any, value: Any) -> bool:
+    return actual is not None and search(text_of(value), text_of(actual))
+
+
+def _not(check: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda actual, value: not check(actual, value)
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
+    {
+        "equals": _equals,
+        "not_equals": _not(_equals),
+        "contains": _contains,
+        "not_contains": _not(_contains),
+        "starts_with": _prefixed,
+        "ends_with": _suffixed,
+        "is_empty": _empty,
+        "not_empty": _not(_empty),
+        "regex": _matches,
+        "eq": _eq,
+        "neq": _not(_eq),
+        "gt": _ordered(lambda left, right: left > right),
+        "lt": _ordered(lambda left, right: left < right),
+        "gte": _ordered(lambda left, right: left >= right),
+        "lte": _ordered(lambda left, right: left <= right),
+    }
+)
+OPERATORS: Final = (*_OPERATORS, "exists", "not_exists")

@@ -1,0 +1,87 @@
+"""Does a block's output have what the block declares under `outputs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from evalcore.workflow.definition import Block
+from evalcore.workflow.failure import BlockError
+from evalcore.workflow.values import parsed
+
+_SCHEMA_KEYS: Final = frozenset({"properties", "$schema", "anyOf", "oneOf", "allOf"})
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _any(_: Any) -> bool:
+    return True
+
+
+_TEXT: Final[Callable[[Any], bool]] = lambda value: isinstance(value, str)  # noqa: E731
+_LIST: Final[Callable[[Any], bool]] = lambda value: isinstance(value, list)  # noqa: E731
+_BOOLEAN: Final[Callable[[Any], bool]] = lambda value: isinstance(value, bool)  # noqa: E731
+_MAPPING: Final[Callable[[Any], bool]] = lambda value: isinstance(value, Mapping)  # noqa: E731
+
+TYPE_NAMES: Final[Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("string", "str", "text"), _TEXT),
+        **dict.fromkeys(("integer", "int"), _whole),
+        **dict.fromkeys(("number", "float"), _number),
+        **dict.fromkeys(("boolean", "bool"), _BOOLEAN),
+        **dict.fromkeys(("array", "list"), _LIST),
+        **dict.fromkeys(("object", "dict", "mapping", "map"), _MAPPING),
+        **dict.fromkeys(("any", "json"), _any),
+    }
+)
+
+
+def is_schema(declared: Mapping[str, Any]) -> bool:
+    """Whether `outputs` is one JSON Schema of the whole output, not one entry per name."""
+    return not _SCHEMA_KEYS.isdisjoint(declared)
+
+
+def check_outputs(block: Block, value: Any) -> None:
+    """Raise `BlockError` unless the output is what `outputs` declares: names with types or schemas.
+
+    A `workflow` block's `outputs` say what to take from the other workflow, and declare nothing.
+    """
+    declared = block.fields.get("outputs")
+    if not declared or block.type == "workflow":
+        return
+    said = parsed(value)
+    if is_schema(declared):
+        _check_schema(said, declared, "the output")
+        return
+    if not isinstance(said, Mapping):
+        names = ", ".join(declared)
+        raise BlockError("outputs", f"declares the outputs {names}, but gave no mapping")
+    for name, wanted in declared.items():
+        if name not in said:
+            has = ", ".join(map(str, said)) or "nothing"
+            raise BlockError("outputs", f"declares the output '{name}', but gave: {has}")
+        if isinstance(wanted, Mapping):
+            _check_schema(said[name], wanted, f"output '{name}'")
+        elif not TYPE_NAMES.get(str(wanted).lower(), _any)(said[name]):
+            found = type(said[name]).__name__
+            raise BlockError("outputs", f"output '{name}' is declared as {wanted}, but is {found}")
+
+
+def _check_schema(value: Any, schema: Mapping[str, Any], what: str) -> None:
+    import jsonschema
+
+    try:
+        jsonschema.validate(value, dict(schema))
+    except jsonschema.SchemaError as error:
+        raise BlockError("outputs", f"{what}: its schema is invalid: {error.message}") from error
+    except jsonschema.ValidationError as error:
+        path = ".".join(map(str, error.absolute_path))
+        place = f"{what} at '{path}'" if path else what
+        raise BlockError("outputs", f"{place}: {error.message[:300]}", retryable=True) from error

@@ -1,0 +1,118 @@
+"""Which exit a block took, and which block comes next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from evalcore.workflow.conditions import Look, holds, search
+from evalcore.workflow.definition import Block, Definition
+from evalcore.workflow.values import MISSING, State, at_path, parsed, text_of
+
+_PASS: Final = re.compile(r"\W*pass(ed)?\b", re.IGNORECASE)
+
+
+class Route(NamedTuple):
+    """Where the workflow goes on (None: it ends), and which rule said so."""
+
+    to: str | None
+    by: str
+    decision: str | None = None
+
+
+def gate_handle(answer: str) -> str:
+    """Return `pass` if the first line that is not blank begins with it, else `fail`."""
+    first = next((line for line in answer.splitlines() if line.strip()), "")
+    return "pass" if _PASS.match(first) else "fail"
+
+
+def exit_handle(block: Block, value: Any, state: State) -> str | None:
+    """Return the exit that the block's output names.
+
+    A gate's is its verdict; else the first of its `exit_conditions` that fits; else what a mapping
+    says under `exit_handle`.
+    """
+    if block.type == "gate":
+        return gate_handle(text_of(value))
+    text = text_of(value)
+    for rule in block.exit_rules:
+        fits = [
+            rule.contains is None or rule.contains in text,
+            rule.regex is None or search(rule.regex, text),
+            rule.when is None or holds(rule.when, looker(value, state)),
+        ]
+        if all(fits):
+            return rule.handle
+    said = parsed(value)
+    handle = said.get("exit_handle") if isinstance(said, Mapping) else None
+    return handle if isinstance(handle, str) and handle else None
+
+
+def looker(value: Any, state: State) -> Look:
+    """Return how conditions look into a block's output.
+
+    A path that leads nowhere in it may name a block or a workflow input.
+    """
+    said = parsed(value)
+
+    def look(path: str | None) -> Any:
+        if path is None:
+            return said
+        found = at_path(said, path)
+        return state.find(path) if found is MISSING and "." in path else found
+
+    return look
+
+
+def next_block(
+    definition: Definition, block: Block, value: Any, handle: str | None, state: State
+) -> Route:
+    """Return where the workflow goes on.
+
+    The exit handle decides; else the first condition that holds; else the default of the
+    conditional transitions (or of the routes); else the plain transition; else it ends.
+    """
+    edges = definition.conditional.get(block.id, {})
+    named = {branch.decision: branch for branch in block.branches if branch.decision}
+    if handle is not None:
+        if handle in named and named[handle].goto:
+            return Route(named[handle].goto, "exit", handle)
+        if handle in edges:
+            return Route(edges[handle], "exit", handle)
+    look = looker(value, state)
+    for branch in block.branches:
+        if branch.when is not None and holds(branch.when, look):
+            if branch.goto is not None:
+                return Route(branch.goto, "condition", branch.decision)
+            if branch.decision is not None and branch.decision in edges:
+                return Route(edges[branch.decision], "condition", branch.decision)
+            break
+    return _fallback(definition, block, value, edges)
+
+
+def _fallback(
+    definition: Definition, block: Block, value: Any, edges: Mapping[str, str | None]
+) -> Route:
+    for decision in _said(value):
+        if decision in edges and decision != "default":
+            return Route(edges[decision], "output", decision)
+    for branch in block.branches:
+        if branch.when is not None or branch.is_verdict:
+            continue
+        if branch.goto is not None:
+            return Route(branch.goto, "default", branch.decision)
+        if branch.decision is not None and branch.decision in edges:
+            return Route(edges[branch.decision], "default", branch.decision)
+    if "default" in edges:
+        return Route(edges["default"], "default")
+    if block.id in definition.plain:
+        return Route(definition.plain[block.id], "transition")
+    return Route(None, "end")
+
+
+def _said(value: Any) -> tuple[str, ...]:
+    """Return the decision that an output states: its whole text, or what stands at `decision`."""
+    said = parsed(value)
+    stated = said.get("decision") if isinstance(said, Mapping) else said
+    return (text_of(stated).strip(),) if isinstance(stated, str | bool | int) else ()

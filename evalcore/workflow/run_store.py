@@ -1,0 +1,127 @@
+"""Where the events and snapshots of one execution go: memory, or a run's `events/` prefix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import orjson
+
+from evalcore.storage.object_store import ObjectStore
+from evalcore.workflow.events import Event, Snapshot
+
+_SEGMENT_EVENTS: Final = 500
+_OPTIONS: Final = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+
+
+class RunStore(Protocol):
+    """Keeps what happened in one execution of a workflow, in the order it happened."""
+
+    async def append_event(self, event: Event) -> None:
+        """Keep an event; its sequence number is higher than that of every one before."""
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and make sure that every event before it is kept."""
+
+    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
+        """Return the latest snapshot (not after the event `sequence`); None if there is none."""
+
+    async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
+        """Return the events after that number, in order."""
+
+
+class MemoryRunStore:
+    """A `RunStore` that lives as long as its process."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._snapshots: list[Snapshot] = []
+
+    async def append_event(self, event: Event) -> None:
+        """Keep an event."""
+        self._events.append(event)
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot."""
+        self._snapshots.append(snapshot)
+
+    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
+        """Return the latest snapshot."""
+        return _latest(self._snapshots, sequence)
+
+    async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
+        """Return the events after that number."""
+        return tuple(event for event in self._events if event.sequence > after_sequence)
+
+
+class ObjectRunStore:
+    """A `RunStore` below a prefix of an object store, such as `runs/…/events/000012/`.
+
+    Events stand in segments of JSON lines, snapshots are one object each; all are written once,
+    from a thread. An item that is executed again (its worker was killed) writes beside what was
+    there: every execution has a folder of its own, named by its time, and the last one is read.
+    """
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._execution: str | None = None
+        self._waiting: list[Event] = []
+
+    async def append_event(self, event: Event) -> None:
+        """Keep an event; it is written with the next segment or snapshot."""
+        self._waiting.append(event)
+        if len(self._waiting) >= _SEGMENT_EVENTS:
+            await self._flush()
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Write the events that wait, then the snapshot."""
+        await self._flush()
+        data = orjson.dumps(snapshot._asdict(), option=_OPTIONS)
+        await self._write(f"snapshot-{snapshot.sequence:06d}.json", data)
+
+    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
+        """Return the latest snapshot of the last execution."""
+        found = await _in_thread(self._read, "snapshot-")
+        return _latest([Snapshot(**orjson.loads(data)) for data in found], sequence)
+
+    async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
+        """Return the events of the last execution that were written, after that number."""
+        found = await _in_thread(self._read, "events-")
+        events = (Event(**orjson.loads(line)) for data in found for line in data.splitlines())
+        return tuple(event for event in events if event.sequence > after_sequence)
+
+    async def _flush(self) -> None:
+        if not self._waiting:
+            return
+        lines = [orjson.dumps(event._asdict(), option=_OPTIONS) for event in self._waiting]
+        first = self._waiting[0].sequence
+        self._waiting = []
+        await self._write(f"events-{first:06d}.jsonl", b"".join(lines))
+
+    async def _write(self, name: str, data: bytes) -> None:
+        if self._execution is None:
+            self._execution = f"{time.time_ns():020d}"
+        key = f"{self._prefix}{self._execution}/{name}"
+        await _in_thread(self._store.put_if_absent, key, data)
+
+    def _read(self, kind: str) -> list[bytes]:
+        execution = self._execution
+        if execution is None:
+            execution = max(self._store.list_folders(self._prefix), default=None)
+        if execution is None:
+            return []
+        listed = self._store.list(f"{self._prefix}{execution}/{kind}")
+        return [self._store.get(info.key).data for info in listed]
+
+
+def _latest(snapshots: Iterable[Snapshot], sequence: int | None) -> Snapshot | None:
+    kept = [s for s in snapshots if sequence is None or s.sequence <= sequence]
+    return max(kept, key=lambda snapshot: snapshot.sequence, default=None)
+
+
+async def _in_thread(function: Any, *arguments: Any) -> Any:
+    import asyncio
+
+    return await asyncio.to_thread(function, *arguments)

@@ -1,0 +1,49 @@
+"""What the engine is given from outside: providers, Python, files, where events go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evalcore.model.assertion import Assertion, AssertionResult
+from evalcore.model.evidence import UNMEASURED, Metrics
+from evalcore.model.exchange import Complete
+from evalcore.trust.imports import ImportPolicy
+from evalcore.workflow.definition import Definition, Soul
+from evalcore.workflow.run_store import MemoryRunStore, RunStore
+
+
+class Answer(NamedTuple):
+    """What a soul answered, who said it, and what it took."""
+
+    text: str
+    provider: str
+    model: str
+    metrics: Metrics = UNMEASURED
+    attempts: int = 1
+    recorded: bool = False
+
+
+Ask = Callable[[Soul, Sequence[Mapping[str, Any]]], Awaitable[Answer]]
+"""Returns a soul's answer to messages; errors are `EvalError`s."""
+
+Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[AssertionResult]]]
+"""Checks a block's own assertions on its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What an execution uses.
+
+    `complete` makes plain HTTP requests. `workflows` are those that `workflow_ref` may name.
+    """
+
+    ask: Ask
+    complete: Complete
+    folder: Path
+    imports: ImportPolicy = field(default_factory=ImportPolicy)
+    store: RunStore = field(default_factory=MemoryRunStore)
+    check: Check | None = None
+    workflows: Mapping[str, Definition] = field(default_factory=dict)

@@ -1,0 +1,155 @@
+"""What blocks know: values by name, paths into them, and their text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from evalcore.workflow.failure import BlockError
+
+
+class Missing:
+    """Nothing stands there (null is something)."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+_STEPS: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([^\W\d][\w-]*(?:\.[\w-]+|\[\d+\])*)\}")
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value: a text itself, JSON of anything else (characters unescaped)."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def parsed(value: Any) -> Any:
+    """Return the mapping or list that a text is the JSON of; anything else unchanged."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if text[:1] not in {"{", "["}:
+        return value
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return value
+
+
+def at_path(value: Any, path: str) -> Any:
+    """Return what stands at a dotted path (`a.0.b`, `a[0].b`), `MISSING` if nothing does.
+
+    A text that is JSON is looked into.
+    """
+    if isinstance(value, Mapping) and path in value:
+        return value[path]
+    for index, key in _STEPS.findall(path):
+        value = parsed(value)
+        if isinstance(value, Mapping) and (key or index) in value:
+            value = value[key or index]
+        elif (
+            isinstance(value, list) and (index or key).isdigit() and int(index or key) < len(value)
+        ):
+            value = value[int(index or key)]
+        else:
+            return MISSING
+    return value
+
+
+class State:
+    """The values of one workflow's execution.
+
+    `inputs` are the workflow's; `outputs` hold the last value of each block that ran (and
+    `block.exit` of exits); `shared` what the engine adds: errors, rounds, carried context.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self.inputs = dict(inputs)
+        self.outputs: dict[str, Any] = {}
+        self.shared: dict[str, Any] = {}
+
+    def find(self, path: str) -> Any:
+        """Return what a reference (`block.path`, `workflow.x`) names, `MISSING` if nothing."""
+        head, _, rest = path.partition(".")
+        if head in {"results", "outputs"} and rest and head not in self.outputs:
+            return self._output(rest)
+        if head == "workflow":
+            rest = rest.removeprefix("inputs.") if "inputs" not in self.inputs else rest
+            return at_path(self.inputs, rest) if rest else dict(self.inputs)
+        if head == "shared_memory" and rest:
+            return self._within(self.shared, rest)
+        found = self._output(path)
+        if found is MISSING:
+            found = self._within(self.shared, path)
+            # What a loop carries is empty in its first round.
+            if found is MISSING and head.partition("[")[0] in self.shared:
+                return None
+        name, dot, rest = path.partition(".error")
+        if found is MISSING and dot and f"__error__{name}" in self.shared:
+            return at_path(self.shared[f"__error__{name}"], rest.removeprefix("."))
+        return found
+
+    def _output(self, path: str) -> Any:
+        return self._within(self.outputs, path)
+
+    def _within(self, values: Mapping[str, Any], path: str) -> Any:
+        """Return what a path names; ids may hold dots, the longest one wins."""
+        if path in values:
+            return values[path]
+        head = path
+        while "." in head or "[" in head:
+            head = head[: max(head.rfind("."), head.rfind("["))]
+            if head in values:
+                return at_path(values[head], path[len(head) :].removeprefix("."))
+        return MISSING
+
+    def everything(self) -> dict[str, Any]:
+        """Return what a block without declared inputs sees: the outputs by block, the inputs."""
+        return {**self.shared, **self.outputs, **self.inputs}
+
+    def known(self) -> str:
+        """Return the names that can be referred to, for a message."""
+        names = [f"workflow.{name}" for name in self.inputs] + list(self.outputs)
+        return f"known: {', '.join(names)}" if names else "nothing is known yet"
+
+
+def fill(template: str, inputs: Mapping[str, Any], state: State, *, where: str) -> str:
+    """Return the template with its `{name}` placeholders replaced; `{{` and `}}` are braces.
+
+    Names are looked for in the block's inputs, then the workflow's, then the outputs of blocks;
+    `name.path` looks into a value. Raise `BlockError` that names a placeholder nothing stands for.
+    Braces around anything else than a name stay as they are.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return match[0][0]
+        return "" if (value := lookup(name, inputs, state, where)) is None else text_of(value)
+
+    return _PLACEHOLDER.sub(replace, template)
+
+
+def lookup(name: str, inputs: Mapping[str, Any], state: State, where: str) -> Any:
+    """Return what a placeholder stands for; raise `BlockError` if nothing does."""
+    for found in (at_path(inputs, name), at_path(state.inputs, name), state.find(name)):
+        if found is not MISSING:
+            return found
+    known = ", ".join([*inputs, *state.inputs, *state.outputs]) or "nothing"
+    message = f"{where}: unknown placeholder {{{name}}}; known: {known}"
+    raise BlockError("template", f"{message} (a literal brace is written {{{{ or }}}})")
+
+
+def has_placeholder(template: str) -> bool:
+    """Whether the template has a `{name}`."""
+    return any(match[1] for match in _PLACEHOLDER.finditer(template))
+
+
+def sole_placeholder(template: str) -> str | None:
+    """Return the name in a template that is one `{name}` and nothing else."""
+    match = _PLACEHOLDER.fullmatch(template.strip())
+    return None if match is None else match[1]

@@ -1,0 +1,228 @@
+"""The HTML report in a real browser: filters, order, keyboard; nothing foreign is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.report.html import render
+from evalcore.report.view import CaseFacts
+from tests.browser.chromium import Page, chromium_page, find_chromium
+from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.multiprocess,
+    pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium or Chrome here"),
+]
+
+EVIL = (
+    "</script><script>window.owned = 1</script><img src=http://127.0.0.1:9/x onerror='owned=1'>"
+    '<style>@import "http://127.0.0.1:9/s"</style>" onmouseover="owned=1"'
+    " \u202e\x1b[31m שלום 👩\u200d🚀"
+)
+ROWS = "[...document.querySelectorAll('#table tr.case th button')].map(b => b.textContent)"
+SHOWN = "document.getElementById('shown').textContent"
+FIRST = "document.querySelector('#table tr.case th button')"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    program = find_chromium()
+    assert program is not None
+    with chromium_page(program, tmp_path_factory.mktemp("chromium") / "profile") as page:
+        yield page
+
+
+def opened(browser: Page, run: MadeRun, folder: Path) -> Page:
+    path = folder / "report.html"
+    path.write_text("".join(render(run)), "utf-8")
+    browser.requests.clear()
+    browser.problems.clear()
+    browser.open(path)
+    return browser
+
+
+def some_run() -> MadeRun:
+    """Return three cases in two variants: one fails in the second only, one is in error there."""
+    tags = {"a": ("price",), "b": ("price", "day"), "c": ()}
+    cases = []
+    for name in "abc":
+        facts = CaseFacts(f"Input of {name}", None, tags[name])
+        cases.append(case(name, item(output=f"fine <{name}>"), variant="base", facts=facts))
+        second = {"a": item(), "b": item("failed"), "c": item(None)}[name]
+        cases.append(case(name, second, variant="new", facts=facts))
+    regression = Difference("new", "b", Kind.ASSERTION, 1.0, 0.0)
+    compared = VariantComparison("new", "base", regressions=(regression,))
+    return run_of(*cases, comparison=Comparison((compared,)))
+
+
+@pytest.fixture
+def page(browser: Page, tmp_path: Path) -> Page:
+    return opened(browser, some_run(), tmp_path)
+
+
+def fill(page: Page, field: str, value: str) -> None:
+    page.evaluate(
+        f"{{const f = document.getElementById('{field}'); f.value = {value!r};"
+        "f.dispatchEvent(new Event(f.tagName === 'SELECT' ? 'change' : 'input'));}"
+    )
+
+
+def press_outcome(page: Page, outcome: str) -> None:
+    page.evaluate(f"document.querySelector('[data-outcome={outcome}]').click()")
+
+
+def test_regressions_come_first_then_what_did_not_pass(page: Page) -> None:
+    assert page.evaluate(ROWS) == ["b", "c", "a"]
+    assert page.problems == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("INPUT OF C", ["c"]),
+        ("fine <b>", ["b"]),
+        ("price", ["b", "a"]),
+        ("no answer within", ["c"]),
+        ("nowhere", []),
+    ],
+    ids=["input", "output with html", "tag", "error", "nothing"],
+)
+def test_text_is_searched_everywhere(page: Page, text: str, found: list[str]) -> None:
+    fill(page, "text", text)
+    page.wait_for(f"{SHOWN} === '{len(found)} of 3 cases'")
+    assert page.evaluate(ROWS) == found
+
+
+@pytest.mark.parametrize(
+    ("outcome", "found"), [("failed", ["b"]), ("error", ["c"]), ("passed", ["b", "c", "a"])]
+)
+def test_an_outcome_of_any_variant_is_filtered(page: Page, outcome: str, found: list[str]) -> None:
+    press_outcome(page, outcome)
+    assert page.evaluate(ROWS) == found
+
+
+def test_with_one_variant_shown_its_outcomes_count(page: Page) -> None:
+    fill(page, "variant", "1")
+    press_outcome(page, "passed")
+    assert page.evaluate(ROWS) == ["a"]
+    assert page.evaluate("document.querySelectorAll('#table thead th').length") == 2
+
+
+def test_tags_and_changes_are_filtered(page: Page) -> None:
+    fill(page, "tag", "1")
+    assert page.evaluate(ROWS) == ["b"]
+    page.evaluate("document.getElementById('filters').reset()")
+    page.evaluate("document.getElementById('changed').click()")
+    assert page.evaluate(ROWS) == ["b"]
+
+
+def test_reset_shows_everything_again(page: Page) -> None:
+    press_outcome(page, "failed")
+    page.evaluate("document.getElementById('filters').reset()")
+    assert page.evaluate(SHOWN) == "3 cases"
+
+
+def test_a_heads_click_sorts_up_then_down_then_not(page: Page) -> None:
+    orders = []
+    for _ in range(3):
+        page.evaluate("document.querySelector('[data-sort=id]').click()")
+        orders.append(page.evaluate(ROWS))
+    assert orders == [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]]
+
+
+def test_a_case_opens_with_expected_and_actual_of_each_variant(page: Page) -> None:
+    page.evaluate(f"{FIRST}.click()")
+    assert page.evaluate(f"{FIRST}.getAttribute('aria-expanded')") == "true"
+    text = page.evaluate("document.querySelector('tr.detail').innerText")
+    for part in ("Input of b", "base", "fine <b>", "no, never", "does not contain 'yes'",
+                 "regression: passed → failed"):  # fmt: skip
+        assert part in text
+    page.evaluate(f"{FIRST}.click()")
+    assert page.evaluate("document.querySelector('tr.detail')") is None
+
+
+def test_the_keyboard_suffices(page: Page) -> None:
+    page.evaluate(f"{FIRST}.focus()")
+    page.press("ArrowDown")
+    page.press("Enter")
+    opened_case = "document.querySelector('tr.open th button').textContent"
+    page.wait_for("document.querySelector('tr.open') !== null")
+    assert page.evaluate(opened_case) == "c"
+    page.press("/", "/")
+    assert page.evaluate("document.activeElement.id") == "text"
+    page.type("b")
+    page.wait_for(f"{SHOWN} === '1 of 3 cases'")
+    page.press("Escape")
+    page.wait_for(f"{SHOWN} === '3 cases'")
+
+
+def test_a_change_leads_to_its_case_whatever_is_filtered(page: Page) -> None:
+    press_outcome(page, "error")
+    page.evaluate("document.querySelector('a[data-case]').click()")
+    assert page.evaluate("document.querySelector('tr.open th button').textContent") == "b"
+
+
+def test_differences_between_expected_and_actual_are_marked(browser: Page, tmp_path: Path) -> None:
+    check = assertion(
+        "exact", "failed", expected="It arrives on\tWednesday.", actual="It arrives on  Thursday."
+    )
+    page = opened(browser, run_of(case("a", item("failed", assertions=[check]))), tmp_path)
+    page.evaluate(f"{FIRST}.click()")
+    marked = "[...document.querySelectorAll('.pair KIND')].map(e => e.textContent)"
+    assert page.evaluate(marked.replace("KIND", "del")) == ["⇥\tWednesday"]
+    assert page.evaluate(marked.replace("KIND", "ins")) == ["␣␣Thursday"]
+
+
+def test_texts_that_have_nothing_in_common_are_not_marked(browser: Page, tmp_path: Path) -> None:
+    page = opened(browser, run_of(case("a", item("failed"))), tmp_path)
+    page.evaluate(f"{FIRST}.click()")
+    assert page.evaluate("document.querySelectorAll('del, ins').length") == 0
+
+
+def test_foreign_text_is_shown_and_never_executed(browser: Page, tmp_path: Path) -> None:
+    check = assertion(EVIL, "failed", actual=EVIL, expected=EVIL + "x", message=EVIL)
+    facts = CaseFacts(EVIL, EVIL, (EVIL,))
+    change = Difference(EVIL, EVIL, Kind.SCORE, 1.0, 0.0)
+    run = run_of(
+        case(EVIL, item("failed", output=EVIL, assertions=[check]), variant=EVIL, facts=facts),
+        case(EVIL, item(None, error={"kind": EVIL, "message": EVIL}), variant="b", facts=facts),
+        suite=EVIL,
+        comparison=Comparison((VariantComparison(EVIL, EVIL, regressions=(change,)),), (EVIL,)),
+    )
+    page = opened(browser, run, tmp_path)
+    page.evaluate(f"{FIRST}.click()")
+    shown = page.evaluate("document.querySelector('tr.detail').innerText")
+    assert shown.count("<script>window.owned = 1</script>") > 5
+    assert "\\u202e\\x1b[31m" in shown
+    assert page.evaluate("window.owned") is None
+    assert page.evaluate("document.images.length + document.styleSheets.length") == 1
+    # Leaving the page gives everything that was still to be loaded its chance.
+    page.evaluate("new Promise(done => setTimeout(done, 300))")
+    assert [one for one in page.requests if not one.startswith(("file:", "data:"))] == []
+    assert page.problems == []
+
+
+def test_what_a_script_of_the_data_would_do_is_forbidden(page: Page) -> None:
+    page.evaluate("{const s = document.createElement('script'); s.textContent = 'owned = 1';"
+                  "document.body.append(s);}")  # fmt: skip
+    assert page.evaluate("window.owned") is None
+    reached = "fetch('http://127.0.0.1:9/').then(() => true, () => false)"
+    assert page.evaluate(reached) is False
+    assert any("Content Security Policy" in problem for problem in page.problems)
+
+
+def test_twenty_thousand_cases_are_shown_page_by_page(browser: Page, tmp_path: Path) -> None:
+    cases = [case(f"c{number:05d}", facts=CaseFacts(f"n {number}")) for number in range(20_000)]
+    page = opened(browser, run_of(*cases), tmp_path)
+    assert page.evaluate(SHOWN) == "20,000 cases"
+    assert page.evaluate("document.querySelectorAll('#table tbody tr').length") == 100
+    page.evaluate("document.querySelector('#pages button:last-child').click()")
+    assert page.evaluate(ROWS)[0] == "c00100"
+    fill(page, "text", "n 19999")
+    page.wait_for(f"{SHOWN} === '1 of 20,000 cases'")
+    assert page.evaluate(ROWS) == ["c19999"]

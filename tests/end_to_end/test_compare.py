@@ -1,0 +1,233 @@
+"""Baselines from the shell: `decide`, variants, named runs, `compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.shell import CONFORMANCE, Ended, evalcore
+from tests.servers import BUCKET, S3Server
+
+CASES = json.loads((CONFORMANCE / "gates.json").read_text("utf-8"))["cases"]
+
+
+def decide(*questions: Any) -> Ended:
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in questions]
+    return evalcore("decide", stdin="\n".join(lines) + "\n")
+
+
+def test_decide_agrees_with_every_checked_case() -> None:
+    ended = decide(*CASES)
+    assert ended.code == 0
+    found = {line["id"]: line["passed"] for line in ended.lines}
+    assert found == {case["id"]: case["expected"]["passed"] for case in CASES}
+    assert [line["id"] for line in ended.lines] == [case["id"] for case in CASES]
+
+
+def test_decide_lists_what_differs() -> None:
+    (line,) = decide(CASES[0]).lines
+    assert line["regressions"] == [{"variant": "cand", "case": "c2", "kind": "assertion"}]
+    assert set(line) == {"id", "passed", "outcome", "message", "regressions", "improvements"}
+
+
+def test_decide_goes_on_after_a_line_that_is_no_question() -> None:
+    wrong = {**CASES[0], "id": "w", "gate": {"gate": "passRate", "threshold": 1.5}}
+    ended = decide("{", wrong, {"id": "x", "gate": "errors"}, CASES[1])
+    assert ended.code == 2
+    assert [line["outcome"] for line in ended.lines] == ["error", "error", "error", "pass"]
+    assert "a share from 0 to 1" in ended.lines[1]["message"]
+    assert ended.lines[2]["id"] == "x"
+
+
+SUITE = """\
+name: answers
+execution: {{target: plain}}
+targets:
+  - {{name: plain, provider: mock, response: good answer}}
+  - {{name: other, provider: mock, response: {other}}}
+evalcore:
+  variants: [{variants}]
+  {baseline}
+  gates: [{gates}]
+tests:
+  - {{id: one, input: a, assertions: [{{type: contains, value: answer}}]}}
+  - {{id: two, input: a, assertions: [{{type: contains, value: good}}]}}
+"""
+BOTH = "{id: plain, target: plain}, {id: other, target: other}"
+
+
+def write(
+    folder: Path,
+    *,
+    other: str = "bad answer",
+    variants: str = BOTH,
+    baseline: str = "baseline: plain",
+    gates: str = "no_regressions",
+) -> Path:
+    path = folder / "answers.eval.yaml"
+    text = SUITE.format(other=other, variants=variants, baseline=baseline, gates=gates)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def run(path: Path, store: Path, *flags: str) -> Ended:
+    return evalcore("run", "--json", path, *flags, store=store, cwd=path.parent)
+
+
+def gate_of(ended: Ended, name: str = "no_regressions") -> dict[str, Any]:
+    (gate,) = [gate for gate in ended.report["gates"] if gate["name"] == name]
+    return dict(gate)
+
+
+def test_a_worse_variant_fails_the_run(tmp_path: Path, store: Path) -> None:
+    ended = run(write(tmp_path), store)
+    assert ended.code == 1
+    assert ended.report["summary"]["regressions"] == 2
+    (entry,) = ended.report["comparison"]
+    assert (entry["variant"], entry["baseline"]) == ("other", "plain")
+    assert [(found["case"], found["kind"]) for found in entry["regressions"]] == [
+        ("two", "assertion"),
+        ("two", "score"),
+    ]
+
+
+def test_the_stored_report_is_the_one_that_was_printed(tmp_path: Path, store: Path) -> None:
+    ended = run(write(tmp_path, gates="{gate: custom, name: mine, callable: rules:check}"), store)
+    assert gate_of(ended, "mine")["outcome"] == "fail"  # there is no such module
+    again = evalcore("report", "--json", ended.report["run"]["id"], store=store)
+    assert again.report == ended.report
+
+
+def test_the_callers_baseline_replaces_the_suites(tmp_path: Path, store: Path) -> None:
+    ended = run(write(tmp_path), store, "--baseline", "other")
+    assert ended.code == 0
+    assert ended.report["summary"]["improvements"] == 2
+
+
+def test_a_baseline_that_is_filtered_out_leaves_it_open(tmp_path: Path, store: Path) -> None:
+    ended = run(write(tmp_path), store, "--variant", "other")
+    assert ended.code == 3
+    assert "add --variant plain" in gate_of(ended)["message"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--baseline", "nope"], "no variant 'nope'"),
+        (["--baseline", "20260101T000000Z-000000"], "no run"),
+        (["--baseline", "plain", "--variant", "other"], "add --variant plain"),
+        (["--gate", "required_cases=tow"], "Did you mean 'two'?"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compared_is_refused_before_anything_runs(
+    flags: list[str], message: str, tmp_path: Path, store: Path
+) -> None:
+    ended = run(write(tmp_path), store, *flags)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert not store.exists()
+
+
+ONE = "{id: only, target: plain}"
+
+
+def test_a_first_run_has_nothing_to_compare_with(tmp_path: Path, store: Path) -> None:
+    alone = write(tmp_path, variants=ONE, baseline="tags: []")
+    assert run(alone, store).code == 3
+    assert run(alone, store, "--gate", "no_regressions:first_run=pass").code == 0
+
+
+def test_a_named_baseline_run_is_compared_with(tmp_path: Path, store: Path) -> None:
+    first = run(write(tmp_path, variants=ONE, baseline="tags: []"), store)
+    run_id = first.report["run"]["id"]
+    assert evalcore("baseline", "set", "answers", run_id, store=store).code == 0
+    same = run(tmp_path / "answers.eval.yaml", store)
+    assert (same.code, same.report["comparison"][0]["run"]) == (0, run_id)
+
+    worse = run(write(tmp_path, variants="{id: only, target: other}", baseline="tags: []"), store)
+    assert worse.code == 1
+    assert "two [only] assertion" in gate_of(worse)["message"]
+    # What was compared is settled: the pointer may go.
+    assert evalcore("baseline", "clear", "answers", store=store).code == 0
+    again = evalcore("report", "--json", worse.report["run"]["id"], store=store)
+    assert again.report == worse.report
+
+
+def test_cases_that_a_filter_left_out_are_not_missing(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, variants=ONE, baseline="tags: []")
+    first = run(path, store, "--gate", "errors").report["run"]["id"]
+    ended = run(path, store, "--case", "one", "--baseline", first)
+    assert ended.code == 0
+    assert ended.report["comparison"][0]["compared"] == 1
+
+
+def test_baselines_are_set_shown_listed_and_cleared(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, gates="errors")
+    ids = [run(path, store).report["run"]["id"] for _ in range(2)]
+    evalcore("baseline", "set", "answers", ids[0], store=store)
+    replaced = evalcore("baseline", "set", path, "latest", "--json", store=store).report
+    assert (replaced["run"], replaced["replaced"]) == (ids[1], ids[0])
+    evalcore("baseline", "set", "answers", ids[0], "--name", "v1", store=store)
+    listed = evalcore("baseline", "list", "--json", store=store)
+    assert [(one["name"], one["run"]) for one in json.loads(listed.out)] == [
+        ("main", ids[1]),
+        ("v1", ids[0]),
+    ]
+    assert evalcore("baseline", "clear", "answers", store=store).code == 0
+    shown = evalcore("baseline", "show", "answers", store=store)
+    assert (shown.code, "it has: v1" in shown.err) == (2, True)
+
+
+def test_a_run_of_another_suite_is_no_baseline(tmp_path: Path, store: Path) -> None:
+    run_id = run(write(tmp_path, gates="errors"), store).report["run"]["id"]
+    ended = evalcore("baseline", "set", "others", run_id, store=store)
+    assert (ended.code, "is of suite 'answers'" in ended.err) == (2, True)
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path, store: Path) -> tuple[str, str]:
+    """A run and a worse one."""
+    good = run(write(tmp_path, variants=ONE, baseline="tags: []", gates="errors"), store)
+    variants = "{id: renamed, target: other}"
+    bad = run(write(tmp_path, variants=variants, baseline="tags: []", gates="errors"), store)
+    return good.report["run"]["id"], bad.report["run"]["id"]
+
+
+def test_two_runs_are_compared(two_runs: tuple[str, str], store: Path) -> None:
+    ended = evalcore("compare", *two_runs, "--json", store=store)
+    assert ended.code == 1
+    (entry,) = ended.report["comparison"]
+    assert (entry["variant"], entry["baseline"]) == ("renamed", "only")
+    assert entry["score"]["difference"] == -0.5
+    assert entry["passed"] == {"worse": 1, "better": 0, "p": 1.0, "method": "mcnemar, exact"}
+
+
+def test_the_better_run_has_no_regression(two_runs: tuple[str, str], store: Path) -> None:
+    ended = evalcore("compare", *reversed(two_runs), store=store)
+    assert ended.code == 0
+    assert "two: passes now" in ended.out
+
+
+def test_runs_without_a_common_variant_cannot_be_compared(
+    two_runs: tuple[str, str], tmp_path: Path, store: Path
+) -> None:
+    both = run(write(tmp_path, gates="errors"), store).report["run"]["id"]
+    ended = evalcore("compare", two_runs[0], both, store=store)
+    assert (ended.code, "no variant 'plain' to compare with" in ended.out) == (3, True)
+
+
+@pytest.mark.s3
+def test_runs_in_s3_are_compared_with_a_named_baseline(tmp_path: Path, s3: S3Server) -> None:
+    store = f"s3://{BUCKET}/{tmp_path.name}"
+    path = write(tmp_path, variants=ONE, baseline="tags: []")
+    first = evalcore("run", "--json", path, store=store).report["run"]["id"]
+    assert evalcore("baseline", "set", "answers", first, store=store).code == 0
+    write(tmp_path, variants="{id: only, target: other}", baseline="tags: []")
+    second = evalcore("run", "--json", path, store=store)
+    assert second.code == 1
+    compared = evalcore("compare", "--json", first, second.report["run"]["id"], store=store)
+    assert compared.report["comparison"] == second.report["comparison"]

@@ -1,0 +1,164 @@
+"""`--report FORM,…` and `evalcore report RUN --FORM`: the same run in every form."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from tests.end_to_end.shell import Ended, evalcore
+
+FILES = {
+    "html": "report.html",
+    "junit": "report.junit.xml",
+    "markdown": "report.md",
+    "github": "report.github.txt",
+}
+SUITE = """\
+name: mixed
+tests:
+  - {id: good, input: Say yes., tags: [easy], fixtures: {output: 'yes'},
+     assertions: [{type: contains, value: 'yes'}]}
+  - id: bad
+    input: {question: "Say <b>yes</b>."}
+    fixtures: {output: "no </script>"}
+    assertions: [{type: contains, value: 'yes', name: agrees}]
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run with all of its forms."""
+
+    run_id: str
+    folder: Path
+    store: Path
+    cwd: Path
+    ended: Ended
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("forms")
+    (folder / "mixed.eval.yaml").write_text(SUITE, "utf-8")
+    ended = evalcore(
+        "run", "--json", "--report", "html, junit,markdown,github,json", "mixed.eval.yaml",
+        store=folder / "store", cwd=folder, env=NO_BUILD,
+    )  # fmt: skip
+    run_id = ended.report["run"]["id"]
+    return Ran(
+        run_id, folder / "store" / "runs" / "mixed" / run_id, folder / "store", folder, ended
+    )
+
+
+NO_BUILD = {"GITHUB_ACTIONS": "", "GITHUB_STEP_SUMMARY": "", "GITHUB_WORKSPACE": ""}
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_a_form_is_stored_as_it_is_printed_later(form: str, ran: Ran) -> None:
+    stored = (ran.folder / FILES[form]).read_text("utf-8")
+    for flags in ([f"--{form}"], ["--form", form]):
+        printed = evalcore("report", ran.run_id, *flags, store=ran.store, cwd=ran.cwd, env=NO_BUILD)
+        assert (printed.code, printed.out) == (0, stored)
+
+
+@pytest.mark.parametrize("form", [*FILES, "json"])
+def test_a_form_is_written_to_a_file(form: str, ran: Ran, tmp_path: Path) -> None:
+    path = tmp_path / "written"
+    ended = evalcore("report", ran.run_id, f"--{form}", "-o", path, store=ran.store, cwd=ran.cwd)
+    assert (ended.code, ended.out) == (0, "")
+    printed = evalcore("report", ran.run_id, f"--{form}", store=ran.store, cwd=ran.cwd)
+    assert path.read_text("utf-8") == printed.out
+
+
+def test_the_page_has_input_output_expected_and_actual(ran: Ran) -> None:
+    text = (ran.folder / "report.html").read_text("utf-8")
+    found = re.search(r'<script type="text/plain" id="details">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    good, bad = (json.loads(line) for line in found[1].splitlines())
+    assert good[0] == "Say yes."
+    assert good[2][0][0][5] == "yes"
+    assert json.loads(bad[0]) == {"question": "Say <b>yes</b>."}
+    answer = bad[2][0][0]
+    assert (answer[1], answer[5]) == ("failed", "no </script>")
+    assert answer[10][0][7:9] == ["yes", "no </script>"]
+
+
+def test_junit_counts_what_the_report_counts(ran: Ran) -> None:
+    root = fromstring((ran.folder / "report.junit.xml").read_text("utf-8"))
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    assert [one.get("name") for one in root.iter("testcase")] == ["good", "bad"]
+
+
+def test_an_annotation_stands_at_the_line_of_its_case(ran: Ran) -> None:
+    text = (ran.folder / "report.github.txt").read_text("utf-8")
+    assert "::error file=mixed.eval.yaml,line=5,title=bad [default]%3A failed::agrees" in text
+
+
+def test_outside_of_a_build_no_annotation_is_printed(ran: Ran) -> None:
+    assert "::error" not in ran.ended.err
+
+
+def test_a_build_gets_annotations_and_a_summary_added_to_its_own(ran: Ran, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n", "utf-8")
+    env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary),
+           "GITHUB_WORKSPACE": str(ran.cwd.parent)}  # fmt: skip
+    ended = evalcore("run", "--json", "--report", "github", "mixed.eval.yaml",
+                     store=tmp_path, cwd=ran.cwd, env=env)  # fmt: skip
+    assert f"::error file={ran.cwd.name}/mixed.eval.yaml,line=5," in ended.err
+    assert ended.report["decision"] == "fail"
+    assert summary.read_text("utf-8").startswith("before\n# mixed: fail\n")
+
+
+def test_a_summary_never_grows_beyond_what_github_takes(ran: Ran, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_bytes(b"x" * (1024 * 1024 - 400))
+    env = {"GITHUB_STEP_SUMMARY": str(summary)}
+    evalcore("run", "--report", "github", "mixed.eval.yaml", store=tmp_path, cwd=ran.cwd, env=env)
+    data = summary.read_bytes()
+    assert len(data) <= 1024 * 1024
+    assert "is left out" in data.decode()
+
+
+def test_a_changed_suite_gives_annotations_without_lines(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.eval.yaml"
+    path.write_text(SUITE, "utf-8")
+    run_id = evalcore("run", "--json", path, store=tmp_path).report["run"]["id"]
+    path.write_text("# new\n" + SUITE, "utf-8")
+    text = evalcore("report", run_id, "--github", store=tmp_path, cwd=tmp_path, env=NO_BUILD).out
+    assert "file=mixed.eval.yaml,title=bad" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--report", "htlm", "x.yaml"], "--report: unknown form of report 'htlm'. "
+         "Did you mean 'html'? Known: html, junit, markdown, github, json"),
+        (["report", "RUN", "--form", "juint"], "Did you mean 'junit'?"),
+        (["report", "RUN", "--html", "--junit"], "one form at a time: html, junit"),
+        (["report", "RUN", "-o", "x"], "-o: say which form to write"),
+        (["report", "RUN", "--html", "-o", "no/such/folder/x"], "cannot be written: No such file"),
+    ],
+    ids=["run", "report", "two forms", "no form", "no folder"],
+)  # fmt: skip
+def test_a_mistake_is_told_with_what_would_work(
+    arguments: list[str], message: str, ran: Ran
+) -> None:
+    given = [ran.run_id if one == "RUN" else one for one in arguments]
+    ended = evalcore(*given, store=ran.store, cwd=ran.cwd)
+    assert ended.code == 2
+    assert message in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_verbose_prints_every_case(ran: Ran) -> None:
+    lines = evalcore("report", ran.run_id, "-v", store=ran.store, cwd=ran.cwd).out.splitlines()
+    assert lines[0] == "✓ good [default]: passed, score 1.0000"
+    place = lines.index("✗ bad [default]: failed, score 0.0000")
+    assert "        expected  yes" in lines[place:]
+    assert "        actual    no </script>" in lines[place:]

@@ -1,0 +1,188 @@
+"""What was executed before is not executed again: `run --reuse` and `regrade`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.end_to_end.shell import Ended, comparable, evalcore
+
+# A target that writes down each of its calls.
+TARGET = """
+from pathlib import Path
+
+def answer(input, *, context):
+    with open(Path(__file__).with_name("calls.txt"), "a") as file:
+        file.write(f"{context.case_id} {context.variant} {context.iteration}\\n")
+    if "explode" in input:
+        raise ValueError("boom")
+    return f"answer to {input}"
+"""
+
+
+class Project:
+    """A suite file, its target beside it, and the calls that the target got."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.tests = [
+            {"id": f"t{n}", "input": f"question {n}", "assertions": [contains("answer")]}
+            for n in range(12)
+        ]
+        (folder / "reuse_target.py").write_text(TARGET)
+
+    def write(self) -> None:
+        suite = {
+            "name": "reuse",
+            "targets": [
+                {"name": name, "provider": "python", "callable": "reuse_target:answer"}
+                for name in ("left", "right")
+            ],
+            "execution": {"targets": ["left", "right"]},
+            "evalcore": {"iterations": 2},
+            "tests": self.tests,
+        }
+        (self.folder / "suite.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
+
+    def run(self, *arguments: str) -> Ended:
+        self.write()
+        (self.folder / "calls.txt").write_text("")
+        return evalcore(*arguments, "--json", store=self.store, cwd=self.folder)
+
+    @property
+    def calls(self) -> list[str]:
+        return sorted((self.folder / "calls.txt").read_text().split("\n")[:-1])
+
+
+def contains(value: str) -> dict[str, str]:
+    return {"type": "contains", "value": value}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_an_unchanged_suite_makes_no_call(project: Project) -> None:
+    first = project.run("run", "suite.yaml")
+    assert len(project.calls) == 12 * 2 * 2
+    again = project.run("run", "suite.yaml", "--reuse")
+    assert project.calls == []
+    assert comparable(again.report) == comparable(first.report)
+    assert again.report["run"]["id"] != first.report["run"]["id"]
+
+
+def test_without_the_flag_everything_is_executed_again(project: Project) -> None:
+    project.run("run", "suite.yaml")
+    project.run("run", "suite.yaml")
+    assert len(project.calls) == 12 * 2 * 2
+
+
+def test_the_first_run_of_a_suite_may_have_the_flag(project: Project) -> None:
+    assert project.run("run", "suite.yaml", "--reuse").code == 0
+    assert len(project.calls) == 12 * 2 * 2
+
+
+def test_a_changed_case_executes_its_variants_and_iterations_only(project: Project) -> None:
+    project.run("run", "suite.yaml")
+    project.tests[5]["input"] = "another question"
+    project.tests.insert(0, project.tests.pop())  # places do not matter
+    project.run("run", "suite.yaml", "--reuse")
+    assert project.calls == [f"t5 {side} {n}" for side in ("left", "right") for n in (0, 1)]
+
+
+def test_a_changed_assertion_is_graded_without_a_call(project: Project) -> None:
+    project.run("run", "suite.yaml")
+    project.tests[3]["assertions"] = [contains("something else")]
+    again = project.run("run", "suite.yaml", "--reuse")
+    assert project.calls == []
+    assert again.code == 1
+    failed = {case["id"] for case in again.report["cases"] if not case["passed"]}
+    assert failed == {"t3"}
+
+
+def test_items_in_error_are_executed_again(project: Project) -> None:
+    project.tests[0]["input"] = "explode"
+    project.run("run", "suite.yaml")
+    again = project.run("run", "suite.yaml", "--reuse")
+    assert len(project.calls) == 4
+    assert {call.split()[0] for call in project.calls} == {"t0"}
+    assert again.report["counts"]["error"] == 4
+
+
+def test_evidence_of_a_run_before_the_last_is_found(project: Project) -> None:
+    project.run("run", "suite.yaml")
+    before = project.tests[1]["input"]
+    project.tests[1]["input"] = "meanwhile"
+    project.run("run", "suite.yaml", "--reuse")
+    project.tests[1]["input"] = before
+    project.run("run", "suite.yaml", "--reuse")
+    assert project.calls == []
+
+
+def test_regrade_grades_a_run_with_changed_assertions_and_calls_nothing(project: Project) -> None:
+    first = project.run("run", "suite.yaml").report
+    project.tests[2]["assertions"] = [contains("nobody says this")]
+    again = project.run("regrade", first["run"]["id"])
+    assert project.calls == []
+    assert again.code == 1
+    assert {case["id"] for case in again.report["cases"] if not case["passed"]} == {"t2"}
+    assert again.report["run"]["id"] != first["run"]["id"]
+
+
+def test_regrade_of_an_unchanged_suite_gives_the_same_report(project: Project) -> None:
+    project.tests[0]["input"] = "explode"
+    first = project.run("run", "suite.yaml")
+    again = project.run("regrade", first.report["run"]["id"])
+    assert project.calls == []
+    assert comparable(again.report) == comparable(first.report)
+
+
+def test_regrade_of_a_case_without_evidence_is_an_error_of_that_case(project: Project) -> None:
+    first = project.run("run", "suite.yaml").report
+    project.tests[4]["input"] = "never asked"
+    again = project.run("regrade", first["run"]["id"])
+    assert project.calls == []
+    assert again.report["counts"]["error"] == 4
+    (case, *_) = [case for case in again.report["cases"] if case["id"] == "t4"]
+    assert "no stored evidence" in case["items"][0]["error"]["message"]
+
+
+def test_regrade_names_the_missing_suite_file(project: Project) -> None:
+    first = project.run("run", "suite.yaml").report
+    (project.folder / "suite.yaml").rename(project.folder / "moved.yaml")
+    (project.folder / "calls.txt").write_text("")
+    run_id = first["run"]["id"]
+    refused = evalcore("regrade", run_id, store=project.store, cwd=project.folder)
+    assert refused.code == 2
+    assert f"evalcore regrade {run_id} SUITE" in refused.err
+    named = evalcore("regrade", run_id, "moved.yaml", store=project.store, cwd=project.folder)
+    assert named.code == 0
+
+
+def test_regrade_of_another_suites_run_is_refused(project: Project) -> None:
+    first = project.run("run", "suite.yaml").report
+    (project.folder / "other.jsonl").write_text(
+        '{"id": "a", "input": "x", "output": "y", "assertions": '
+        '[{"type": "contains", "value": "y"}]}'
+    )
+    refused = evalcore(
+        "regrade", first["run"]["id"], "other.jsonl", store=project.store, cwd=project.folder
+    )
+    assert refused.code == 2
+    assert "suite 'other'" in refused.err
+
+
+def test_large_outputs_come_back_whole(project: Project) -> None:
+    target = TARGET.replace('f"answer to {input}"', '"answer " + "x" * 200_000 + " end"')
+    (project.folder / "reuse_target.py").write_text(target)
+    for test in project.tests:
+        test["assertions"] = [{"type": "ends-with", "value": "x end"}]
+    assert project.run("run", "suite.yaml").code == 0
+    for test in project.tests:
+        test["assertions"] = [{"type": "ends-with", "value": "xx end"}]
+    assert project.run("run", "suite.yaml", "--reuse").code == 0
+    assert project.calls == []

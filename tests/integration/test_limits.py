@@ -1,0 +1,313 @@
+"""Calls under limits against a real model server on loopback, judged by the server's own counts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import UsageError
+from evalcore.execution.pool import Pool
+from evalcore.model.suite import ProviderLimits
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    evaluate,
+    execute_run,
+    finish_run,
+    load,
+    plan_run,
+)
+from evalcore.settings import Settings
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
+
+PRICES = {"tiny": {"input": 100.0, "output": 400.0}}
+SETTINGS = Settings(prices=PRICES)
+
+
+def suite_file(
+    folder: Path,
+    url: str,
+    *,
+    items: int,
+    limits: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
+) -> Path:
+    target = {"name": "m", "provider": "openai", "model": "tiny", "base_url": url, "api_key": "k"}
+    suite = {
+        "name": "limits",
+        "targets": [{**target, **(options or {})}],
+        "execution": {"target": "m"},
+        "evalcore": {"limits": limits or {}, "gates": [{"gate": "pass_rate", "threshold": 0.5}]},
+        "assertions": [{"type": "contains", "value": "word"}],
+        "tests": [{"id": f"t{item}", "input": f"word {item}"} for item in range(items)],
+    }
+    path = folder / "limits.eval.yaml"
+    path.write_text(json.dumps(suite))
+    return path
+
+
+def report_of(
+    folder: Path, path: Path, *, mode: str = "live", settings: Settings = SETTINGS
+) -> dict[str, Any]:
+    options = ExecuteOptions(settings=settings)
+    plan = PlanOptions(mode=mode)
+    with evaluate(load(path), LocalStore(folder / "store"), options, plan) as view:
+        counts = view.report.summary.counts
+        assert counts.add_up
+        report: dict[str, Any] = json.loads(view.json())
+        return report
+
+
+def items_of(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [item for case in report["cases"] for item in case["items"]]
+
+
+@pytest.mark.parametrize("bound", [20, None], ids=["max-tokens", "no-max-tokens"])
+@pytest.mark.parametrize("concurrency", [1, 50, 400])
+def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(
+    tmp_path: Path, concurrency: int, bound: int | None
+) -> None:
+    limits = {"max_tokens": 4_000, "concurrency": concurrency}
+    options = {} if bound is None else {"max_tokens": bound}
+    with model_server(latency_s=0.005, output_tokens=15) as server:
+        path = suite_file(tmp_path, server.base_url, items=600, limits=limits, options=options)
+        report = report_of(tmp_path, path)
+        stats = server.stats()
+    assert 3_600 <= stats.input_tokens + stats.output_tokens <= 4_000
+    counts = report["counts"]
+    assert counts["completed"] == counts["passed"] == stats.answered
+    assert counts["skipped"] == 600 - stats.answered
+    assert counts["error"] == 0
+
+
+@pytest.mark.parametrize("concurrency", [1, 50, 400])
+def test_a_cost_budget_is_never_exceeded_and_nearly_all_spent(
+    tmp_path: Path, concurrency: int
+) -> None:
+    limits = {"max_cost_usd": 1.0, "concurrency": concurrency}
+    with model_server(latency_s=0.005, output_tokens=15) as server:
+        path = suite_file(tmp_path, server.base_url, items=400, limits=limits)
+        report = report_of(tmp_path, path)
+        stats = server.stats()
+    spent = (stats.input_tokens * 100 + stats.output_tokens * 400) / 1e6
+    assert 0.9 <= spent <= 1.0
+    assert report["summary"]["total_cost_usd"] == pytest.approx(spent)
+    assert report["counts"]["skipped"] == 400 - stats.answered
+
+
+def test_a_budget_holds_where_calls_fail(tmp_path: Path) -> None:
+    limits = {"max_tokens": 3_000, "concurrency": 50}
+    with model_server(output_tokens=15, failure_share=0.3) as server:
+        path = suite_file(tmp_path, server.base_url, items=400, limits=limits)
+        report_of(tmp_path, path)
+        stats = server.stats()
+    assert 2_700 <= stats.input_tokens + stats.output_tokens <= 3_000
+
+
+def test_what_was_cut_off_was_paid(tmp_path: Path) -> None:
+    limits = {"max_tokens": 1_000, "concurrency": 1}
+    failures = [CUT] * 3
+    with model_server(output_tokens=15, failures=failures) as server:
+        path = suite_file(
+            tmp_path, server.base_url, items=50, limits=limits, options={"max_tokens": 20}
+        )
+        report_of(tmp_path, path)
+        stats = server.stats()
+    # Each of the three may have cost its whole reservation, about 60 tokens.
+    assert stats.input_tokens + stats.output_tokens <= 1_000 - 3 * 20
+
+
+def test_a_provider_that_cannot_be_reached_uses_no_budget(tmp_path: Path) -> None:
+    limits = {"max_tokens": 100, "concurrency": 4}
+    path = suite_file(tmp_path, "http://127.0.0.1:9/v1", items=2, limits=limits)
+    report = report_of(tmp_path, path)
+    assert report["counts"]["error"] == 2
+    assert {item["error"]["kind"] for item in items_of(report)} == {"connection"}
+
+
+def test_an_answer_that_the_budget_cut_is_skipped_and_not_graded(tmp_path: Path) -> None:
+    from tests.model_wire import Answer
+
+    with model_server(script=lambda question: Answer("half", finish_reason="length")) as server:
+        path = suite_file(tmp_path, server.base_url, items=1, limits={"max_tokens": 500})
+        report = report_of(tmp_path, path)
+    (item,) = items_of(report)
+    assert (item["status"], report["counts"]["skipped"]) == ("skipped", 1)
+
+
+def test_a_resumed_run_goes_on_with_what_is_left_of_its_budget(tmp_path: Path) -> None:
+    limits = {"max_tokens": 3_000, "concurrency": 5}
+    with model_server(latency_s=0.002, output_tokens=15) as server:
+        path = suite_file(tmp_path, server.base_url, items=300, limits=limits)
+        run = plan_run(load(path), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+        stop_after(run, 120)
+        rows = len(run.written_shards())
+        before = server.stats().answered
+        execute_run(run, ExecuteOptions(settings=SETTINGS))
+        stats = server.stats()
+    assert rows > 0
+    assert before < stats.answered
+    lost = 5 * 20  # calls of items that were running when it was stopped
+    lost += 17 * run.manifest().plan.shard_size
+    assert 2_700 <= stats.input_tokens + stats.output_tokens <= 3_000 + lost
+
+
+def stop_after(run: StoredRun, items: int) -> None:
+    pools: list[Pool] = []
+    finished = 0
+
+    def count(_: object) -> None:
+        nonlocal finished
+        finished += 1
+        if finished == items:
+            pools[0].stop()
+
+    execute_run(run, ExecuteOptions(settings=SETTINGS, progress=count, on_start=pools.append))
+
+
+def test_a_model_without_a_price_is_refused_under_a_cost_cap_before_any_call(
+    tmp_path: Path,
+) -> None:
+    with model_server() as server:
+        path = suite_file(tmp_path, server.base_url, items=3, limits={"max_cost_usd": 1.0})
+        with pytest.raises(UsageError, match=r"model 'tiny' has no known price.*evalcore\.toml"):
+            report_of(tmp_path, path, settings=Settings())
+        assert server.stats().requests == 0
+
+
+def test_after_the_time_of_the_run_no_item_begins(tmp_path: Path) -> None:
+    limits = {"max_duration_s": 0.3, "concurrency": 2}
+    with model_server(latency_s=0.1) as server:
+        path = suite_file(tmp_path, server.base_url, items=60, limits=limits)
+        report = report_of(tmp_path, path)
+        stats = server.stats()
+    counts = report["counts"]
+    assert counts["completed"] == stats.answered
+    assert 0 < counts["completed"] < 60
+    assert counts["skipped"] == 60 - counts["completed"]
+
+
+def mixed_failures(number: int) -> list[Failure | None]:
+    """Return failures of three in ten requests, 429 and 500 in turn."""
+    pattern: list[Failure | None] = [None, RATE_LIMITED, None, None, Failure(500), None, None]
+    pattern += [RATE_LIMITED, None, None]
+    return (pattern * (number // len(pattern) + 1))[:number]
+
+
+def test_three_failures_in_ten_lose_no_item(tmp_path: Path) -> None:
+    with model_server(latency_s=0.01, failures=mixed_failures(3_000)) as server:
+        path = suite_file(tmp_path, server.base_url, items=1_000, limits={"concurrency": 100})
+        report = report_of(tmp_path, path)
+        stats = server.stats()
+    assert report["counts"]["passed"] == stats.answered == 1_000
+    assert stats.failed > 300
+
+
+def test_random_failures_lose_next_to_nothing(tmp_path: Path) -> None:
+    with model_server(failure_share=0.3, seed=7) as server:
+        path = suite_file(tmp_path, server.base_url, items=1_000, limits={"concurrency": 100})
+        report = report_of(tmp_path, path)
+    counts = report["counts"]
+    assert counts["completed"] >= 999
+    assert counts["completed"] + counts["error"] == 1_000
+
+
+def test_what_fails_for_good_is_in_error_with_its_reason_and_attempts(tmp_path: Path) -> None:
+    with model_server(script=lambda question: Failure(400, message="no such thing")) as server:
+        path = suite_file(tmp_path, server.base_url, items=3)
+        report = report_of(tmp_path, path)
+        assert server.stats().requests == 3
+    errors = Counter(item["error"]["kind"] for item in items_of(report))
+    assert errors == {"request": 3}
+
+
+def test_lost_connections_are_made_again(tmp_path: Path) -> None:
+    with model_server(failures=[RESET, CUT, RESET]) as server:
+        path = suite_file(tmp_path, server.base_url, items=3)
+        assert report_of(tmp_path, path)["counts"]["passed"] == 3
+        assert server.stats().requests == 6
+
+
+def test_no_more_calls_at_once_than_the_provider_takes(tmp_path: Path) -> None:
+    settings = Settings(providers={"openai": ProviderLimits(max_concurrency=3)})
+    with model_server(latency_s=0.01) as server:
+        path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 30})
+        assert report_of(tmp_path, path, settings=settings)["counts"]["passed"] == 60
+        assert server.stats().most_in_flight <= 3
+
+
+def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:
+    with model_server(latency_s=0.02, most_at_once=10) as server:
+        path = suite_file(tmp_path, server.base_url, items=400, limits={"concurrency": 60})
+        assert report_of(tmp_path, path)["counts"]["passed"] == 400
+
+
+def test_waiting_for_a_rate_limit_is_no_part_of_an_items_time(tmp_path: Path) -> None:
+    limits = {
+        "concurrency": 20,
+        "timeout_s": 0.5,
+        "providers": {"m": {"requests_per_minute": 600}},
+    }
+    with model_server() as server:
+        path = suite_file(tmp_path, server.base_url, items=20, limits=limits)
+        assert report_of(tmp_path, path)["counts"]["passed"] == 20
+
+
+def test_the_time_limit_of_an_item_bounds_its_calls(tmp_path: Path) -> None:
+    with model_server(latency_s=5) as server:
+        path = suite_file(tmp_path, server.base_url, items=3, limits={"timeout_s": 0.1})
+        report = report_of(tmp_path, path)
+    assert {item["error"]["kind"] for item in items_of(report)} == {"timeout"}
+
+
+def test_without_a_number_more_calls_are_made_at_once_as_long_as_latency_holds(
+    tmp_path: Path,
+) -> None:
+    with model_server(latency_s=0.1) as server:
+        path = suite_file(tmp_path, server.base_url, items=400)
+        assert report_of(tmp_path, path)["counts"]["passed"] == 400
+        assert 16 < server.stats().most_in_flight <= 400
+
+
+def test_a_recorded_run_replays_without_the_server_to_the_same_measures(tmp_path: Path) -> None:
+    with model_server(failures=[Failure(400)]) as server:
+        path = suite_file(tmp_path, server.base_url, items=20, limits={"concurrency": 4})
+        recorded = report_of(tmp_path, path, mode="record")
+        requests = server.stats().requests
+        replayed = report_of(tmp_path, path, mode="replay")
+        assert server.stats().requests == requests
+    assert recorded["counts"]["error"] == 1
+    assert replayed["cases"] == recorded["cases"]
+    assert replayed["summary"] == recorded["summary"]
+
+
+def test_a_replay_needs_no_budget_and_no_price(tmp_path: Path) -> None:
+    with model_server() as server:
+        path = suite_file(tmp_path, server.base_url, items=5)
+        report_of(tmp_path, path, mode="record")
+        path = suite_file(tmp_path, server.base_url, items=5, limits={"max_cost_usd": 0.0})
+        replayed = report_of(tmp_path, path, mode="replay", settings=Settings())
+    assert replayed["counts"]["passed"] == 5
+
+
+def test_the_row_says_how_many_attempts_an_item_took(tmp_path: Path) -> None:
+    import duckdb
+
+    with model_server(failures=[RATE_LIMITED, RATE_LIMITED]) as server:
+        path = suite_file(tmp_path, server.base_url, items=1)
+        suite = load(path)
+        run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+        receipts = execute_run(run, ExecuteOptions(settings=SETTINGS))
+        with (
+            finish_run(run, receipts, now=datetime.now(UTC)),
+            run.result_files(run.manifest().plan) as parts,
+        ):
+            row = duckdb.sql(f"SELECT attempts, cost_usd FROM '{parts[0]}'").fetchone()
+    assert row == (3, pytest.approx((2 * 100 + 2 * 400) / 1e6))

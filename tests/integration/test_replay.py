@@ -1,0 +1,336 @@
+"""A recorded run is repeated without a network and gives the same report, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.shell import PROGRAM, Ended, Json, environment, evalcore
+from tests.model_server import (
+    UNAUTHORIZED,
+    Failure,
+    ModelServer,
+    model_server,
+)
+from tests.model_wire import Answer, Question
+
+KEY = "sk-of-the-tests-123456"
+
+# Whatever would leave the process is written down and refused.
+BLOCK = """\
+import os, socket
+
+def refused(*arguments, **_):
+    with open(os.environ["CONNECTIONS"], "a") as file:
+        file.write(f"{arguments[1:]}\\n")
+    raise OSError("no network in this test")
+
+for name in ("connect", "connect_ex", "sendto"):
+    setattr(socket.socket, name, refused)
+for name in ("create_connection", "getaddrinfo", "gethostbyname"):
+    setattr(socket, name, refused)
+"""
+
+
+class Numbered:
+    """Answers with the number of the request, so that no two answers are equal."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def __call__(self, question: Question) -> str | Answer | Failure:
+        if "impossible" in question.text:
+            return Failure(400, message=f"failure {next(self._numbers)} of {KEY}")
+        if "forbidden" in question.text:
+            return UNAUTHORIZED
+        words = " ".join(f"w{number}" for number in range(5))
+        return f"answer {next(self._numbers)}: {words} 🚚\u2028 for {KEY}"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with model_server(script=Numbered()) as server:
+        yield server
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a process that cannot open a connection."""
+    folder = tmp_path / "no-network"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(BLOCK)
+    return {"PYTHONPATH": str(folder), "CONNECTIONS": str(tmp_path / "connections")}
+
+
+def suite(tmp_path: Path, server: ModelServer, *, provider: str = "openai", **config: Any) -> Path:
+    """Return a suite of six cases, three times each; two of them fail."""
+    target = {
+        "name": "model",
+        "provider": provider,
+        "base_url": server.base_url,
+        "model": "small",
+        "api_key": "${{ MODEL_KEY }}",
+        **config,
+    }
+    inputs = ["one", "two", "three", "impossible", "one", "forbidden"]
+    tests = [
+        {
+            "id": f"case-{number}",
+            "input": text,
+            "assertions": [
+                {"type": "contains", "value": "answer"},
+                {"type": "regex", "value": "[02468]:"},
+                {"type": "latency", "threshold": 5},
+            ],
+        }
+        for number, text in enumerate(inputs)
+    ]
+    path = tmp_path / "suite.json"
+    whole = {
+        "name": "recorded",
+        "execution": {"target": "model"},
+        "targets": [target],
+        "evalcore": {"iterations": 3, "errors": "exclude", "max_error_share": 0.5},
+        "tests": tests,
+    }
+    path.write_text(json.dumps(whole))
+    return path
+
+
+def run(path: Path, store: Path, mode: str, env: Mapping[str, str] | None = None) -> Ended:
+    return evalcore("run", "--json", "--mode", mode, path, store=store, cwd=path.parent, env=env)
+
+
+def same(text: str) -> bytes:
+    """Return a report without the block `run`, as text."""
+    report: Json = json.loads(text)
+    del report["run"]
+    return json.dumps(report, ensure_ascii=False).encode()
+
+
+WITH_KEY = {"MODEL_KEY": KEY, "EVALCORE_READABLE_NAMES": "MODEL_KEY"}
+WITHOUT_KEY = {"EVALCORE_READABLE_NAMES": "MODEL_KEY"}
+
+
+def record(path: Path, store: Path) -> Ended:
+    recorded = run(path, store, "record", WITH_KEY)
+    counts = recorded.report["counts"]
+    assert (counts["completed"], counts["error"]) == (12, 6), recorded.err
+    return recorded
+
+
+@pytest.mark.parametrize(
+    ("provider", "config"),
+    [("openai", {}), ("openai", {"stream": True}), ("anthropic", {"max_tokens": 50})],
+    ids=["openai", "streamed", "anthropic"],
+)
+def test_a_replay_opens_no_connection_and_gives_the_same_report(
+    tmp_path: Path,
+    server: ModelServer,
+    offline: dict[str, str],
+    provider: str,
+    config: dict[str, Any],
+) -> None:
+    path, store = suite(tmp_path, server, provider=provider, **config), tmp_path / "store"
+    recorded = record(path, store)
+    asked = server.stats().requests
+    replays = [run(path, store, "replay", offline | WITHOUT_KEY) for _ in range(2)]
+    for replayed in replays:
+        assert same(replayed.out) == same(recorded.out), replayed.err
+        assert replayed.code == recorded.code
+        assert replayed.report["run"]["mode"] == "replay"
+    assert not Path(offline["CONNECTIONS"]).exists()
+    assert server.stats().requests == asked
+
+
+def test_a_connection_in_such_a_process_would_be_seen(
+    server: ModelServer, offline: dict[str, str]
+) -> None:
+    program = f"import urllib.request; urllib.request.urlopen({server.url!r})"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(**offline),
+        check=False,
+        capture_output=True,
+    )
+    assert ended.returncode != 0
+    assert Path(offline["CONNECTIONS"]).read_text()
+    assert server.stats().requests == 0
+
+
+def test_a_streamed_answer_is_recorded_with_its_events(tmp_path: Path, server: ModelServer) -> None:
+    path, store = suite(tmp_path, server, stream=True), tmp_path / "store"
+    record(path, store)
+    evalcore("recordings", "export", tmp_path / "set", store=store)
+    files = (json.loads(file.read_text("utf-8")) for file in (tmp_path / "set").iterdir())
+    streams = [file["reply"]["events"] for file in files if "reply" in file]
+    assert len(streams) == 9
+    for events in streams:
+        assert [event["sequence"] for event in events] == list(range(len(events)))
+        offsets = [event["offset_ms"] for event in events]
+        assert offsets == sorted(offsets)
+
+
+def test_iterations_hold_their_own_answers(tmp_path: Path, server: ModelServer) -> None:
+    recorded = record(suite(tmp_path, server), tmp_path / "store")
+    outputs = [item["output"] for item in recorded.report["cases"][0]["items"]]
+    assert len(set(outputs)) == 3
+
+
+def test_a_set_of_recordings_replays_from_a_folder(
+    tmp_path: Path, server: ModelServer, offline: dict[str, str]
+) -> None:
+    path, folder = suite(tmp_path, server), tmp_path / "recordings"
+    recorded = record(path, tmp_path / "store")
+    exported = evalcore("recordings", "export", folder, store=tmp_path / "store")
+    assert "15 recordings exported" in exported.out
+    imported = evalcore("recordings", "import", folder, store=tmp_path / "other")
+    assert "15 recordings imported" in imported.out
+    replayed = run(path, tmp_path / "other", "replay", offline | WITHOUT_KEY)
+    assert same(replayed.out) == same(recorded.out)
+    assert not Path(offline["CONNECTIONS"]).exists()
+
+
+def test_what_a_replay_used_is_exported_by_its_run(tmp_path: Path, server: ModelServer) -> None:
+    path, folder, store = suite(tmp_path, server), tmp_path / "recordings", tmp_path / "store"
+    record(path, store)
+    narrow = evalcore(
+        "run", "--json", "--mode", "replay", "--case", "case-1", path, store=store, env=WITHOUT_KEY
+    )
+    run_id = narrow.report["run"]["id"]
+    exported = evalcore("recordings", "export", folder, "--run", run_id, store=store)
+    assert "3 recordings exported" in exported.out
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+def test_a_replay_works_in_a_process_without_a_network(tmp_path: Path, server: ModelServer) -> None:
+    jail = ["unshare", "--map-root-user", "--net"]
+    if subprocess.run([*jail, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("network namespaces are not permitted here")
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    recorded = record(path, store)
+    replayed = subprocess.run(
+        [*jail, PROGRAM, "run", "--json", "--mode", "replay", path],
+        env=environment(store, **WITHOUT_KEY),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert same(replayed.stdout) == same(recorded.out), replayed.stderr
+
+
+def test_a_missing_recording_is_an_error_of_its_item_and_never_a_call(
+    tmp_path: Path, server: ModelServer, offline: dict[str, str]
+) -> None:
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    record(path, store)
+    path.write_text(path.read_text().replace('"two"', '"too"'))
+    replayed = run(path, store, "replay", offline | WITHOUT_KEY)
+    items = {case["id"]: case["items"] for case in replayed.report["cases"]}
+    for item in items["case-1"]:
+        assert item["status"] == "error"
+        assert item["error"]["kind"] == "recording"
+        assert 'messages[0].content at character 2 ("two" → "too")' in item["error"]["message"]
+    assert items["case-0"][0]["status"] == "completed"
+    assert not Path(offline["CONNECTIONS"]).exists()
+
+
+def test_auto_asks_only_for_what_is_missing(tmp_path: Path, server: ModelServer) -> None:
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    recorded = record(path, store)
+    asked = server.stats().requests
+    path.write_text(path.read_text().replace('"two"', '"too"'))
+    completed = run(path, store, "auto", WITH_KEY)
+    assert server.stats().requests == asked + 3
+    before, after = (
+        {case["id"]: case for case in ended.report["cases"]} for ended in (recorded, completed)
+    )
+    assert [name for name in before if before[name] != after[name]] == ["case-1"]
+
+
+def test_no_key_is_in_the_store_or_in_an_export(tmp_path: Path, server: ModelServer) -> None:
+    import zstandard
+
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    recorded = record(path, store)
+    evalcore("recordings", "export", tmp_path / "set", store=store)
+    kept = [file.read_bytes() for file in (tmp_path / "set").iterdir()]
+    kept += [file.read_bytes() for file in store.rglob("*") if file.is_file()]
+    recordings = [file for file in (store / "recordings").rglob("*") if file.is_file()]
+    kept += [zstandard.decompress(file.read_bytes()) for file in recordings]
+    assert len(recordings) == 15
+    for text in (*kept, recorded.out.encode(), recorded.err.encode()):
+        assert KEY.encode() not in text
+
+
+def test_what_a_pattern_of_the_configuration_matches_is_not_recorded(
+    tmp_path: Path, server: ModelServer, offline: dict[str, str]
+) -> None:
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    patterns = {"EVALCORE_REDACT_PATTERNS": "w\\d\nanswer [0-9]+,"}
+    recorded = run(path, store, "record", WITH_KEY | patterns)
+    assert "[redacted] [redacted] [redacted]" in recorded.report["cases"][0]["items"][0]["output"]
+    assert same(run(path, store, "replay", offline | WITHOUT_KEY).out) == same(recorded.out)
+
+
+def test_a_pattern_that_is_none_stops_the_run_before_it_begins(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    env = WITH_KEY | {"EVALCORE_REDACT_PATTERNS": "("}
+    refused = run(suite(tmp_path, server), tmp_path / "store", "record", env)
+    assert refused.code == 2
+    assert "EVALCORE_REDACT_PATTERNS: '(' is no regular expression" in refused.err
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_run_through_evalcore_record_is_a_recorded_run(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    recorded = evalcore("record", "--json", path, store=store, env=WITH_KEY)
+    assert recorded.report["run"]["mode"] == "record"
+    listed = json.loads(evalcore("recordings", "list", "--json", store=store).out)
+    assert len(listed) == 15
+    assert {one["iteration"] for one in listed} == {0, 1, 2}
+
+
+def test_deleted_recordings_are_recorded_anew(tmp_path: Path, server: ModelServer) -> None:
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    record(path, store)
+    listed = json.loads(evalcore("recordings", "list", "--json", store=store).out)
+    keys = [one["key"] for one in listed if one["asked"] == "two"]
+    deleted = evalcore("recordings", "delete", *(key[:16] for key in keys), store=store)
+    assert "3 recordings deleted" in deleted.out
+    asked = server.stats().requests
+    run(path, store, "auto", WITH_KEY)
+    assert server.stats().requests == asked + 3
+
+
+def test_a_recording_is_shown_by_the_first_digits_of_its_key(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    path, store = suite(tmp_path, server), tmp_path / "store"
+    record(path, store)
+    first = json.loads(evalcore("recordings", "list", "--json", store=store).out)[0]
+    shown = evalcore("recordings", "show", first["key"][:10], store=store)
+    assert json.loads(shown.out)["key"] == first["key"]
+    missing = evalcore("recordings", "show", "0123456789", store=store)
+    assert missing.code == 2
+    assert "no recording begins with '0123456789'" in missing.err
+
+
+def test_resuming_takes_no_mode(tmp_path: Path) -> None:
+    refused = evalcore(
+        "run", "--resume", "20260518T100000Z-0a1b2c", "--mode", "replay", store=tmp_path
+    )
+    assert refused.code == 2
+    assert "--resume takes no --mode" in refused.err

@@ -1,0 +1,160 @@
+"""The budget: nothing beyond it, nearly all of it, and nobody waits for what cannot come."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from random import Random
+
+import pytest
+
+from evalcore.execution.budget import Budget, Demand, Grant, Spent, TokenPrice, demand_of
+from evalcore.model.exchange import Endpoint, Request, SkippedError
+
+PRICE = TokenPrice(input=1.0, output=2.0)
+ENDPOINT = Endpoint("openai", "m", "http://localhost/v1")
+
+
+async def reserve(budget: Budget, demand: Demand, places: int = 10) -> Grant:
+    grant = budget.reserve_now(demand, places)
+    return await budget.reserve(demand, places) if grant is None else grant
+
+
+async def spend_all(budget: Budget, demand: Demand, *, workers: int, random: Random) -> int:
+    """Ask until there is nothing left; return how many calls were made. Answers vary in length."""
+    made = 0
+    over = False
+
+    async def work() -> None:
+        nonlocal made, over
+        while not over:
+            try:
+                grant = await reserve(budget, demand, workers)
+            except SkippedError:
+                over = True
+                return
+            answer = min(random.randint(20, 60), grant.output_tokens or 60)
+            await asyncio.sleep(0)
+            cost = (demand.input_tokens // 4 * PRICE.input + answer * PRICE.output) / 1e6
+            budget.settle(grant, Spent(cost, demand.input_tokens // 4 + answer), answer)
+            made += 1
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+    return made
+
+
+@pytest.mark.parametrize("bound", [100, 4_000, None], ids=["bounded", "generous", "unbounded"])
+@pytest.mark.parametrize("workers", [1, 50, 400])
+def test_tokens_are_never_exceeded_and_nearly_all_spent(workers: int, bound: int | None) -> None:
+    budget = Budget(max_tokens=50_000)
+    demand = Demand(100, bound, TokenPrice())
+    made = asyncio.run(spend_all(budget, demand, workers=workers, random=Random(workers)))
+    assert 45_000 <= budget.spent.tokens <= 50_000
+    assert made > 500
+
+
+@pytest.mark.parametrize("workers", [1, 50, 400])
+def test_dollars_are_never_exceeded_and_nearly_all_spent(workers: int) -> None:
+    budget = Budget(max_cost_usd=0.1)
+    demand = Demand(100, None, PRICE)
+    asyncio.run(spend_all(budget, demand, workers=workers, random=Random(workers)))
+    assert 0.09 <= budget.spent.cost_usd <= 0.1
+
+
+def test_threads_with_loops_of_their_own_share_a_budget() -> None:
+    budget = Budget(max_tokens=60_000)
+    demand = Demand(100, 100, TokenPrice())
+
+    def spend(seed: int) -> None:
+        asyncio.run(spend_all(budget, demand, workers=30, random=Random(seed)))
+
+    threads = [threading.Thread(target=spend, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert 54_000 <= budget.spent.tokens <= 60_000
+
+
+def test_a_call_waits_for_what_running_calls_leave() -> None:
+    async def scenario() -> Grant:
+        budget = Budget(max_tokens=1_000)
+        demand = Demand(100, 700, TokenPrice())
+        first = await reserve(budget, demand)
+        assert budget.reserve_now(demand, 10) is None
+        second = asyncio.create_task(budget.reserve(demand, 10))
+        await asyncio.sleep(0)
+        assert not second.done()
+        budget.settle(first, Spent(0.0, 150), 50)
+        return await second
+
+    grant = asyncio.run(scenario())
+    assert (grant.output_tokens, grant.shared) == (700, False)
+
+
+def test_what_nothing_running_can_free_is_skipped() -> None:
+    budget = Budget(max_tokens=100)
+    with pytest.raises(SkippedError, match="0 of 100 tokens") as caught:
+        budget.reserve_now(Demand(101, 1, TokenPrice()), 10)
+    assert caught.value.kind == "budget"
+
+
+def test_those_who_wait_are_skipped_when_nothing_is_left() -> None:
+    async def scenario() -> list[object]:
+        budget = Budget(max_tokens=1_000)
+        demand = Demand(100, 800, TokenPrice())
+        first = await reserve(budget, demand)
+        waiting = [asyncio.create_task(budget.reserve(demand, 10)) for _ in range(3)]
+        await asyncio.sleep(0)
+        budget.settle(first, Spent(0.0, 950), 850)
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+    assert [type(outcome) for outcome in asyncio.run(scenario())] == [SkippedError] * 3
+
+
+def test_a_cancelled_call_holds_nothing() -> None:
+    async def scenario() -> Grant:
+        budget = Budget(max_tokens=1_000)
+        demand = Demand(100, 700, TokenPrice())
+        first = await reserve(budget, demand)
+        cancelled = asyncio.create_task(budget.reserve(demand, 10))
+        third = asyncio.create_task(budget.reserve(demand, 10))
+        await asyncio.sleep(0)
+        budget.settle(first, Spent(0.0, 100), 50)  # handed to the second, which is cancelled
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        return await asyncio.wait_for(third, 5)
+
+    assert asyncio.run(scenario()).tokens == 800
+
+
+def test_the_last_call_gets_what_is_left() -> None:
+    budget = Budget(max_tokens=1_000)
+    grant = budget.reserve_now(Demand(100, None, TokenPrice()), 10)
+    assert grant is not None
+    assert (grant.output_tokens, grant.shared) == (900, True)
+
+
+def test_calls_without_a_bound_run_side_by_side_in_a_large_budget() -> None:
+    budget = Budget(max_tokens=10_000_000)
+    demand = Demand(100, None, TokenPrice())
+    grants = [budget.reserve_now(demand, 100) for _ in range(100)]
+    assert all(grant is not None for grant in grants)
+
+
+def test_what_earlier_processes_spent_counts() -> None:
+    budget = Budget(max_cost_usd=1.0, spent=Spent(0.999999, 10))
+    with pytest.raises(SkippedError, match=r"0\.999999 of 1 US dollars"):
+        budget.reserve_now(Demand(1, 1, PRICE), 10)
+
+
+def test_a_call_reserves_the_bytes_of_its_input_and_its_bound() -> None:
+    message = {"role": "user", "content": "é" * 50}
+    parameters = {"max_tokens": 7, "n": 2}
+    demand = demand_of(Request(ENDPOINT, "m", (message,), parameters), PRICE)
+    assert demand.input_tokens >= 100
+    budget = Budget(max_cost_usd=1.0, max_tokens=10_000)
+    grant = budget.reserve_now(demand, 10)
+    assert grant is not None
+    assert grant.tokens == demand.input_tokens + 14
+    assert grant.cost_usd == pytest.approx((demand.input_tokens + 28) / 1e6)

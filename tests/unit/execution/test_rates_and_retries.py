@@ -1,0 +1,213 @@
+"""Rate limits, retries and the window of calls at once: their laws, with a clock in hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from evalcore.execution.rates import Gate, Rate, Rates
+from evalcore.execution.retry import DEFAULT_POLICY
+from evalcore.execution.window import Share, Window
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
+from evalcore.model.suite import ProviderLimits
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_no_minute_has_more_requests_than_the_limit() -> None:
+    clock = HandClock()
+    rate = Rate(30, clock)
+    starts = [clock.now + rate.take() for _ in range(100)]
+    assert all(starts[place + 30] - starts[place] >= 60 for place in range(70))
+    assert starts[99] - starts[0] == pytest.approx(99 * 2.0)
+
+
+def test_what_was_left_unused_is_not_made_up_for() -> None:
+    clock = HandClock()
+    rate = Rate(60, clock)
+    clock.now += 600
+    assert [rate.take() for _ in range(3)] == pytest.approx([0.0, 1.0, 2.0])
+
+
+def test_a_correction_moves_those_who_come_after() -> None:
+    clock = HandClock()
+    rate = Rate(600, clock)
+    rate.take(100)
+    rate.correct(-50)
+    assert rate.take(1) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        pytest.param(Endpoint("openai", "mine", ""), 10, id="by-name"),
+        pytest.param(Endpoint("openai", "other", ""), 20, id="by-protocol"),
+        pytest.param(Endpoint("anthropic", "other", ""), None, id="none"),
+    ],
+)
+def test_limits_are_found(endpoint: Endpoint, expected: int | None) -> None:
+    rates = Rates(
+        [
+            {"mine": ProviderLimits(max_concurrency=30), "openai": ProviderLimits(20, 20)},
+            {"mine": ProviderLimits(requests_per_minute=10)},
+        ]
+    )
+    found = rates.find(endpoint)
+    clock = None if found is None or found.requests is None else found.requests
+    interval = None
+    if clock is not None:
+        clock.take()
+        interval = round(60 / clock.take())
+    assert interval == expected
+
+
+def test_a_gate_lets_so_many_through_and_forgets_who_was_cancelled() -> None:
+    async def scenario() -> int:
+        gate = Gate(2)
+        inside = most = 0
+
+        async def pass_through() -> None:
+            nonlocal inside, most
+            await gate.enter()
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.001)
+            inside -= 1
+            gate.leave()
+
+        tasks = [asyncio.create_task(pass_through()) for _ in range(20)]
+        await asyncio.sleep(0)
+        for task in tasks[5:10]:
+            task.cancel()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        assert gate.enter_now()
+        assert gate.enter_now()
+        assert not gate.enter_now()
+        return most
+
+    assert asyncio.run(scenario()) == 2
+
+
+def failure(kind: ErrorKind, retry_after_s: float | None = None) -> ProviderError:
+    return ProviderError(kind, "scripted", 500, retry_after_s)
+
+
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    [
+        pytest.param(ErrorKind.RATE, True, id="rate"),
+        pytest.param(ErrorKind.SERVER, True, id="server"),
+        pytest.param(ErrorKind.TIMEOUT, True, id="timeout"),
+        pytest.param(ErrorKind.CONNECTION, True, id="connection"),
+        pytest.param(ErrorKind.AUTHENTICATION, False, id="authentication"),
+        pytest.param(ErrorKind.REQUEST, False, id="request"),
+        pytest.param(ErrorKind.CONTENT, False, id="content"),
+    ],
+)
+def test_only_what_may_succeed_later_is_tried_again(kind: ErrorKind, again: bool) -> None:
+    delay = DEFAULT_POLICY.delay_s(
+        failure(kind), attempt=1, waited_s=0, silence_s=9.0, draw=lambda: 0.5
+    )
+    assert (delay is not None) is again
+
+
+def test_delays_double_with_full_jitter_up_to_a_bound() -> None:
+    error = failure(ErrorKind.SERVER)
+    policy = DEFAULT_POLICY._replace(attempts=9)
+    longest = [
+        policy.delay_s(error, attempt=attempt, waited_s=0, silence_s=9.0, draw=lambda: 1.0)
+        for attempt in range(1, 10)
+    ]
+    assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0, None]
+    assert policy.delay_s(error, attempt=5, waited_s=0, silence_s=9.0, draw=lambda: 0.0) == 0.0
+
+
+def test_a_failure_among_answers_is_not_waited_for_long() -> None:
+    error = failure(ErrorKind.RATE)
+    for silence_s, longest in ((0.01, 1.0), (3.0, 3.0), (1e9, 15.0)):
+        delay = DEFAULT_POLICY.delay_s(
+            error, attempt=9, waited_s=0, silence_s=silence_s, draw=lambda: 1.0
+        )
+        assert delay == longest
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.9])
+def test_what_the_provider_asks_for_is_waited_at_least(jitter: float) -> None:
+    error = failure(ErrorKind.RATE, retry_after_s=20.0)
+    delay = DEFAULT_POLICY.delay_s(error, attempt=1, waited_s=0, silence_s=9.0, draw=lambda: jitter)
+    assert delay is not None
+    assert delay >= 20.0
+
+
+def test_a_wait_beyond_the_bound_is_given_up() -> None:
+    error = failure(ErrorKind.RATE, retry_after_s=3_600)
+    assert (
+        DEFAULT_POLICY.delay_s(error, attempt=1, waited_s=0, silence_s=9.0, draw=lambda: 0.0)
+        is None
+    )
+
+
+def rounds(
+    window: Window, number: int, *, latency_s: float, refused: float = 0.0, now: float = 0.0
+) -> list[int]:
+    """Return the window's limit after each of so many rounds, all places used."""
+    limits = []
+    for _ in range(number):
+        calls = max(20, window.limit)
+        now += 1.5
+        window.note_full()
+        for call in range(calls):
+            window.note(now, now + latency_s, refused=call < refused * calls)
+        now += latency_s
+        limits.append(window.limit)
+    return limits
+
+
+def test_without_a_number_it_doubles_while_latency_holds() -> None:
+    assert rounds(Window(), 8, latency_s=0.2) == [32, 64, 128, 256, 512, 1000, 1000, 1000]
+
+
+def test_it_does_not_rise_while_places_are_free() -> None:
+    window = Window()
+    for call in range(100):
+        window.note(call, call + 0.2, refused=False)
+    assert window.limit == 16
+
+
+def test_it_stops_rising_when_calls_take_longer() -> None:
+    window = Window()
+    rounds(window, 3, latency_s=0.2)
+    before = window.limit
+    assert rounds(window, 2, latency_s=0.5, now=100.0)[0] < before
+
+
+def test_a_given_number_never_rises() -> None:
+    assert rounds(Window(100), 5, latency_s=0.2) == [100] * 5
+
+
+def test_a_given_number_falls_when_most_calls_are_refused() -> None:
+    assert rounds(Window(100), 3, latency_s=0.2, refused=0.8) == [70, 49, 34]
+
+
+def test_a_provider_that_refuses_now_and_then_does_not_stop_the_run() -> None:
+    assert rounds(Window(100), 20, latency_s=0.2, refused=0.3) == [100] * 20
+
+
+def test_refusals_of_one_round_trip_lower_it_once() -> None:
+    window = Window(100)
+    for _ in range(500):
+        window.note(1.0, 1.2, refused=True)
+    assert window.limit == 70
+
+
+@pytest.mark.parametrize("limit", [1, 5, 16, 17])
+def test_shares_make_up_the_whole(limit: int) -> None:
+    threads = min(limit, 3)
+    assert sum(Share(number, threads).part(limit) for number in range(threads)) == limit

@@ -1,0 +1,357 @@
+"""Suite files: cases × variants (spec/suite-api.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Case, Format, Suite
+from tests.unit.formats.loading import load_text, places_of, problems_of, write
+
+HEAD = """
+    name: my-api-eval
+    flow: flows:my_workflow
+    variants: [{id: a}, {id: b}]
+"""
+CASES = """
+    cases: [{id: c1, input: x, assertions: [{type: behavior.no_errors}]}]
+"""
+
+
+def load(folder: Path, text: str, **options: Any) -> Suite:
+    return load_text(folder, text, **options)
+
+
+def case_of(folder: Path, case: str, more: str = "") -> Case:
+    suite = load(folder, f"{HEAD}{more}\n    cases: [{case}]\n")
+    return next(iter(suite.cases))
+
+
+def messages(folder: Path, text: str, **options: Any) -> list[str]:
+    return [
+        f"{problem.path}: {problem.message}" for problem in problems_of(folder, text, **options)
+    ]
+
+
+def test_the_page_s_example_loads(tmp_path: Path) -> None:
+    suite = load(
+        tmp_path,
+        """
+        name: my-api-eval
+        flow: my_package.flows:my_workflow
+        cases:
+          - id: hello-api
+            input: {task: "…"}
+            tags: [smoke]
+            fixtures: {}
+            assertions: [{type: output.contains, path: outputs.main.code, value: app.get}]
+        variants:
+          - id: claude/sonnet
+            provider: anthropic
+            model: claude-3-5-sonnet-latest
+            config: {system_prompt: "…"}
+            tags: [paid]
+        baseline: claude/sonnet
+        scorers: [latency, {callable: "module:function"}]
+        gates: [no_regressions, {gate: pass_rate, threshold: 0.9}]
+        """,
+    )
+    definition = suite.definition
+    assert (definition.name, definition.format) == ("my-api-eval", Format.SUITE)
+    assert definition.baseline == "claude/sonnet"
+    assert [scorer.name for scorer in definition.scorers] == ["latency", "function"]
+    assert [gate.gate for gate in definition.policy.gates] == [
+        "no_regressions",
+        "pass_rate",
+        "errors",
+    ]
+    (variant,) = definition.variants
+    assert variant.config == {
+        "provider": "anthropic",
+        "model": "claude-3-5-sonnet-latest",
+        "config": {"system_prompt": "…"},
+    }
+    (case,) = suite.cases
+    assert case.fixture is None
+    assert case.tags == ("smoke",)
+    assert case.assertions[0].params == {"path": "outputs.main.code", "value": "app.get"}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "gate"),
+    [("    baseline: a", "no_regressions"), ("", "pass_rate")],
+    ids=["with a baseline", "without"],
+)
+def test_the_default_gate(tmp_path: Path, baseline: str, gate: str) -> None:
+    policy = load(tmp_path, f"{HEAD}{baseline}\n{CASES}").definition.policy
+    assert [one.gate for one in policy.gates] == [gate, "errors"]
+
+
+def test_every_mistake_of_the_suite_is_told_together(tmp_path: Path) -> None:
+    problems = problems_of(
+        tmp_path,
+        """\
+        flow: flows:f
+        variants: [{id: a}, {id: a, modle: x}, {id: b}, {id: b}]
+        baseline: c
+        gates: [{gate: pass_rate, threshold: 1.5}, {gate: required_cases, case_ids: [nope]}]
+        scorers: [latence]
+        cases:
+          - {id: c1, input: x, assertions: [{type: output.contain, value: x}]}
+          - {id: c1, input: y}
+          - {input: z}
+        """,
+    )
+    assert (
+        places_of(problems)
+        == [
+            (1, "name"),
+            (2, "variants[1].modle"),
+            (3, "baseline"),
+            (4, "gates[0]"),
+            (4, "gates[1]"),
+            (5, "scorers[0]"),
+            (7, "cases[0].assertions[0].type"),
+            (8, "cases[1].id"),
+            (9, "cases[2].id"),
+        ]
+        or len(problems) >= 9
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (f"flow: a:b\nvariants: [{{id: a}}]{CASES}", "name: is required"),
+        (f"name: n\nvariants: [{{id: a}}]{CASES}", "flow: is required"),
+        (f"name: n\nflow: a:b{CASES}", "variants: is required: at least one {id: …}"),
+        (f"name: n\nflow: a:b\nvariants: []{CASES}", "variants: must not be empty"),
+        ("name: n\nflow: a:b\nvariants: [{id: a}]\ncases: []", "cases: holds no case"),
+        (
+            f"name: n\nflow: a:b\nvariants: [{{id: a}}]\nbaseline: b{CASES}",
+            "baseline: no variant is called 'b'. Known: a.",
+        ),
+        (
+            f"name: n\nflow: a:b\nvariants: [{{id: a}}, {{id: a}}]{CASES}",
+            "variants[1].id: duplicate variant id: a (first at line 3)",
+        ),
+        (
+            f"name: n\nflow: a:b\nvariants: [{{id: a}}]\nflwo: x{CASES}",
+            "flwo: unknown key 'flwo'. Did you mean 'flow'?",
+        ),
+        (
+            f"name: n\nflow: a:b\nvariants: [{{id: a}}]\niterations: 0{CASES}",
+            "iterations: must be at least 1, got the number 0",
+        ),
+        (
+            f"name: n\nflow: a:b\nvariants: [{{id: a}}]\ntags: [x]\nevalcore: {{tags: [y]}}{CASES}",
+            "evalcore.tags: is given here and as 'tags'; remove one of them",
+        ),
+    ],
+)
+def test_a_mistake_of_the_suite(tmp_path: Path, text: str, mistake: str) -> None:
+    text = "\n".join(line.removeprefix("    ") for line in text.splitlines())
+    assert messages(tmp_path, text, format="suite") == [mistake]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "mistake"),
+    [
+        ("{type: output.contain, value: x}", "Did you mean 'output.contains'?"),
+        ("{type: output.contains}", "value: is required"),
+        ("{type: output.contains, value: x, pth: y}", "Did you mean 'path'?"),
+        ("{type: output.contains, value: x, path: a..b}", "is no path"),
+        ("{type: metric.latency_ms.max, value: fast}", "expected a number"),
+        ("{type: metric.latency_ms.max, value: -1}", "must be at least 0"),
+        ("{type: behavior.node_executed}", "node_id: is required"),
+        ("{type: behavior.node_invocations.max, nodeId: a, value: 1.5}", "whole number"),
+        ("{type: output.matches}", "the regular expression"),
+        ("{type: contains}", "value: is required"),
+        ("{type: word-count, value: many}", "whole number"),
+        ("{type: python, callable: nothing}", "module:function"),
+        ("{type: llm_judge, minScore: 2}", "a number from 0 to 1"),
+        ("{value: x}", "type: is required"),
+        ("text", "an assertion is a mapping"),
+    ],
+)
+def test_a_mistake_in_an_assertion(tmp_path: Path, assertion: str, mistake: str) -> None:
+    text = f"{HEAD}\n    cases: [{{id: c, input: x, assertions: [{assertion}]}}]\n"
+    (found,) = messages(tmp_path, text)
+    assert found.startswith("cases[0].assertions[0]")
+    assert mistake in found
+
+
+@pytest.mark.parametrize(
+    ("assertion", "check"),
+    [
+        ("{type: output.contains, value: x}", "output-contains"),
+        ("{type: output.equals, value: [1]}", "output-equals"),
+        ("{type: output.matches, pattern: x}", "output-matches"),
+        ("{type: metric.latency_ms.max, value: 1}", "latency"),
+        ("{type: metric.total_cost_usd.max, value: 0.1}", "cost"),
+        ("{type: metric.tokens.input.max, value: 1}", "input-tokens"),
+        ("{type: metric.tokens.output.max, value: 1}", "output-tokens"),
+        ("{type: behavior.no_errors}", "no-errors"),
+        ("{type: behavior.node_executed, nodeId: a}", "node-executed"),
+        ("{type: behavior.node_executed, node_id: a}", "node-executed"),
+        ("{type: behavior.node_invocations.max, nodeId: a, value: 2}", "node-invocations"),
+        ("{type: python, callable: 'a:b'}", "python"),
+        ("{type: contains, value: x}", "contains"),
+        ("{type: starts_with, value: x}", "starts-with"),
+        ("{type: not-icontains, value: x}", "contains"),
+        ("{type: is-json, path: outputs.a}", "at-path"),
+        ("{type: python, callable: 'a:b', path: outputs.a}", "at-path-later"),
+        ("{type: token-usage, threshold: 5}", "tokens"),
+    ],
+)
+def test_every_type_of_the_pages_is_read(tmp_path: Path, assertion: str, check: str) -> None:
+    case = case_of(tmp_path, f"{{id: c, input: x, assertions: [{assertion}]}}")
+    assert case.assertions[0].check == check
+
+
+def test_shared_types_follow_the_rules_of_workflow_files(tmp_path: Path) -> None:
+    case = case_of(tmp_path, "{id: c, input: x, assertions: [{type: regex, value: '(?i)a'}]}")
+    assert case.assertions[0].params["dialect"] == "python"
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "output", "outputs"),
+    [
+        ("{main: text}", "text", {"main": "text"}),
+        ("{plan: p, main: {code: c}}", '{"code": "c"}', {"plan": "p", "main": '{"code": "c"}'}),
+        ("{main: {output: o, metrics: {latency_ms: 5}}}", "o", {"main": "o"}),
+        ("{output: o}", "o", {}),
+        ("{output: o, metrics: {cost_usd: 1}}", "o", {}),
+        ("{outputs: {a: x, b: y}, output: o}", "o", {"a": "x", "b": "y"}),
+    ],
+)
+def test_fixtures_are_the_evidence(
+    tmp_path: Path, fixtures: str, output: str, outputs: dict[str, str]
+) -> None:
+    fixture = case_of(tmp_path, f"{{id: c, input: x, fixtures: {fixtures}}}").fixture
+    assert fixture is not None
+    assert (fixture.output, dict(fixture.outputs)) == (output, outputs)
+
+
+def test_the_primary_output_is_the_suite_s(tmp_path: Path) -> None:
+    fixture = case_of(
+        tmp_path, "{id: c, fixtures: {a: x, b: y}}", more="    primaryOutput: a"
+    ).fixture
+    assert fixture is not None
+    assert fixture.output == "x"
+
+
+def test_camel_case_is_read_and_its_mistakes_have_their_line(tmp_path: Path) -> None:
+    problems = problems_of(
+        tmp_path,
+        """\
+        name: n
+        flow: a:b
+        variants: [{id: a}]
+        cases:
+          - id: c
+            input: x
+            assertions:
+              - type: behavior.node_executed
+                nodeId: 3
+        """,
+    )
+    assert places_of(problems) == [(9, "cases[0].assertions[0].node_id")]
+
+
+def test_cases_may_stand_in_other_files(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "more.yaml": "cases: [{id: y, input: 1}]\n",
+            "lines.jsonl": '{"id": "j", "input": {"a": 1}, "output": "given"}\n',
+            "table.csv": "id,input,output,contains,colour\nt,q,answer,ans,red\n",
+        },
+    )
+    suite = load(tmp_path, f"{HEAD}\n    cases: [more.yaml, lines.jsonl, table.csv]\n")
+    cases = {case.id: case for case in suite.cases}
+    assert list(cases) == ["y", "j", "t"]
+    assert cases["j"].fixture is not None
+    assert cases["t"].metadata == {"colour": "red"}
+    assert [one.type for one in cases["t"].assertions] == ["contains"]
+
+
+def test_a_flow_may_be_a_target(tmp_path: Path) -> None:
+    suite = load(
+        tmp_path,
+        """
+        name: n
+        flow: helper
+        targets: [{name: helper, provider: mock, response: hi}, {name: other, provider: echo}]
+        variants: [{id: a, config: {response: ho}}, {id: b, provider: other}]
+        cases: [{id: c, input: x}]
+        """,
+    ).definition
+    assert suite.default_target == "helper"
+    assert [(one.target, dict(one.config)) for one in suite.variants] == [
+        (None, {"response": "ho"}),
+        ("other", {}),
+    ]
+    assert set(suite.targets) == {"helper", "other"}
+
+
+def test_a_flow_may_be_a_workflow_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "wf.yaml": """
+            blocks: {a: {type: llm, soul_ref: s, prompt_template: hi}}
+            souls: {s: {model_name: m}}
+            eval: {cases: []}
+            """
+        },
+    )
+    definition = load(
+        tmp_path,
+        """
+        name: n
+        flow: wf.yaml
+        primary_output: a
+        variants: [{id: v, model: m2, config: {systemPrompt: Be kind.}}]
+        cases: [{id: c, input: {q: 1}}]
+        """,
+    ).definition
+    target = definition.targets["workflow"]
+    assert target.kind == "workflow"
+    assert "eval" not in target.options["definition"]
+    assert target.options["primary_output"] == "a"
+    assert definition.variants[0].config == {"model": "m2", "system_prompt": "Be kind."}
+
+
+@pytest.mark.parametrize(
+    ("flow", "mistake"),
+    [
+        ("nobody", "no target is called 'nobody'"),
+        ("gone.yaml", "there is no file 'gone.yaml'"),
+        ("{blocks: {}}", "a workflow needs 'blocks'"),
+        ("{provider: moc}", "Did you mean 'mock'?"),
+        ("{provider: mock}", "flow.response: target 'flow': is required"),
+        ("{primary_output: a}", "a flow is module:function"),
+        ("{flow: a:b, primary: x, other: y}", "unknown key 'primary'"),
+    ],
+)
+def test_a_mistake_in_the_flow(tmp_path: Path, flow: str, mistake: str) -> None:
+    text = f"name: n\nflow: {flow}\nvariants: [{{id: a}}]\ncases: [{{id: c, input: x}}]\n"
+    assert any(mistake in found for found in messages(tmp_path, text))
+
+
+def test_a_case_that_asserts_nothing_is_a_warning_and_in_strict_mode_a_mistake(
+    tmp_path: Path,
+) -> None:
+    text = f"{HEAD}\n    cases: [{{id: c, input: x}}]\n"
+    assert "asserts nothing" in load(tmp_path, text).warnings[0]
+    assert "asserts nothing" in messages(tmp_path, text, strict=True)[0]
+
+
+def test_gates_take_camel_case(tmp_path: Path) -> None:
+    more = "    gates: [{gate: passRate, threshold: 0.5, perVariant: true}]"
+    gates = load(tmp_path, f"{HEAD}{more}\n{CASES}").definition.policy.gates
+    assert gates[0] == GateSpec("pass_rate", {"threshold": 0.5, "per_variant": True})

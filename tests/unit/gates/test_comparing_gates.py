@@ -1,0 +1,183 @@
+"""What the gates decide that compare with a baseline, and those over single cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalcore.gates.registry import GateSyntaxError, parse_gate, parse_gate_option
+from tests.unit.analytics.results import decide, result
+
+GOOD, BAD = result(), result(passed=False)
+SLOW = {"durationMs": 1000.0}
+
+# gate, base, cand (None: no such variant), outcome
+NO_REGRESSIONS: list[tuple[str, dict[str, Any], Any, Any, str]] = [
+    ("equal", {}, [GOOD], [GOOD], "pass"),
+    ("worse", {}, [GOOD], [BAD], "fail"),
+    ("better", {}, [BAD], [GOOD], "pass"),
+    ("slower", {}, [GOOD | {"durationMs": 1}], [GOOD | SLOW], "fail"),
+    ("slower is allowed", {"allowMetricRegressions": True}, [GOOD | {"durationMs": 1}],
+     [GOOD | SLOW], "pass"),
+    ("failing is not", {"allow_metric_regressions": True}, [GOOD], [BAD], "fail"),
+    ("missing is not", {"allowMetricRegressions": True}, [GOOD, result("d")], [GOOD], "fail"),
+    ("every case is missing", {}, [GOOD], [], "fail"),
+    ("no baseline", {}, None, [GOOD], "inconclusive"),
+    ("no baseline, may pass", {"firstRun": "pass"}, None, [GOOD], "pass"),
+    ("an empty baseline", {}, [], [GOOD], "inconclusive"),
+    ("no candidate", {}, [GOOD], None, "inconclusive"),
+    ("nothing at all", {}, [], [], "inconclusive"),
+    ("a flip that may be chance", {}, [GOOD] * 3, [GOOD, GOOD, BAD], "inconclusive"),
+    ("a flip of every iteration", {}, [GOOD] * 3, [BAD] * 3, "fail"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("params", "base", "cand", "expected"),
+    [row[1:] for row in NO_REGRESSIONS],
+    ids=[row[0] for row in NO_REGRESSIONS],
+)
+def test_no_regressions(params: dict[str, Any], base: Any, cand: Any, expected: str) -> None:
+    variants = {name: rows for name, rows in (("base", base), ("cand", cand)) if rows is not None}
+    gate, _ = decide({"gate": "no_regressions", **params}, **variants)
+    assert (gate.outcome, gate.passed) == (expected, expected == "pass")
+    assert gate.message
+
+
+def test_a_chance_says_how_many_iterations_would_decide() -> None:
+    gate, _ = decide("no_regressions", base=[GOOD] * 3, cand=[GOOD, BAD, BAD])
+    assert "passes 3 of 3 → 1 of 3" in gate.message
+    assert "4 more iterations would decide" in gate.message
+
+
+def scores(values: list[float]) -> list[dict[str, Any]]:
+    return [result(f"c{number}", overall=value) for number, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "expected"),
+    [
+        ([0.8] * 10, [0.8] * 10, "pass"),
+        ([0.8] * 10, [0.7] * 10, "fail"),
+        ([0.8] * 10, [0.79] * 10, "pass"),
+        ([0.8] * 10, [0.9, 0.7] * 5, "inconclusive"),
+        ([0.8], [0.8], "inconclusive"),
+    ],
+    ids=["equal", "surely worse", "within the margin", "may be worse", "a single case"],
+)
+def test_no_significant_regression(was: list[float], now: list[float], expected: str) -> None:
+    gate, _ = decide("noSignificantRegression", base=scores(was), cand=scores(now))
+    assert gate.outcome == expected
+
+
+def test_an_undecided_difference_says_how_many_cases_would_decide() -> None:
+    # Δ = 0, SE = .0333: the half-width t·SE has to fall below the margin of .02.
+    gate, _ = decide(
+        "no_significant_regression", base=scores([0.8] * 10), cand=scores([0.9, 0.7] * 5)
+    )
+    assert gate.details["variants"][0]["more_cases"] == 133
+    assert "133 more cases would decide" in gate.message
+
+
+OTHER: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
+    ({"gate": "requiredCases", "caseIds": ["c"]}, [GOOD], "pass"),
+    ({"gate": "requiredCases", "caseIds": ["c"]}, [BAD], "fail"),
+    ({"gate": "requiredCases", "caseIds": ["c"]}, [GOOD, BAD], "fail"),
+    ({"gate": "requiredCases", "caseIds": ["c", "gone"]}, [GOOD], "fail"),
+    ({"gate": "passRate", "threshold": 0.5, "perVariant": True}, [BAD], "fail"),
+    ({"gate": "passRate", "threshold": 0.5}, [BAD], "pass"),
+    ({"gate": "passRate", "threshold": 0.0, "perVariant": True}, [], "fail"),
+    ({"gate": "costUnder", "max": 0.3}, [GOOD | {"costUsd": 0.1}], "fail"),
+    ({"gate": "costUnder", "max": 0.31}, [GOOD | {"costUsd": 0.1}], "pass"),
+    ({"gate": "costUnder", "max": 0.21, "perCase": True}, [GOOD | {"costUsd": 0.1}], "pass"),
+    ({"gate": "costUnder", "max": 0.2, "perCase": True}, [GOOD | {"costUsd": 0.1}], "fail"),
+    ({"gate": "latencyUnder", "max": 100}, [GOOD | {"durationMs": 50}], "pass"),
+    ({"gate": "latencyUnder", "max": 99}, [GOOD | {"durationMs": 99}], "fail"),
+    ({"gate": "latencyUnder", "max": 1e9}, [GOOD], "fail"),
+    ({"gate": "p95LatencyUnder", "max": 100}, [GOOD | {"durationMs": 50}], "pass"),
+    ({"gate": "tokensUnder", "max": 21}, [GOOD | {"tokens": 10}], "pass"),
+    ({"gate": "tokensUnder", "max": 20}, [GOOD | {"tokens": 10}], "fail"),
+    ({"gate": "errorRateUnder", "threshold": 0.5}, [{"caseId": "c", "error": "x"}], "fail"),
+    ({"gate": "scoreAtLeast", "threshold": 0.5}, [GOOD | {"overall": 0.5}], "pass"),
+]
+BASE = [GOOD | {"costUsd": 0.2, "durationMs": 20, "tokens": 10, "overall": 0.5}]
+
+
+@pytest.mark.parametrize(("gate", "cand", "expected"), OTHER, ids=str)
+def test_gates_over_every_variant(
+    gate: dict[str, Any], cand: list[dict[str, Any]], expected: str
+) -> None:
+    assert decide(gate, base=BASE, cand=cand)[0].outcome == expected
+
+
+def raises(_: Any) -> bool:
+    raise RuntimeError("no such column")
+
+
+FUNCTIONS: dict[str, Any] = {
+    "f:true": lambda report: True,
+    "f:rate": lambda report: report["passed_cases"] == 2,
+    "f:tuple": lambda report: (False, "too few"),
+    "f:mapping": lambda report: {"outcome": "inconclusive", "message": "hm"},
+    "f:nothing": lambda report: None,
+    "f:raises": raises,
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "message"),
+    [
+        ("f:true", "pass", "my rule"),
+        ("f:rate", "pass", "my rule"),
+        ("f:tuple", "fail", "too few"),
+        ("f:mapping", "inconclusive", "hm"),
+        ("f:nothing", "fail", "returned NoneType"),
+        ("f:raises", "fail", "RuntimeError: no such column"),
+        ("f:unknown", "fail", "KeyError"),
+    ],
+)
+def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
+    gate = {"gate": "custom", "name": "mine", "description": "my rule", "callable": function}
+    found, _ = decide(gate, FUNCTIONS.__getitem__, base=[GOOD], cand=[GOOD])
+    assert (found.name, found.outcome) == ("mine", outcome)
+    assert message in found.message
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({"gate": "no_regressions", "firstRun": "fail"}, "one of inconclusive, pass"),
+        ({"gate": "required_cases"}, "'case_ids' is required"),
+        ({"gate": "required_cases", "caseIds": []}, "at least one"),
+        ({"gate": "required_cases", "caseIds": "a"}, "a list of case ids"),
+        ({"gate": "custom", "callable": "nowhere"}, "module:function"),
+        ({"gate": "custom", "callable": "a:b", "name": "errors"}, "name of another gate"),
+        ({"gate": "no_significant_regression", "alpha": 0}, "between 0 and 1"),
+        ({"gate": "pass_rate", "threshold": 1, "perVariant": True, "per_variant": True}, "twice"),
+    ],
+    ids=str,
+)
+def test_a_wrong_parameter_says_what_would_work(written: Any, message: str) -> None:
+    with pytest.raises(GateSyntaxError, match=message):
+        parse_gate(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [
+        ("required_cases=a, b", {"case_ids": ("a", "b")}),
+        ("required_cases:case_ids=a,b", {"case_ids": ("a", "b")}),
+        ("custom=gates:check", {"callable": "gates:check", "name": None, "description": None}),
+        ("noRegressions:firstRun=pass", {"allow_metric_regressions": False, "first_run": "pass"}),
+        ("cost_under:max=1,per_case=true", {"max": 1.0, "per_case": True}),
+    ],
+)
+def test_parameters_on_the_command_line(text: str, params: dict[str, Any]) -> None:
+    assert parse_gate_option(text).params == params
+
+
+@pytest.mark.parametrize("text", ["pass_rate", "required_cases", "custom", "latencyUnder"])
+def test_a_gate_without_its_value_shows_how_to_give_it(text: str) -> None:
+    with pytest.raises(GateSyntaxError, match=f"is required: {text}="):
+        parse_gate_option(text)

@@ -1,0 +1,177 @@
+"""Which error each failing answer of a provider becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request
+from evalcore.providers.failures import retry_after_s
+from evalcore.providers.registry import open_session, send
+from tests.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
+from tests.unit.providers.asking import HELLO, KEY, ask, failure_of
+
+PROTOCOLS = ("openai", "anthropic")
+STREAMS = (False, True)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("failure", "kind", "status"),
+    [
+        (Failure(400), ErrorKind.REQUEST, 400),
+        (Failure(400, code="content_filter"), ErrorKind.CONTENT, 400),
+        (Failure(400, message="our content policy forbids that"), ErrorKind.CONTENT, 400),
+        (Failure(401), ErrorKind.AUTHENTICATION, 401),
+        (Failure(403), ErrorKind.AUTHENTICATION, 403),
+        (Failure(404), ErrorKind.REQUEST, 404),
+        (Failure(408), ErrorKind.TIMEOUT, 408),
+        (Failure(422), ErrorKind.REQUEST, 422),
+        (Failure(429), ErrorKind.RATE, 429),
+        (Failure(500), ErrorKind.SERVER, 500),
+        (Failure(503), ErrorKind.SERVER, 503),
+        (Failure(504), ErrorKind.TIMEOUT, 504),
+        (Failure(529), ErrorKind.SERVER, 529),
+        (Failure(302), ErrorKind.REQUEST, 302),
+    ],
+    ids=lambda value: str(getattr(value, "status", value)),
+)
+def test_the_status_says_the_kind(
+    protocol: str, failure: Failure, kind: ErrorKind, status: int
+) -> None:
+    error = failure_of(failure, protocol)
+
+    assert (error.kind, error.status) == (kind, status)
+    assert error.message.startswith(f"{protocol} at 127.0.0.1:")
+    assert failure.message in error.message
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", STREAMS, ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("failure", "kind", "said"),
+    [
+        (CUT, ErrorKind.CONNECTION, "cut off"),
+        (RESET, ErrorKind.CONNECTION, "connection was lost"),
+        (INVALID_JSON, ErrorKind.SERVER, "not JSON; it begins: <html>not JSON</html>"),
+        (Failure(how="empty"), ErrorKind.SERVER, 'begins: {"id": "x", "object": "nothing"}'),
+    ],
+    ids=["cut", "reset", "no JSON", "no choices"],
+)
+def test_a_broken_answer_says_how_it_is_broken(
+    protocol: str, stream: bool, failure: Failure, kind: ErrorKind, said: str
+) -> None:
+    error = failure_of(failure, protocol, stream=stream)
+
+    assert error.kind == kind
+    assert said in error.message
+    assert error.retryable
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_that_takes_too_long_is_a_timeout(protocol: str) -> None:
+    error = failure_of(Failure(how="slow", delay_s=5), protocol, timeout_s=0.1)
+
+    assert (error.kind, error.status) == (ErrorKind.TIMEOUT, None)
+    assert "within 0.1 s" in error.message
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_secrets_that_the_server_repeats_are_in_no_message(protocol: str) -> None:
+    said = f"no: {KEY}, {KEY} and abcdefgh12345678"
+    with model_server(script=lambda _: Failure(401, message=said)) as server:
+        headers = {"X-Token": "Bearer abcdefgh12345678"}
+        endpoint = Endpoint(protocol, protocol, server.base_url, KEY, headers)
+        with pytest.raises(ProviderError) as caught:
+            ask(server, endpoint=endpoint)
+
+    assert "no: [redacted], [redacted] and [redacted]" in str(caught.value)
+
+
+def test_a_key_is_not_cut_in_half_and_shown() -> None:
+    error = failure_of(Failure(500, message="x" * 290 + KEY))
+
+    assert KEY[:8] not in error.message
+
+
+def test_a_wrong_address_names_it_and_the_option() -> None:
+    error = failure_of(Failure(404))
+
+    assert "/v1/chat/completions; check base_url (http://127.0.0.1:" in error.message
+
+
+async def _asked(endpoint: Endpoint) -> None:
+    async with open_session() as session:
+        await send(session, Request(endpoint, "m", HELLO, timeout_s=20))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nobody_who_listens_is_a_connection_error(protocol: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        with pytest.raises(ProviderError, match="no connection") as caught:
+            asyncio.run(_asked(Endpoint(protocol, "mine", url, KEY)))
+
+    assert caught.value.kind == ErrorKind.CONNECTION
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/v1", "http://"])
+def test_what_is_no_address_is_not_tried_again(url: str) -> None:
+    with pytest.raises(ProviderError, match="base_url") as caught:
+        asyncio.run(_asked(Endpoint("openai", "mine", url, KEY)))
+
+    assert caught.value.kind == ErrorKind.REQUEST
+
+
+@pytest.mark.parametrize(
+    ("protocol", "host", "variable"),
+    [
+        ("openai", "api.openai.com", "OPENAI_API_KEY"),
+        ("anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY"),
+    ],
+)
+def test_a_provider_that_needs_a_key_is_not_asked_without_one(
+    protocol: str, host: str, variable: str
+) -> None:
+    with pytest.raises(ProviderError, match=rf"no key: set .*{variable}.*'mine'") as caught:
+        asyncio.run(_asked(Endpoint(protocol, "mine", f"https://{host}/v1")))
+
+    assert caught.value.kind == ErrorKind.AUTHENTICATION
+
+
+def test_a_key_with_a_line_break_is_refused_and_not_shown() -> None:
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(_asked(Endpoint("openai", "mine", "http://127.0.0.1:9/v1", f"{KEY}\nX: y")))
+
+    assert caught.value.kind == ErrorKind.REQUEST
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-1"}, 0.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 50.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "1e999"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+    ],
+    ids=str,
+)
+def test_retry_after_is_a_number_or_a_date(
+    headers: Mapping[str, str], seconds: float | None
+) -> None:
+    assert retry_after_s(headers, 10.0) == seconds
+
+
+def test_retry_after_reaches_the_error() -> None:
+    assert failure_of(Failure(429, retry_after="2")).retry_after_s == 2

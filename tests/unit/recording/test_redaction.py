@@ -1,0 +1,221 @@
+"""No secret reaches a recording, and ordinary text stays as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import SettingsError
+from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, StreamEvent
+from evalcore.recording.content import readable
+from evalcore.recording.recorder import open_recorder
+from evalcore.recording.redaction import REDACTED, Redaction
+from evalcore.storage.local import LocalStore
+from tests.unit.recording.asking import ENDPOINT, KEY, ask, find, recorder, save
+
+
+def written(store: LocalStore) -> str:
+    """Return everything in the recordings of a store as text."""
+    return "".join(
+        readable(store.get(info.key).data).decode() for info in store.list("recordings/")
+    )
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcDEF123456",
+        "sk-ant-api03-xyz_123-abc",
+        "Bearer abc.def-123",
+        "authorization: bearer 0123456789abcdef",
+        "Basic dXNlcjpwYXNzMQ==",
+        "ghp_abcdefghijklmnop1234",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AIzaSyA-1234567890abcdefghijklmnopqrs",
+        "xoxb-1234567890-abcdef",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-DEF_1",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_well_known_forms_of_keys_are_covered(secret: str) -> None:
+    covered = Redaction().text(f"before {secret} after")
+    assert REDACTED in covered
+    assert secret.rsplit(maxsplit=1)[-1] not in covered
+    assert covered.startswith("before ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "risk-assessment of task-123456 and disk-abc123def",
+        "Bearer authentication is what the API wants",
+        "Basic understanding of sk-learn",
+        "the token test and the password postgres",
+        "order 123456 of 2026-05-18T10:00:00Z",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    environment = {"DB_PASSWORD": "postgres", "PIN_TOKEN": "123456", "API_KEY": "test"}
+    assert Redaction.of_process(environment).text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "is_covered"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("github_token", True),
+        ("DB_PASSWORD", True),
+        ("MAX_TOKENS", False),
+        ("KEYBOARD", False),
+        ("HOME", False),
+    ],
+)
+def test_values_of_variables_with_secret_names_are_covered(name: str, *, is_covered: bool) -> None:
+    covered = Redaction.of_process({name: "v4lue-of-it"}).text("it is v4lue-of-it.")
+    assert covered == ("it is [redacted]." if is_covered else "it is v4lue-of-it.")
+
+
+def test_patterns_of_the_configuration_are_covered() -> None:
+    redaction = Redaction(patterns=[r"FH-\d{5}", "x*"])
+    assert redaction.value({"FH-12345": ["of FH-54321", 1, None]}) == {
+        REDACTED: [f"of {REDACTED}", 1, None]
+    }
+
+
+def test_a_pattern_that_is_none_is_a_mistake_that_names_it() -> None:
+    with pytest.raises(SettingsError, match=r"redact_patterns: '\(': ?.*|'\(' is no regular"):
+        Redaction(patterns=["("])
+
+
+LEAKING = Endpoint("openai", "acme", "http://127.0.0.1:1/v1", KEY, {"X-Team": "Bearer t0p-secret"})
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Reply(f"the key is {KEY}, the team's t0p-secret"),
+        Reply("", tool_calls=({"id": "1", "name": "f", "arguments": {KEY: ["t0p-secret"]}},)),
+        Reply("", events=(StreamEvent(0, 1.0, {"text": f"{KEY} t0p-secret"}),)),
+        ProviderError("authentication", f"no such key: {KEY} (t0p-secret)", 401),
+    ],
+    ids=["text", "tool-call", "event", "failure"],
+)
+def test_keys_in_use_are_covered_wherever_they_come_back(
+    tmp_path: Path, outcome: Reply | ProviderError
+) -> None:
+    store = LocalStore(tmp_path)
+    request = ask(f"is {KEY} or t0p-secret right?", endpoint=LEAKING)
+    try:
+        told = str(save(recorder(store, "record"), request, outcome))
+    except ProviderError as error:
+        told = error.message
+    for secret in (KEY, "t0p-secret"):
+        assert secret not in written(store) + told
+    assert REDACTED in written(store)
+
+
+def test_a_request_with_a_secret_in_it_finds_its_recording(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    request = ask("my key is sk-abcdef123456")
+    save(recorder(store, "record"), request, Reply("take care of it"))
+    assert "sk-abcdef" not in written(store)
+    assert find(recorder(store, "replay"), request) is not None
+
+
+def test_two_requests_that_differ_in_something_secret_are_two(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    writer = recorder(store, "record", None, r"\d{16}")
+    for card in ("1" * 16, "2" * 16):
+        save(writer, ask(f"pay with {card}"), Reply(f"paid with {card[0]}"))
+    found = find(recorder(store, "replay"), ask("pay with " + "2" * 16))
+    assert found is not None
+    assert found.text == "paid with 2"
+    assert "1" * 16 not in written(store)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [["the key is sk-", "abc123", "def456"], ["sk-whole-12345 and sk-", "abc123", "def456"]],
+    ids=["spread", "whole-and-spread"],
+)
+def test_a_secret_that_is_spread_over_events_takes_their_data_with_it(pieces: list[str]) -> None:
+    events = [StreamEvent(n, float(n), {"delta": text, "n": "x"}) for n, text in enumerate(pieces)]
+    covered = Redaction().events(events)
+    assert [(event.sequence, event.offset_ms, event.data) for event in covered] == [
+        (n, float(n), REDACTED) for n in range(3)
+    ]
+
+
+def test_a_pattern_for_the_end_of_a_text_is_looked_for_in_each_event() -> None:
+    (covered, _) = Redaction(patterns=["code$"]).events(
+        [StreamEvent(0, 1.0, {"a": "the code"}), StreamEvent(1, 2.0, {"b": "is known"})]
+    )
+    assert covered.data == {"a": f"the {REDACTED}"}
+
+
+def http(**parameters: Any) -> Request:
+    endpoint = replace(ENDPOINT, protocol="http", provider="shop")
+    given: dict[str, Any] = {"method": "POST", "url": "http://shop/a", "headers": {}, "body": None}
+    return ask(endpoint=endpoint, model="", parameters=given | parameters)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "replayed"),
+    [
+        ({"headers": {"Authorization": "Token 1"}}, {"headers": {"Authorization": "Token 2"}}),
+        ({"headers": {"x-api-key": "abc1"}}, {"headers": {"x-api-key": "abc2"}}),
+        ({"headers": {"Cookie": "a=1"}}, {"headers": {"Cookie": "a=2"}}),
+        ({"url": "http://me:pw1@shop/a"}, {"url": "http://me:pw2@shop/a"}),
+        ({"url": "http://shop/a?api_key=k1&q=x"}, {"url": "http://shop/a?api_key=k2&q=x"}),
+    ],
+    ids=["authorization", "api-key", "cookie", "user", "query"],
+)
+def test_an_http_request_is_found_with_another_key(
+    tmp_path: Path, recorded: dict[str, Any], replayed: dict[str, Any]
+) -> None:
+    store = LocalStore(tmp_path)
+    save(recorder(store, "record"), http(**recorded), Reply("done"))
+    assert find(recorder(store, "replay"), http(**replayed)) is not None
+    for secret in ("Token 1", "abc1", "a=1", "pw1", "k1"):
+        assert secret not in written(store)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"headers": {"Accept": "text/plain"}},
+        {"url": "http://shop/a?q=2"},
+        {"body": {"password": "wrong-1"}},
+        {"method": "PUT"},
+    ],
+    ids=["header", "query", "body", "method"],
+)
+def test_another_http_request_is_another_question(tmp_path: Path, other: dict[str, Any]) -> None:
+    store = LocalStore(tmp_path)
+    save(recorder(store, "record"), http(body={"password": "right-1"}), Reply("done"))
+    assert find(recorder(store, "auto"), http(**other)) is None
+    assert "right-1" not in written(store)
+
+
+def test_the_environment_s_secrets_are_known_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "shop-key-77")
+    store = LocalStore(tmp_path)
+    opened = open_recorder(store, "record")
+    assert opened is not None
+    assert save(opened, ask(), Reply("it is shop-key-77")).text == f"it is {REDACTED}"
+    assert "shop-key-77" not in written(store)
+
+
+def test_a_miss_does_not_tell_a_secret(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    save(recorder(store, "record"), ask(f"the key {KEY} is old"), Reply("yes"))
+    with pytest.raises(ProviderError) as caught:
+        find(recorder(store, "replay"), ask(f"the key {KEY} is new"))
+    assert KEY not in caught.value.message
+    assert '"…' in caught.value.message or "…" in caught.value.message

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.report.changes import IMPROVEMENT, MISSING, REGRESSION, Change, changes
+from tests.unit.report.runs import case, run_of
+
+
+def listed(*compared: VariantComparison) -> tuple[Change, ...]:
+    return changes(run_of(case("a"), comparison=Comparison(compared)).report)
+
+
+def test_regressions_come_before_what_is_missing_and_improvements_last() -> None:
+    one = Difference("x", "a", Kind.SCORE, 0.0, 1.0)
+    gone = Difference("x", "z", Kind.MISSING, missing_from="candidate")
+    first = VariantComparison("x", "base", improvements=(one,), missing=(gone,))
+    second = VariantComparison("y", "base", regressions=(one,))
+    found = [(change.direction, change.variant) for change in listed(first, second)]
+    assert found == [(REGRESSION, "y"), (MISSING, "x"), (IMPROVEMENT, "x")]
+
+
+def test_what_differs_in_one_case_is_one_change() -> None:
+    differences = (
+        Difference("x", "a", Kind.ASSERTION, 1.0, 0.0),
+        Difference("x", "b", Kind.ASSERTION, 1.0, 0.0),
+        Difference("x", "a", Kind.SCORE, 1.0, 0.25),
+    )
+    first, second = listed(VariantComparison("x", "base", regressions=differences))
+    assert first == Change(
+        REGRESSION, "x", "base", "a", "assertion, score", "passed → failed, score 1 → 0.25", 2
+    )
+    assert (second.case, second.differences) == ("b", 1)
+
+
+@pytest.mark.parametrize(
+    ("difference", "detail"),
+    [
+        (Difference("x", "a", Kind.LATENCY, 100.0, 150.0), "latency 100 ms → 150 ms (+50%)"),
+        (Difference("x", "a", Kind.COST, 0.0, 0.5), "cost 0 USD → 0.5 USD"),
+        (Difference("x", "a", Kind.TOKENS, 200.0, None), "tokens 200 tokens → –"),
+        (Difference("x", "a", Kind.MISSING, missing_from="baseline"), "not in the baseline"),
+        (Difference("x", "a", Kind.ASSERTION, 1.0, 0.0, p=0.1, settled=False),
+         "passed → failed (p 0.1, may be chance)"),
+        (Difference("x", "a", Kind.ASSERTION, 1.0, 0.5), "passed → 0.5"),
+    ],
+    ids=["latency", "from nothing", "not measured", "missing", "chance", "share of iterations"],
+)  # fmt: skip
+def test_a_change_has_both_values_in_their_unit(difference: Difference, detail: str) -> None:
+    (change,) = listed(VariantComparison("x", "base", regressions=(difference,)))
+    assert change.detail == detail
+
+
+def test_the_baseline_may_be_of_another_run() -> None:
+    one = Difference("x", "a", Kind.SCORE, 1.0, 0.0)
+    (change,) = listed(
+        VariantComparison("x", "x", run="20260101T000000Z-0a1b2c", regressions=(one,))
+    )
+    assert change.baseline == "x of 20260101T000000Z-0a1b2c"
+
+
+def test_a_run_without_a_comparison_has_no_changes() -> None:
+    assert changes(run_of(case("a")).report) == ()

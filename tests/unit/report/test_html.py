@@ -1,0 +1,186 @@
+"""What stands in the HTML report; how it behaves is in tests/browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.report import html_data
+from evalcore.report.html import render
+from evalcore.report.view import CaseFacts
+from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+
+EVIL = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onclick=alert(1) '{{ 7*7 }}"
+)
+
+
+class Parsed(HTMLParser):
+    """A page's elements, its scripts by id (`""` without one), and its visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: dict[str, str] = {}
+        self.styles: list[str] = []
+        self.text = ""
+        self._inside: str | None = None
+        self._script = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self._script = dict(attrs).get("id") or ""
+            assert self._script not in self.scripts
+            self.scripts[self._script] = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[self._script] += data
+        elif self._inside == "style":
+            self.styles.append(data)
+        else:
+            self.text += data
+
+    def rows(self) -> Any:
+        return json.loads(self.scripts["rows"])
+
+    def details(self) -> list[Any]:
+        lines = self.scripts["details"].split("\n")[:-1]
+        return [json.loads(line) if line else None for line in lines]
+
+
+def page(run: MadeRun) -> Parsed:
+    return Parsed("".join(render(run)))
+
+
+EVIL_CASE = case(
+    EVIL,
+    item("failed", output=EVIL, assertions=[assertion(EVIL, "failed", actual=EVIL, message=EVIL)]),
+    variant=EVIL,
+    group=EVIL,
+    facts=CaseFacts(EVIL, EVIL, (EVIL,)),
+)
+
+
+def test_foreign_text_makes_no_element_and_no_attribute() -> None:
+    compared = VariantComparison(
+        EVIL, EVIL, regressions=(Difference(EVIL, EVIL, Kind.SCORE, 1.0, 0.0),)
+    )
+    tame = run_of(case("x", item("failed"), variant="v"))
+    evil = run_of(EVIL_CASE, suite=EVIL, skipped=((EVIL, 1),), comparison=Comparison((compared,)))
+    found = page(evil)
+    assert len(found.scripts) == len(page(tame).scripts) == 4
+    for tag, attributes in found.elements:
+        assert tag != "img"
+        assert not [name for name in attributes if name.startswith("on")]
+    assert found.text.count("{{ 7*7 }}") > 3
+
+
+def test_the_data_is_what_was_given() -> None:
+    found = page(run_of(EVIL_CASE))
+    ((case_id, group, tags, cells),) = found.rows()
+    ((text, expected, ((answer,),)),) = found.details()
+    assert (case_id, group, tags, text, expected) == (EVIL, EVIL, [0], EVIL, EVIL)
+    assert cells[0][:2] == [html_data.OUTCOMES.index("failed"), 0.0]
+    assert (answer[1], answer[5], answer[10][0][8]) == ("failed", EVIL, EVIL)
+    assert json.loads(found.scripts["head"])["tags"] == [EVIL]
+
+
+def test_the_policy_allows_this_script_and_these_styles_and_nothing_else() -> None:
+    found = page(run_of(case("a")))
+    (policy,) = [
+        attributes["content"]
+        for tag, attributes in found.elements
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy is not None
+    rules = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    for rule, text in (("script-src", found.scripts[""]), ("style-src", found.styles[0])):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules.pop(rule) == f"'sha256-{digest}'"
+    assert rules == {
+        "default-src": "'none'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+
+
+def test_the_page_names_no_other_address() -> None:
+    text = "".join(render(run_of(case("a"), case("b", item("failed")))))
+    assert re.findall(r"(?:https?:)?//[a-z]", re.sub(r"^// .*$", "", text, flags=re.M)) == []
+    assert not re.findall(r"\b(?:src|srcset|action)=|@import|url\(", text)
+
+
+@pytest.mark.parametrize(
+    ("items", "passed", "outcome"),
+    [
+        ([item()], True, "passed"),
+        ([item("failed")], False, "failed"),
+        ([item("blocked")], False, "blocked"),
+        ([item(), item("failed"), item(None)], False, "error"),
+        ([item(), item("failed")], True, "passed"),
+        ([item(), item()], False, "failed"),
+    ],
+    ids=["passed", "failed", "blocked", "error", "passed by its reducer", "failed by its reducer"],
+)
+def test_a_case_shows_the_worst_of_its_items(
+    items: list[dict[str, Any]], passed: bool, outcome: str
+) -> None:
+    ((_, _, _, (cell,)),) = page(run_of(case("a", *items, passed=passed))).rows()
+    assert html_data.OUTCOMES[cell[0]] == outcome
+    assert cell[4] == len(items)
+
+
+def test_variants_of_a_case_stand_in_one_row() -> None:
+    cases = [case("a", variant="x"), case("a", item("failed"), variant="y"), case("b", variant="y")]
+    rows = page(run_of(*cases)).rows()
+    assert [
+        (row[0], [cell and html_data.OUTCOMES[cell[0]] for cell in row[3]]) for row in rows
+    ] == [
+        ("a", ["passed", "failed"]),
+        ("b", [None, "passed"]),
+    ]
+
+
+def test_what_passed_makes_room_for_what_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html_data, "_PASSED_BYTES", 1)
+    found = page(run_of(case("a"), case("b"), case("c", item("failed"))))
+    assert [detail is None for detail in found.details()] == [False, True, False]
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    ((text, _, _),) = page(run_of(case("a", facts=CaseFacts("x" * 5_000)))).details()
+    assert text == "x" * 4_000 + "\n… (1000 more characters)"
+
+
+def test_what_changed_is_listed_with_both_values() -> None:
+    compared = VariantComparison(
+        "new",
+        "base",
+        regression_kinds={Kind.ASSERTION: 3},
+        missing_count=1,
+        regressions=(Difference("new", "a", Kind.ASSERTION, 1.0, 0.0),),
+        missing=(Difference("new", "z", Kind.MISSING, missing_from="candidate"),),
+    )
+    text = page(run_of(case("a", variant="base"), comparison=Comparison((compared,)))).text
+    assert re.search(r"regression\s*a\s*new\s*base\s*assertion\s*passed → failed", text)
+    assert re.search(r"missing\s*z\s*new\s*base\s*missing\s*not in the candidate", text)
+    assert "2 more changes are not listed here." in text
+
+
+def test_controls_are_spelled_out() -> None:
+    assert "a\\u202eb\\x1b" in page(run_of(case("x"), suite="a\u202eb\x1b")).text

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.report.columns import cut, table, width_of
+from evalcore.report.terminal import Style, render_terminal
+from evalcore.report.terminal_cases import render_verbose
+from evalcore.report.view import CaseFacts
+from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+
+
+def clean(text: str) -> str:
+    return text.replace("\n", "\\n")
+
+
+def lines(run: MadeRun, *, width: int = 160, most: int = 10) -> list[str]:
+    return [line for _, line in render_terminal(run, Style(clean, width), most=most)]
+
+
+def verbose(run: MadeRun) -> list[str]:
+    return [line for _, line in render_verbose(run, Style(clean))]
+
+
+SKIPPED = item(None) | {"status": "skipped", "error": None, "reason": "budget"}
+
+
+def compared(*regressions: Difference, count: int = 0) -> Comparison:
+    kinds = {Kind.ASSERTION: max(count, len(regressions))}
+    return Comparison(
+        (VariantComparison("new", "base", regression_kinds=kinds, regressions=regressions),)
+    )
+
+
+def test_a_failure_has_what_was_expected_and_what_came() -> None:
+    assert lines(run_of(case("bad", item("failed"))))[:4] == [
+        "✗ bad [default]: failed, score 0.0000",
+        "    ✗ says-yes: does not contain 'yes'",
+        "        expected  yes",
+        "        actual    no, never",
+    ]
+
+
+def test_regressions_stand_before_failures() -> None:
+    regression = Difference("new", "a", Kind.ASSERTION, 1.0, 0.0)
+    run = run_of(
+        case("a", variant="base"), case("a", item("failed"), variant="new"),
+        comparison=compared(regression),
+    )  # fmt: skip
+    shown = lines(run)
+    assert shown[:3] == [
+        "▼ a [new]: regression against base: passed → failed",
+        "",
+        "✗ a [new]: failed, score 0.0000",
+    ]
+
+
+def test_regressions_that_are_not_shown_are_counted() -> None:
+    regressions = [Difference("new", f"c{n}", Kind.ASSERTION, 1.0, 0.0) for n in range(4)]
+    run = run_of(case("a", variant="base"), comparison=compared(*regressions, count=9))
+    assert "… and 7 more regressions (report.json has the list)" in lines(run, most=2)
+
+
+def test_variants_stand_side_by_side() -> None:
+    run = run_of(
+        case("a", variant="base"), case("a", item("failed"), variant="new"), comparison=compared()
+    )
+    shown = lines(run)
+    place = shown.index("demo (test-file): 2 items: 1 passed, 1 failed") + 2
+    assert shown[place : place + 3] == [
+        "  variant          cases  passed  pass rate   score  regressed  improved  missing",
+        "  base (baseline)      1       1     100.0%  1.0000          –         –        –",
+        "  new                  1       0       0.0%  0.0000          0         0        0",
+    ]
+
+
+def test_one_variant_without_a_baseline_has_no_table() -> None:
+    assert not [line for line in lines(run_of(case("a"))) if "variant" in line]
+
+
+def test_what_was_skipped_is_counted_by_its_reason_and_not_listed() -> None:
+    shown = lines(run_of(case("a", SKIPPED), case("b", SKIPPED), skipped=(("budget", 2),)))
+    assert shown[0] == "demo (test-file): 2 items: 0 passed, 2 skipped"
+    assert "  2 skipped: budget" in shown
+
+
+def test_a_narrow_terminal_gets_no_longer_lines() -> None:
+    checks = [assertion("long", "failed", expected="漢字" * 90, actual="x" * 300)]
+    shown = lines(run_of(case("bad", item("failed", assertions=checks))), width=60)
+    assert {width_of(line) for line in shown if "…" in line} <= {59, 60}
+    assert max(map(width_of, shown)) <= 60
+
+
+def test_verbose_has_every_case_with_input_output_and_assertions() -> None:
+    run = run_of(
+        case("good", facts=CaseFacts("Say\nyes.")),
+        case("bad", item("failed")),
+    )
+    shown = verbose(run)
+    assert shown[: shown.index("")] == [
+        "✓ good [default]: passed, score 1.0000",
+        "    input     Say",
+        "              yes.",
+        "    output    yes",
+        "    ✓ says-yes",
+        "        expected  yes",
+        "✗ bad [default]: failed, score 0.0000",
+        "    input     Say yes.",
+        "    output    no, never",
+        "    ✗ says-yes: does not contain 'yes'",
+        "        expected  yes",
+        "        actual    no, never",
+    ]
+
+
+def test_verbose_has_each_iteration() -> None:
+    shown = verbose(run_of(case("flaky", item(), item(None))))
+    assert shown[0] == "✗ flaky [default]: did not pass, 2 iterations, score 0.5000"
+    assert "! flaky [default] iteration 1: error" in shown
+    assert "    no answer within 5 s" in shown
+
+
+def test_counts_that_do_not_add_up_are_told() -> None:
+    run = run_of(case("a"))
+    run = run.with_report(summary=replace(run.report.summary, each_item_once=False))
+    assert [line for line in lines(run) if "do not add up" in line]
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "S", "Mn"))), st.integers(1, 40))
+def test_a_cut_line_fits(text: str, width: int) -> None:
+    assert width_of(cut(text, width)) <= width
+    assert cut(text, width_of(text) or 1) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("ab", 2), ("é", 1), ("e\u0301", 1), ("漢", 2), ("🚀", 2)], ids=str
+)
+def test_width_is_in_cells(text: str, width: int) -> None:
+    assert width_of(text) == width
+
+
+def test_the_first_column_gives_way() -> None:
+    rows = [["a very long name", "1"], ["b", "1000"]]
+    assert list(table(rows, 14)) == ["a very …     1", "b         1000"]

@@ -1,0 +1,100 @@
+"""`define_suite` checks everything and tells all mistakes together (spec/suite-api.md)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import evalcore
+from evalcore import SuiteError, define_suite, gates, variant
+
+CASE = {"id": "c1", "input": "x", "assertions": [{"type": "behavior.no_errors"}]}
+SOUND: dict[str, Any] = {"name": "n", "cases": [CASE], "variants": [variant("a"), variant("b")]}
+
+
+def flow(case_input: Any) -> Any:
+    return case_input
+
+
+def mistakes(**changed: Any) -> str:
+    with pytest.raises(SuiteError) as raised:
+        define_suite(**{**SOUND, "flow": flow, **changed})
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "mistake"),
+    [
+        ({"name": ""}, "name: is required"),
+        ({"flow": None}, "flow: is required"),
+        ({"cases": []}, "cases: holds no case"),
+        ({"variants": []}, "variants: is required"),
+        ({"cases": [CASE, CASE]}, "cases[1].id: duplicate case id: c1"),
+        ({"variants": [variant("a"), variant("a")]}, "variants[1].id: duplicate variant id: a"),
+        ({"baseline": "c"}, "baseline: no variant is called 'c'"),
+        ({"variants": [], "baseline": "c"}, "baseline: no variant is called 'c'"),
+        ({"gates": [gates.required_cases(["c2"])]}, "no case has the id 'c2'"),
+        ({"gates": [gates.pass_rate(1.1)]}, "'threshold' is a share from 0 to 1"),
+        ({"gates": [gates.pass_rate(-0.1)]}, "'threshold' is a number, 0 or more"),
+        ({"gates": [gates.cost_under(-1)]}, "'max' is a number, 0 or more"),
+        ({"gates": [{"gate": "pass_rat"}]}, "Did you mean 'pass_rate'?"),
+        ({"scorers": ["latence"]}, "Did you mean 'latency'?"),
+        ({"cases": [{"id": "a", "input": {1, 2}}]}, "case 'a' holds a value that JSON cannot"),
+        ({"iteration": 3}, "Did you mean 'iterations'?"),
+        ({"iterations": 0}, "iterations: must be at least 1"),
+        ({"reducer": "at_least_k", "iterations": 2}, "'at_least_k' needs 'k'"),
+        ({"limits": {"concurrencies": 2}}, "Did you mean 'concurrency'?"),
+    ],
+)
+def test_a_mistake(changed: dict[str, Any], mistake: str) -> None:
+    assert mistake in mistakes(**changed)
+
+
+def test_all_mistakes_are_told_together() -> None:
+    text = mistakes(
+        name="", flow=None, cases=[], variants=[], baseline="x", gates=[gates.pass_rate(2)]
+    )
+    for path in ("name", "flow", "cases", "variants", "baseline", "gates[0]"):
+        assert f"suite: {path}: " in text
+
+
+def test_a_suite_error_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="flow"):
+        define_suite(**SOUND)
+
+
+def test_functions_are_named_in_the_plan_and_change_with_their_source() -> None:
+    def make(greeting: str) -> Any:
+        return lambda case_input: greeting + str(case_input)
+
+    one, other = (define_suite(**SOUND, flow=make(text)).raw["flow"] for text in ("hi", "ho"))
+    assert one["callable"] == other["callable"] == "local:make.lambda"
+    assert one["behaviour"] != other["behaviour"]
+
+
+def test_two_functions_of_one_name_have_two_references() -> None:
+    case = {**CASE, "assertions": [lambda output: True, lambda output: False]}
+    suite = define_suite(**{**SOUND, "cases": [case]}, flow=flow)
+    assert len(suite.objects) == 3
+
+
+def test_the_public_names_cost_nothing_until_they_are_used() -> None:
+    code = (
+        "import sys, evalcore, evalcore.cli.main\n"
+        "assert not [name for name in sys.modules if name.startswith('evalcore.suites')]\n"
+        "from evalcore import define_suite, variant, gates, run_suite, run_suite_async, run_eval\n"
+        "import evalcore.gates.registry, evalcore.pipeline\n"
+        "from evalcore import gates\n"
+        "assert gates.custom('a', 'b', len).function is len\n"
+        "assert gates.pass_rate(0.5).params['threshold'] == 0.5\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stderr == ""
+
+
+def test_every_public_name_is_there() -> None:
+    for name in evalcore.__all__:
+        assert getattr(evalcore, name) is not None

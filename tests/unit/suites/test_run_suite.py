@@ -1,0 +1,214 @@
+"""`run_suite` and its report (spec/suite-api.md, Types)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore import (
+    Artifact,
+    EvalSuite,
+    Score,
+    SuiteError,
+    SuiteReport,
+    define_suite,
+    gates,
+    run_suite,
+    run_suite_async,
+    variant,
+)
+from evalcore.errors import UsageError
+
+
+def my_workflow(case_input: Any, variant: Any) -> Any:
+    if case_input["task"] == "break":
+        raise RuntimeError("broken")
+    code = f"app.get {case_input['task']} {variant.model}"
+    return {"outputs": {"plan": "a plan", "main": {"code": code}}}
+
+
+CASES: list[dict[str, Any]] = [
+    {
+        "id": "hello",
+        "input": {"task": "hello"},
+        "tags": ["smoke"],
+        "assertions": [
+            {"type": "behavior.no_errors"},
+            {"type": "output.contains", "path": "outputs.main.code", "value": "app.get"},
+            {"type": "metric.latency_ms.max", "value": 60_000},
+        ],
+    },
+    {
+        "id": "good",
+        "input": {"task": "auth"},
+        "assertions": [{"type": "output.contains", "value": "good"}],
+    },
+]
+
+
+def suite_of(**changed: Any) -> EvalSuite:
+    given: dict[str, Any] = {
+        "name": "api",
+        "flow": my_workflow,
+        "cases": CASES,
+        "variants": [variant("base", model="good"), variant("other", model="bad")],
+        "baseline": "base",
+        "gates": [gates.no_regressions(allow_metric_regressions=True), gates.pass_rate(0.9)],
+    }
+    return define_suite(**{**given, **changed})
+
+
+def run(store: Path, suite: EvalSuite | None = None, **chosen: Any) -> SuiteReport:
+    return run_suite(suite or suite_of(), store=store, **chosen)
+
+
+def test_a_report_says_what_became_of_gates_cases_and_variants(tmp_path: Path) -> None:
+    report = run(tmp_path)
+    assert not report.passed
+    summary = report.summary
+    assert (summary.total_cases, summary.passed_cases, summary.failed_cases) == (4, 3, 1)
+    assert (summary.errored_cases, summary.pass_rate, summary.regressions) == (0, 0.75, 1)
+    assert (summary.gates_passed, summary.total_gates) == (1, 3)
+    assert [(gate.name, gate.passed) for gate in report.gate_results] == [
+        ("no_regressions", False),
+        ("pass_rate", False),
+        ("errors", True),
+    ]
+    assert [(one.variant, one.passed, one.pass_rate) for one in report.variants] == [
+        ("base", 2, 1.0),
+        ("other", 1, 0.5),
+    ]
+    assert [entry["case"] for entry in report.comparison[0]["regressions"]] == ["good"]
+
+
+def test_a_case_result_holds_the_evidence_and_what_was_checked(tmp_path: Path) -> None:
+    first, *_, last = run(tmp_path).case_results
+    assert (first.case, first.variant, first.iteration, first.passed) == ("hello", "base", 0, True)
+    assert first.artifact.outputs["main"] == {"code": "app.get hello good"}
+    assert first.artifact.state["plan"] == "a plan"
+    assert first.artifact.metrics.latency_ms is not None
+    contains = first.assertions[1]
+    assert (contains.actual, contains.expected) == ("app.get hello good", "app.get")
+    (failed,) = last.assertions
+    assert (failed.passed, failed.expected) == (False, "good")
+    assert failed.actual == '{"code": "app.get auth bad"}'
+
+
+def test_a_suite_whose_gates_pass_has_passed(tmp_path: Path) -> None:
+    assert run(tmp_path, variants=["base"], cases=["hello"]).summary.total_cases == 1
+    assert run(tmp_path, suite_of(gates=[gates.pass_rate(0.5)])).passed
+
+
+def test_nothing_evaluated_has_not_passed(tmp_path: Path) -> None:
+    broken = [{"id": "b", "input": {"task": "break"}}]
+    report = run(tmp_path, suite_of(cases=broken, gates=[], errors="zero"))
+    assert report.gate_results == ()
+    assert not report.passed
+
+
+def test_a_flow_that_raises_is_an_error_of_that_case_alone(tmp_path: Path) -> None:
+    cases = [*CASES, {"id": "b", "input": {"task": "break"}}]
+    report = run(tmp_path, suite_of(cases=cases, iterations=2), variants=["base"])
+    assert (report.summary.errored_cases, report.summary.passed_cases) == (1, 2)
+    errors = [result.error for result in report.case_results if result.case == "b"]
+    assert errors == ["RuntimeError: broken"] * 2
+
+
+class Length:
+    name = "length"
+
+    def score(self, artifact: Artifact) -> Score:
+        return Score("length", 0.5, len(artifact.output or ""))
+
+
+def test_scorers_are_in_the_results(tmp_path: Path) -> None:
+    suite = suite_of(scorers=["latency", "cost", Length(), lambda artifact: 1 / 0])
+    scores = {score.name: score for score in run(tmp_path, suite).case_results[0].scores}
+    assert scores["latency"].value is not None
+    assert scores["cost"] == Score("cost", None)
+    assert scores["length"] == Score("length", 0.5, 30.0)
+    assert scores["lambda"].error == "ZeroDivisionError: division by zero"
+
+
+def test_functions_may_check_and_decide(tmp_path: Path) -> None:
+    def mentions_app(output: str) -> bool:
+        return "app" in output
+
+    def by_artifact(artifact: Artifact) -> float:
+        return 0.5 if artifact.outputs["main"] else 0.0
+
+    def decide(report: Any) -> tuple[bool, str]:
+        return report["counts"]["passed"] == 0, "as it should be"
+
+    cases = [{"id": "c", "input": {"task": "x"}, "assertions": [mentions_app, by_artifact]}]
+    gate = gates.custom("mine", "nothing passes", decide)
+    report = run(tmp_path, suite_of(cases=cases, gates=[gate]))
+    assert [(one.name, one.passed) for one in report.case_results[0].assertions] == [
+        ("test_functions_may_check_and_decide.mentions_app", True),
+        ("test_functions_may_check_and_decide.by_artifact", False),
+    ]
+    assert (report.gate_results[0].name, report.gate_results[0].message) == (
+        "mine",
+        "as it should be",
+    )
+    assert report.passed
+
+
+def test_the_plan_names_local_functions_so_that_it_can_be_read(tmp_path: Path) -> None:
+    report = run(tmp_path)
+    stored = report.run.store.get(report.run.keys.plan_suite).data.decode()
+    assert '"callable": "local:my_workflow"' in stored
+
+
+def test_choices_leave_variants_cases_and_tags(tmp_path: Path) -> None:
+    def chosen(**choices: Any) -> set[tuple[str, str]]:
+        report = run(tmp_path, **choices)
+        return {(result.case, result.variant) for result in report.case_results}
+
+    assert chosen(variants=["other"]) == {("hello", "other"), ("good", "other")}
+    assert chosen(tags=["smoke"]) == {("hello", "base"), ("hello", "other")}
+    assert chosen(cases=["good"], variants=["base"]) == {("good", "base")}
+    assert len(run(tmp_path, iterations=3).case_results) == 12
+
+
+def test_another_baseline_may_be_chosen_among_the_variants(tmp_path: Path) -> None:
+    assert run(tmp_path, baseline="other").comparison[0]["variant"] == "base"
+    with pytest.raises(SuiteError, match="no variant is called 'nobody'"):
+        run(tmp_path, baseline="nobody")
+
+
+@pytest.mark.parametrize(
+    ("choices", "mistake"),
+    [
+        ({"mode": "lives"}, "unknown mode 'lives'"),
+        ({"cases": ["helo"]}, "Did you mean 'hello'?"),
+        ({"variants": ["bas"]}, "Did you mean 'base'?"),
+        ({"iterations": 0}, "iterations is a whole number"),
+    ],
+)
+def test_a_choice_that_does_not_fit_is_refused(
+    tmp_path: Path, choices: dict[str, Any], mistake: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        run(tmp_path, **choices)
+    assert mistake in str(raised.value)
+
+
+def test_it_runs_inside_of_a_running_event_loop(tmp_path: Path) -> None:
+    async def both() -> tuple[SuiteReport, SuiteReport]:
+        suite = suite_of()
+        return await run_suite_async(suite, store=tmp_path), run_suite(suite, store=tmp_path)
+
+    one, other = asyncio.run(both())
+    assert one.summary == other.summary
+
+
+def test_the_default_store_is_that_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
+    run_suite(suite_of())
+    assert (tmp_path / "store" / "runs" / "api").is_dir()

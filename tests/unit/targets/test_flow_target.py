@@ -1,0 +1,203 @@
+"""The target `flow` (spec/suite-api.md: a workflow factory returns something executable)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
+from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
+from evalcore.targets.registry import build
+from evalcore.targets.work import Work
+from evalcore.trust.imports import ImportPolicy
+
+VARIANT = Variant("v1", config={"model": "m1", "config": {"tone": "kind"}}, tags=("t",))
+
+
+def work_of(function: Any, complete: Any = None, **more: Any) -> Work:
+    options = {} if complete is None else {"complete": complete}
+    return Work(
+        Case("c1", {"task": "x"}),
+        VARIANT,
+        iteration=2,
+        item=7,
+        prompt="",
+        messages=(),
+        folder=Path(),
+        imports=ImportPolicy(),
+        mode="replay",
+        objects={"local:fn": function},
+        **options,
+        **more,
+    )
+
+
+def answer(function: Any, complete: Any = None, **options: Any) -> Evidence:
+    target = Target("flow", "flow", {"callable": "local:fn", **options})
+    runnable = build(target, VARIANT, environment={"OPENAI_API_KEY": "k"})
+    work = work_of(function, complete)
+    assert runnable.answer_now(work) is None
+    return asyncio.run(runnable.answer(work))
+
+
+async def with_all(case_input: Any, variant: Any, mode: str) -> str:
+    return f"{case_input['task']} {variant.id} {variant.model} {variant.config['tone']} {mode}"
+
+
+def with_more(**more: Any) -> str:
+    return " ".join(sorted(more))
+
+
+def with_context(context: Any) -> str:
+    return f"{context.case_id} {context.iteration} {context.variant.tags[0]} {context.input}"
+
+
+class Instance:
+    def __call__(self, case_input: Any) -> str:
+        return str(case_input["task"])
+
+
+@pytest.mark.parametrize(
+    ("function", "output"),
+    [
+        (with_all, "x v1 m1 kind replay"),
+        (lambda case_input, variant: variant.id, "v1"),
+        (lambda variant, case_input: variant.id + case_input["task"], "v1x"),
+        (lambda payload: payload["task"], "x"),
+        (lambda a, b: a["task"] + b.id, "xv1"),
+        (lambda a, b, c: a["task"] + b.id + c, "xv1replay"),
+        (lambda payload, strict=False: f"{strict}", "False"),
+        (lambda config: config["tone"], "kind"),
+        (lambda: "nothing", "nothing"),
+        (with_more, "case_input context mode variant"),
+        (with_context, "c1 2 t {'task': 'x'}"),
+        (Instance(), "x"),
+    ],
+)
+def test_a_function_gets_what_it_takes(function: Callable[..., Any], output: str) -> None:
+    assert answer(function).output == output
+
+
+@pytest.mark.parametrize(
+    ("returned", "output"),
+    [
+        ("text", "text"),
+        ({"a": 1}, '{"a": 1}'),
+        ([1, "ü"], '[1, "ü"]'),
+        (3, "3"),
+        (Evidence("given"), "given"),
+        ({"outputs": {"plan": "p", "main": {"code": "c"}}}, '{"code": "c"}'),
+        ({"outputs": {"plan": "p", "main": "m"}, "primary_output": "plan"}, "p"),
+        ({"output": "o", "state": {"s": 1}}, "o"),
+        ({"flow": {"outputs": {"a": "1", "b": "2"}}, "primary_output": "a"}, "1"),
+        ({"flow": {"outputs": {"a": "1", "b": "2"}}, "primaryOutputNodeId": "a"}, "1"),
+        ({"provider": "mock", "response": "mocked"}, "mocked"),
+        ({"flow": {"provider": "mock", "response": "mocked"}}, "mocked"),
+        (lambda case_input: case_input["task"] + "!", "x!"),
+        ({"provider": "somebody", "text": "t"}, '{"provider": "somebody", "text": "t"}'),
+    ],
+)
+def test_what_a_factory_returns_is_run_or_is_the_answer(returned: Any, output: str) -> None:
+    assert answer(lambda case_input: returned).output == output
+
+
+def test_a_definition_is_run_by_the_workflow_engine() -> None:
+    code = "def main(data):\n    return {'said': data['task'] + '?'}"
+    block = {"type": "code", "code": code, "inputs": {"task": {"from": "workflow.task"}}}
+    evidence = answer(lambda case_input: {"blocks": {"say": block}, "workflow": {"entry": "say"}})
+    assert evidence.outputs["say"] == '{"said": "x?"}'
+    assert evidence.details["invocations"] == {"say": 1}
+
+
+def test_the_state_holds_the_raw_values() -> None:
+    evidence = answer(lambda case_input: {"outputs": {"n": 1, "t": "1"}})
+    assert evidence.outputs == {"n": "1", "t": "1"}
+    assert evidence.details["state"] == {"n": 1, "t": "1"}
+
+
+def test_the_primary_output_of_the_suite_wins() -> None:
+    evidence = answer(lambda i: {"outputs": {"a": "1", "b": "2"}}, primary_output="a")
+    assert evidence.output == "1"
+
+
+def test_the_latency_is_measured_where_no_model_was_called() -> None:
+    assert answer(lambda i: "x").metrics.latency_ms is not None
+
+
+def test_what_the_answer_says_of_its_measures_stays() -> None:
+    evidence = answer(lambda i: {"output": "x", "metrics": {"latency_ms": 5, "cost_usd": 1}})
+    assert evidence.metrics == Metrics(latency_ms=5, cost_usd=1)
+
+
+async def replies(request: Request) -> Reply:
+    asked = request.messages[-1]["content"]
+    return Reply(f"{request.endpoint.provider} {request.model} {asked} {request.parameters}")
+
+
+async def chats(context: Any) -> str:
+    reply = await context.chat(messages="hello", temperature=0)
+    return str(reply.text)
+
+
+def chats_sync(context: Any) -> str:
+    asked = [{"role": "user", "content": "hello"}]
+    return str(context.chat_sync(messages=asked, provider="openai", model="m2").text)
+
+
+@pytest.mark.parametrize(
+    ("function", "output"),
+    [(chats, "openai m1 hello {'temperature': 0}"), (chats_sync, "openai m2 hello {}")],
+)
+def test_a_flow_asks_models_through_its_context(function: Any, output: str) -> None:
+    evidence = answer(function, replies)
+    assert evidence.output == output
+    assert evidence.metrics.latency_ms is None  # the engine's ledger has it
+
+
+async def fails(request: Request) -> Reply:
+    raise ProviderError(ErrorKind.RATE, "too many", 429)
+
+
+def test_a_call_that_failed_is_the_items_error_if_nobody_takes_it() -> None:
+    with pytest.raises(ProviderError, match="too many"):
+        answer(chats, fails)
+
+
+def boom(case_input: Any) -> str:
+    raise KeyError("gone")
+
+
+def exits(case_input: Any) -> str:
+    raise SystemExit(1)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (boom, "KeyError: 'gone'"),
+        (exits, "SystemExit: 1"),
+        (lambda i: {1, 2}, "not set"),
+        (lambda i: {"flow": {"outputs": {"a": "1"}}, "primary_output": "b"}, "'outputs.b'"),
+        (lambda i: {"output": "x", "metrics": {"speed": 1}}, "'metrics' is a mapping of"),
+        (lambda i: {"provider": "mock"}, "response"),
+        (lambda i: boom, "KeyError"),
+    ],
+    ids=["raises", "exits", "no JSON", "no such block", "metrics", "options", "inner raises"],
+)
+def test_what_is_no_answer_is_an_error_of_the_item(function: Any, reason: str) -> None:
+    with pytest.raises(TargetError) as raised:
+        answer(function)
+    assert reason in str(raised.value)
+
+
+def test_a_function_of_another_program_is_told_so() -> None:
+    target = Target("flow", "flow", {"callable": "local:other"})
+    with pytest.raises(TargetError, match="belongs to the Python program"):
+        asyncio.run(build(target).answer(work_of(None)))

@@ -1,0 +1,132 @@
+"""Operators of conditions, and what they compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalcore.workflow.conditions import OPERATORS, Condition, Group, condition_holds, holds
+from evalcore.workflow.failure import BlockError
+from evalcore.workflow.routing import looker
+from evalcore.workflow.values import State
+
+
+def check(output: Any, operator: str, value: Any = None, key: str | None = "x") -> bool:
+    return condition_holds(Condition(key, operator, value), looker(output, State({})))
+
+
+@pytest.mark.parametrize(
+    ("operator", "actual", "value", "expected"),
+    [
+        ("equals", "high", "high", True),
+        ("equals", 5, "5", True),
+        ("equals", 5, 5.0, True),
+        ("equals", True, True, True),
+        ("equals", True, "true", True),
+        ("equals", True, 1, False),
+        ("equals", None, "None", False),
+        ("equals", ["a"], ["a"], True),
+        ("not_equals", "a", "b", True),
+        ("not_equals", "a", "a", False),
+        ("contains", "whole text", "le te", True),
+        ("contains", ["a", 2], 2, True),
+        ("contains", None, "a", False),
+        ("not_contains", "abc", "z", True),
+        ("not_contains", None, "z", True),
+        ("starts_with", "abc", "ab", True),
+        ("starts_with", None, "ab", False),
+        ("ends_with", "abc", "bc", True),
+        ("is_empty", "", None, True),
+        ("is_empty", [], None, True),
+        ("is_empty", None, None, True),
+        ("is_empty", 0, None, False),
+        ("not_empty", "a", None, True),
+        ("not_empty", "", None, False),
+        ("regex", "order 66", r"\d+", True),
+        ("regex", "order", r"\d+", False),
+        ("regex", None, ".*", False),
+        ("eq", "5", 5, True),
+        ("eq", "high", "high", True),
+        ("neq", 4, 5, True),
+        ("neq", 5, 5.0, False),
+        ("gt", 5, 4, True),
+        ("gt", "5.5", 5, True),
+        ("gt", "many", 5, False),
+        ("lt", 4, 5, True),
+        ("lt", 5, 5, False),
+        ("gte", 5, 5, True),
+        ("lte", 6, 5, False),
+        ("gt", True, 0, False),
+        ("exists", None, None, True),
+        ("not_exists", None, None, False),
+    ],
+)
+def test_an_operator(operator: str, actual: Any, value: Any, expected: bool) -> None:
+    assert check({"x": actual}, operator, value) is expected
+
+
+def test_every_operator_of_the_page_is_there() -> None:
+    assert set(OPERATORS) == {
+        *("equals", "not_equals", "contains", "not_contains", "starts_with", "ends_with"),
+        *("is_empty", "not_empty", "regex", "eq", "neq", "gt", "lt", "gte", "lte"),
+        *("exists", "not_exists"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [("exists", False), ("not_exists", True), ("is_empty", True), ("equals", False), ("gt", False)],
+)
+def test_what_is_missing(operator: str, expected: bool) -> None:
+    assert check({"y": 1}, operator, "a") is expected
+
+
+@pytest.mark.parametrize(
+    ("output", "key"),
+    [
+        ({"a": {"b": [1, {"c": "here"}]}}, "a.b.1.c"),
+        ({"a": {"b": [1, {"c": "here"}]}}, "a.b[1].c"),
+        ('{"a": {"b": "here"}}', "a.b"),
+        ({"a.b": "here"}, "a.b"),
+        ("here", "anything"),
+        ("here", None),
+    ],
+)
+def test_where_a_key_leads(output: Any, key: str | None) -> None:
+    assert check(output, "equals", "here", key)
+
+
+def test_a_key_may_name_another_block_or_an_input() -> None:
+    state = State({"limit": 3})
+    state.outputs["score"] = {"words": 3}
+    look = looker({"own": 1}, state)
+
+    assert look("score.words") == 3
+    assert look("workflow.limit") == 3
+
+
+def test_an_invalid_pattern_says_which() -> None:
+    with pytest.raises(BlockError, match=r"invalid pattern '\(': "):
+        check({"x": "a"}, "regex", "(")
+
+
+def test_a_search_that_never_ends_is_stopped() -> None:
+    with pytest.raises(BlockError, match="took longer than 2 s"):
+        check({"x": "a" * 5000 + "b"}, "regex", r"^(a|a|aa)+$")
+
+
+@pytest.mark.parametrize(
+    ("combinator", "values", "expected"),
+    [
+        ("and", (1, 1), True),
+        ("and", (1, 2), False),
+        ("or", (2, 1), True),
+        ("or", (2, 3), False),
+        ("or", (), True),
+    ],
+)
+def test_groups(combinator: str, values: tuple[int, ...], expected: bool) -> None:
+    group = Group(tuple(Condition("x", "eq", value) for value in values), combinator)
+
+    assert holds(group, looker({"x": 1}, State({}))) is expected

@@ -26,7 +26,6 @@ from evalcore.cli.options import (
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
-from evalcore.execution.limits import refuse_unpriced
 from evalcore.gates.decide import exit_code
 from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
@@ -107,7 +106,10 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     """Run loaded suites one after another; return the worst decision's exit code."""
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
-        refuse_unpriced(suite.definition, settings(), options.mode)
+        if suite.definition.limits.max_cost_usd is not None:
+            from evalcore.execution.limits import refuse_unpriced
+
+            refuse_unpriced(suite.definition, settings(), options.mode)
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))

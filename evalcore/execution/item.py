@@ -20,7 +20,7 @@ from evalcore.model.exchange import SkippedError, no_provider
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.model.scoring import score_item
-from evalcore.model.suite import SuiteDefinition
+from evalcore.model.suite import Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.trust.imports import ImportPolicy
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _MEASURES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
 _LARGEST_MEASURE = 2**62
 
-# Kinds that take any value as input, not messages only.
-_ANY_INPUT = frozenset({"flow", "workflow"})
+# Formats whose inputs are any values, a list of messages among them.
+_ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
 _WITH_BLOCKS = frozenset({"flow", "workflow"})
 
 _LONGEST_MESSAGE = 4_000
@@ -271,15 +271,15 @@ class ItemRunner:
         return self._targets[key]
 
     def _work(self, item: WorkItem, complete: Complete = no_provider) -> Work:
-        from evalcore.targets.messages import messages_of, prompt_of
+        from evalcore.targets.messages import json_text, messages_of, prompt_of
         from evalcore.targets.work import Work
 
         try:
             messages = messages_of(item.case.input)
         except ValueError:
-            if item.target is None or item.target.kind not in _ANY_INPUT:
+            if self._suite.format not in _ANY_INPUT:
                 raise
-            messages = ()
+            messages = messages_of(json_text(item.case.input))
         return Work(
             case=item.case,
             variant=item.variant,

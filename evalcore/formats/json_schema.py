@@ -10,14 +10,15 @@ from evalcore.formats.shapes import adapter
 SCHEMAS: Mapping[str, str] = {
     "workflow-harness": "Workflow file with an eval section",
     "test-file": "Test file",
+    "suite": "Suite: cases × variants",
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(format_: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a format of `SCHEMAS`."""
-    schema = _test_file() if format_ == "test-file" else _workflow_file()
-    return {"$schema": _DIALECT, "title": SCHEMAS[format_], **schema}
+    makers = {"workflow-harness": _workflow_file, "test-file": _test_file, "suite": _suite_file}
+    return {"$schema": _DIALECT, "title": SCHEMAS[format_], **makers[format_]()}
 
 
 def _test_file() -> dict[str, Any]:
@@ -46,3 +47,49 @@ def _workflow_file() -> dict[str, Any]:
     }
     schema["$defs"] = definitions
     return schema
+
+
+def _suite_file() -> dict[str, Any]:
+    """Return the file's schema; its own keys may be in camelCase.
+
+    Of assertions in the words of other formats only the type is checked here.
+    """
+    from evalcore.formats.suite_assertions import OTHER_TYPES
+    from evalcore.formats.suite_file_shapes import AssertionShape, SuiteFile
+
+    schema = adapter(SuiteFile).json_schema()
+    own = adapter(AssertionShape).json_schema()
+    definitions = schema["$defs"] | own.pop("$defs")
+    other = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"anyOf": [{"enum": list(OTHER_TYPES)}, {"pattern": "custom:"}]}},
+    }
+    definitions["Assertion"] = {"anyOf": [own, other]}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
+    definitions["SuiteCase"]["properties"]["assertions"] = {"anyOf": [listed, {"type": "null"}]}
+    for shape in (schema, *definitions.values()):
+        _allow_camel_case(shape)
+    schema["$defs"] = definitions
+    return schema
+
+
+def _allow_camel_case(shape: dict[str, Any]) -> None:
+    """Let the keys of an object be written in camelCase, too."""
+    properties = shape.get("properties", {})
+    humps = {name: _camel_case(name) for name in properties if "_" in name}
+    properties |= {camel: properties[name] for name, camel in humps.items()}
+    required = shape.get("required", [])
+    either = [
+        {"anyOf": [{"required": [name]}, {"required": [humps[name]]}]}
+        for name in required
+        if name in humps
+    ]
+    if either:
+        shape["required"] = [name for name in required if name not in humps]
+        shape["allOf"] = either
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)

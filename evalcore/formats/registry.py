@@ -92,6 +92,10 @@ def _not_a_suite(document: Document) -> Problem:
         return Problem(document.file, None, "", message)
     if not isinstance(raw, Mapping):
         return Problem(document.file, None, "", f"not a suite but a single value: {_WANTED}")
+    if ("cases" in raw) != ("flow" in raw):
+        missing = "flow" if "cases" in raw else "cases"
+        message = f"is required beside '{'cases' if missing == 'flow' else 'flow'}' in a suite"
+        return Problem(document.file, None, missing, message)
     for key in raw:
         line, path = document.locate((key,)), path_text((key,))
         if key in _TESTS_KEYS:

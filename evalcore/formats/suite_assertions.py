@@ -42,6 +42,14 @@ _OF_TEST_FILES = (
     "field-accuracy",
     "execution-metrics",
 )
+# Types in the words of workflow files and of test files.
+OTHER_TYPES = (
+    *HARNESS_TYPES,
+    *(name.replace("-", "_") for name in HARNESS_TYPES if "-" in name),
+    *(f"not-{name}" for name in HARNESS_TYPES),
+    *_OF_TEST_FILES,
+    *(name.replace("-", "_") for name in _OF_TEST_FILES),
+)
 _COMMON_KEYS = ("min_score", "node_id")
 
 

@@ -46,10 +46,15 @@ class CaseReader:
         variables: Variables,
         *,
         primary_output: str | None,
+        blocks: frozenset[str],
         strict: bool,
         verbatim: bool = False,
     ) -> None:
-        """`verbatim` leaves `${{ … }}` as it is."""
+        """Take the blocks of the workflow that the suite runs (none if it runs another flow).
+
+        `verbatim` leaves `${{ … }}` as it is.
+        """
+        self._blocks = blocks
         self._verbatim = verbatim
         self.assertions = SuiteAssertions(folder, renames)
         self.ids: set[str] = set()
@@ -81,7 +86,20 @@ class CaseReader:
         self._note_id(raw.get("id"), loc, problems)
         assertions = self._assertions(raw, loc, problems)
         fixture = self._fixture(raw.get("fixtures"), (*loc, "fixtures"), problems)
-        return None if problems.count > before else _case(raw, assertions, fixture)
+        if problems.count > before:
+            return None
+        case = _case(raw, assertions, fixture)
+        if fixture is not None and self._expected(assertions) - fixture.outputs.keys():
+            # As in a workflow file: the blocks that are given yield that, the others run.
+            return case._replace(fixture=None, given=fixture)
+        return case
+
+    def _expected(self, assertions: Sequence[Assertion]) -> set[str]:
+        """Return the blocks of the workflow that the assertions look at."""
+        paths = [one.params.get("path") or "" for one in assertions]
+        named = {path.partition(".")[2].partition(".")[0].partition("[")[0] for path in paths}
+        nodes = {one.params["node_id"] for one in assertions if "node_id" in one.params}
+        return (named | nodes) & self._blocks
 
     def _note_id(self, case_id: object, loc: Loc, problems: Problems) -> None:
         if not isinstance(case_id, str) or not case_id:

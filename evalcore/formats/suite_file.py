@@ -25,7 +25,7 @@ from evalcore.formats.shapes import adapter, fields_of
 from evalcore.formats.source import Document, collector_paused
 from evalcore.formats.suite_cases import CaseReader, raw_cases, spool_cases
 from evalcore.formats.suite_file_shapes import SuiteLevel, SuiteVariant
-from evalcore.formats.suite_flow import Flow, FlowReader
+from evalcore.formats.suite_flow import Flow, FlowReader, blocks_of
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.wording import suggest
 from evalcore.gates.registry import GateSyntaxError, parse_gate
@@ -103,6 +103,7 @@ def read_suite(
         renames,
         variables,
         primary_output=level.primary_output,
+        blocks=blocks_of(flow),
         strict=options.strict,
         verbatim=verbatim and isinstance(cases, list),
     )

@@ -34,6 +34,14 @@ class Flow(NamedTuple):
     variants: tuple[Variant, ...] = ()
 
 
+def blocks_of(flow: Flow) -> frozenset[str]:
+    """Return the blocks of the workflow that a flow is; none if it is something else."""
+    target = None if flow.default is None else flow.targets.get(flow.default)
+    if target is None or target.kind != WORKFLOW:
+        return frozenset()
+    return frozenset(target.options["definition"]["blocks"])
+
+
 class FlowReader:
     """Reads `flow` and `variants`; notes what is wrong with them."""
 

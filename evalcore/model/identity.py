@@ -13,7 +13,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case
+from evalcore.model.suite import Case, ScorerSpec
 from evalcore.model.target import Target, Variant
 
 _NO_BEHAVIOUR = frozenset(
@@ -85,6 +85,14 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
     That is of fixed length, so that no other pair has the same bytes.
     """
     return assertions + _canonical([case.threshold, case.criteria])
+
+
+def scorers_identity(scorers: Sequence[ScorerSpec]) -> bytes:
+    """Return the digest of a suite's scorers; nothing where it has none."""
+    if not scorers:
+        return b""
+    described = [(scorer.name, scorer.kind, scorer.params) for scorer in scorers]
+    return hashlib.sha256(_canonical(described)).digest()
 
 
 def grade_key(execution: str, grading: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.execution.bench import Bench, Progress
 from evalcore.execution.instant import Rest, run_instant
-from evalcore.execution.item import ItemRunner
+from evalcore.execution.item import Given, ItemRunner
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.model.evidence import NOTHING
@@ -158,13 +158,11 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
     plan = run.manifest().plan
     with RunCalls(run, options) as calls:
         options = replace(options, calls=calls)
-        if plan.settled:
-            shards = pending_shards(plan, run.written_shards())
-            return execute_shards(run, plan, shards, options)
-        if 0 in run.written_shards():
-            settle_plan(run, options)
-            return execute_run(run, options)
-        return _execute_with_pilot(run, plan, options, calls)
+        if not plan.settled and 0 not in run.written_shards():
+            return _execute_with_pilot(run, plan, options, calls)
+        settle_plan(run, options)
+        plan = run.manifest().plan
+        return execute_shards(run, plan, pending_shards(plan, run.written_shards()), options)
 
 
 def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, ...]:
@@ -255,16 +253,15 @@ def execute_shards(
 
 def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
     definition = run.definition
-    return ItemRunner(
-        definition,
-        imports=options.imports,
-        folder=Path(definition.source.folder),
+    given = Given(
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
-        reused=calls.reused,
         run_stores=lambda item: _run_store(run, item),
+        reused=calls.reused,
     )
+    folder = Path(definition.source.folder)
+    return ItemRunner(definition, imports=options.imports, folder=folder, given=given)
 
 
 def _run_store(run: StoredRun, item: int) -> RunStore:

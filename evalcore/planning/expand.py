@@ -12,6 +12,7 @@ from evalcore.model.identity import (
     exec_key,
     grade_key,
     grading_identity,
+    scorers_identity,
     target_identity,
 )
 from evalcore.model.run import Plan
@@ -38,6 +39,7 @@ class Expander:
 
     def __init__(self, suite: SuiteDefinition) -> None:
         self._suite = suite
+        self._scorers = scorers_identity(suite.scorers)
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
         self._assertions: dict[tuple[int, ...], tuple[tuple[Assertion, ...], bytes]] = {}
 
@@ -45,7 +47,7 @@ class Expander:
         """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
         number = first
         executed = case_identity(case)
-        graded = grading_identity(case, self._graded(case.assertions))
+        graded = grading_identity(case, self._graded(case.assertions)) + self._scorers
         for variant in self._suite.variants:
             target, digest = self._target(case, variant)
             for iteration in range(self._suite.policy.iterations):

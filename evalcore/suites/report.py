@@ -139,6 +139,7 @@ def _case_results(run: StoredRun) -> Iterator[CaseResult]:
     from evalcore.sql.tables import read_rows
 
     plan = run.manifest().plan
+    executed = frozenset(run.store.list_folders(run.keys.events_prefix))
     number, cases = -1, list[Case]()
     with run.result_files(plan) as parts:
         for part in parts:
@@ -147,10 +148,24 @@ def _case_results(run: StoredRun) -> Iterator[CaseResult]:
                 if place // plan.part_cases != number:
                     number = place // plan.part_cases
                     cases = decode_part(run.plan_part(number))
-                yield _case_result(run, row, cases[place % plan.part_cases])
+                prefix = run.keys.item_events(row["item"])
+                known = prefix.rstrip("/").rpartition("/")[2] in executed
+                events = _events(run, prefix) if known else ()
+                yield _case_result(run, row, cases[place % plan.part_cases], events)
 
 
-def _case_result(run: StoredRun, row: Mapping[str, Any], case: Case) -> CaseResult:
+def _events(run: StoredRun, prefix: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the events of a workflow's last execution, as `workflow.run_store` wrote them."""
+    last = max(run.store.list_folders(prefix), default=None)
+    if last is None:
+        return ()
+    parts = [run.store.get(info.key).data for info in run.store.list(f"{prefix}{last}/events-")]
+    return tuple(orjson.loads(line) for part in parts for line in part.splitlines())
+
+
+def _case_result(
+    run: StoredRun, row: Mapping[str, Any], case: Case, events: tuple[Mapping[str, Any], ...]
+) -> CaseResult:
     evidence = _evidence(run, row)
     error = row["error"]
     checks = tuple(_check(entry, evidence) for entry in row["assertions"] or ())
@@ -171,6 +186,7 @@ def _case_result(run: StoredRun, row: Mapping[str, Any], case: Case) -> CaseResu
             case_id=case.id,
             case_input=case.input,
             expected_output=case.expected_output,
+            events=events,
         ),
         assertions=checks,
         scores=scores,

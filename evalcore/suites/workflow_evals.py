@@ -172,9 +172,7 @@ def _result(report: SuiteReport, threshold: float) -> EvalRun:
     score = fsum(case.score for case in cases) / len(cases) if cases else 0.0
     if whole and report.score is not None:
         score = report.score
-    run = EvalRun(
-        reaches(score, threshold) and bool(cases), score, threshold, tuple(cases), report
-    )
+    run = EvalRun(reaches(score, threshold) and bool(cases), score, threshold, tuple(cases), report)
     if refused:
         raise NoExecutorProvidedError(refused[0], run)
     return run

@@ -41,7 +41,7 @@ def name_of(thing: Any) -> str:
     if isinstance(thing, functools.partial):
         return name_of(thing.func)
     name = getattr(thing, "__qualname__", None) or type(thing).__qualname__
-    return str(name).replace("<locals>.", "").replace("<lambda>", "lambda")
+    return str(name).rpartition("<locals>.")[2].replace("<lambda>", "lambda")
 
 
 def behaviour_of(thing: Any) -> str:

@@ -200,7 +200,9 @@ def _pattern(pattern: object, loc: Loc) -> Iterator[Mistake]:
 def _by_type(kind: str, raw: Mapping[str, Any], loc: Loc, look: _Names) -> Iterator[Mistake]:
     if kind == "gate" and isinstance(raw.get("eval_key"), str):
         key = raw["eval_key"]
-        if key not in (raw.get("inputs") or {}):
+        # A key that is near nothing may be that of the verdict in a JSON answer.
+        near = difflib.get_close_matches(key, list(look.blocks), n=1)
+        if key not in (raw.get("inputs") or {}) and (near or "." in key):
             yield from look.reference(key, (*loc, "eval_key"))
     elif kind == "synthesize":
         for number, name in enumerate(raw.get("input_block_ids") or ()):

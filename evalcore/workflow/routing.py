@@ -30,11 +30,14 @@ def gate_handle(answer: str) -> str:
 def exit_handle(block: Block, value: Any, state: State) -> str | None:
     """Return the exit that the block's output names.
 
-    A gate's is its verdict; else the first of its `exit_conditions` that fits; else what a mapping
-    says under `exit_handle`.
+    A gate's is its verdict: the answer's first line, or what a JSON answer says at `eval_key`. Else
+    the first of its `exit_conditions` that fits; else what a mapping says under `exit_handle`.
     """
     if block.type == "gate":
-        return gate_handle(text_of(value))
+        said = parsed(value)
+        key = block.fields.get("eval_key")
+        stated = said.get(key) if isinstance(said, Mapping) else None
+        return gate_handle(text_of(value if stated is None else stated))
     text = text_of(value)
     for rule in block.exit_rules:
         fits = [

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
+
 from evalcore.workflow.failure import BlockError
 
 
@@ -28,16 +30,21 @@ def text_of(value: Any) -> str:
 
 
 def parsed(value: Any) -> Any:
-    """Return the mapping or list that a text is the JSON of; anything else unchanged."""
+    """Return the mapping or list that a text is the JSON of; anything else unchanged.
+
+    So is JSON that is nested deeper than can be stored; integers of more than 64 bits are rounded.
+    """
     if not isinstance(value, str):
         return value
     text = value.strip()
     if text[:1] not in {"{", "["}:
         return value
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        found = orjson.loads(text)
+        orjson.dumps(found)
+    except (ValueError, TypeError):
         return value
+    return found
 
 
 def at_path(value: Any, path: str) -> Any:

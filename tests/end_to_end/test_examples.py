@@ -22,6 +22,8 @@ EXIT_CODES = {
     "research-workflow": 0,
     "tickets-csv": 1,
     "python-target": 0,
+    "code-workflow": 0,
+    "route-generator": 0,
 }
 
 examples = pytest.mark.parametrize("name", EXIT_CODES)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from evalcore.formats.options import LoadOptions
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
-from evalcore.pipeline.plan import LoadOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.workflow.events import Event, Snapshot
@@ -277,7 +277,9 @@ def test_a_soul_may_name_an_entry_of_the_targets_file(
         blocks: {{a: {{type: llm, soul_ref: s, prompt_template: "On {{topic}}"}}}}
         eval:
           cases:
-            - {{id: c, inputs: {{topic: tides}}, expected: {{a: [{{type: equals, value: {answer}}}]}}}}
+            - id: c
+              inputs: {{topic: tides}}
+              expected: {{a: [{{type: equals, value: {answer}}}]}}
         """
     with model_server(script=lambda question: f"{question.model} said") as server:
         written = entry % server.base_url if "%s" in entry else entry

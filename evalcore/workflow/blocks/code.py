@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from evalcore.trust.text import tail_line
 from evalcore.workflow.context import Context
@@ -45,7 +48,7 @@ async def run(block: Block, context: Context) -> Any:
     ended = await run_command(
         [sys.executable, "-I", str(_RUNNER)],
         stdin=question.encode(errors="replace"),
-        cwd=context.services.folder,
+        cwd=_folder(context.services.folder),
         timeout_s=block.timeout_s,
         env=_ENVIRONMENT,
         output_limit=_OUTPUT_LIMIT,
@@ -57,7 +60,7 @@ async def run(block: Block, context: Context) -> Any:
     if ended.truncated and len(ended.stdout) >= _OUTPUT_LIMIT:
         raise BlockError("output", f"its output is longer than {_OUTPUT_LIMIT >> 20} MiB")
     try:
-        answer = json.loads(ended.stdout)
+        answer = orjson.loads(ended.stdout)
     except ValueError:
         said = tail_line(ended.stderr.decode(errors="replace"))
         message = f"its process ended with exit code {ended.exit_code} and no output"
@@ -66,3 +69,8 @@ async def run(block: Block, context: Context) -> Any:
     if "error" in answer:
         raise BlockError(answer["kind"], answer["error"], retryable=answer["retryable"])
     return answer["returned"]
+
+
+def _folder(suite: Path) -> Path:
+    """Return the suite's folder; a worker elsewhere may not have it."""
+    return suite if suite.is_dir() else Path(tempfile.gettempdir())

@@ -15,6 +15,7 @@ from typing import Any
 
 _FILE = "<code>"
 _LONGEST = 2_000
+_DEEPEST = 100
 
 
 def main() -> None:
@@ -50,10 +51,21 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
         returned = asyncio.run(awaited())
     try:
-        json.dumps(returned, allow_nan=False).encode()
+        # Text that is not Unicode cannot be encoded.
+        json.dumps(returned, allow_nan=False, ensure_ascii=False).encode()
+        _check_depth(returned, _DEEPEST)
     except (TypeError, ValueError, RecursionError) as error:
         return _error("output", f"returned what JSON cannot hold: {error}", retryable=False)
     return {"returned": returned}
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if not isinstance(value, dict | list | tuple):
+        return
+    if not left:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+    for member in value.values() if isinstance(value, dict) else value:
+        _check_depth(member, left - 1)
 
 
 def _function(question: dict[str, Any]) -> Callable[..., Any] | dict[str, Any]:

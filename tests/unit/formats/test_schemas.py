@@ -27,6 +27,8 @@ BEYOND = re.compile(
 
 
 def format_of(value: Any) -> str:
+    if "flow" in value:
+        return "suite"
     tests = {"tests", "eval_cases", "evalcases"} & set(value)
     return "test-file" if tests else "workflow-harness"
 

@@ -355,3 +355,38 @@ def test_gates_take_camel_case(tmp_path: Path) -> None:
     more = "    gates: [{gate: passRate, threshold: 0.5, perVariant: true}]"
     gates = load(tmp_path, f"{HEAD}{more}\n{CASES}").definition.policy.gates
     assert gates[0] == GateSpec("pass_rate", {"threshold": 0.5, "per_variant": True})
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "is_given"),
+    [("{draft: x, check: y}", True), ("{check: y}", False), ("{draft: x}", True)],
+)
+def test_fixtures_that_leave_out_a_checked_block_of_a_workflow_execute_the_rest(
+    tmp_path: Path, fixtures: str, is_given: bool
+) -> None:
+    suite = load(
+        tmp_path,
+        f"""
+        name: n
+        flow: {{blocks: {{draft: {{type: code, code: a}}, check: {{type: code, code: b}}}}}}
+        variants: [{{id: v}}]
+        cases:
+          - id: c
+            fixtures: {fixtures}
+            assertions: [{{type: output.contains, path: outputs.draft, value: x}}]
+        """,
+    )
+    (case,) = suite.cases
+    assert (case.fixture is not None) is is_given
+    assert (case.given is not None) is not is_given
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("name: n\ncases: []\n", "flow: is required beside 'cases' in a suite"),
+        ("name: n\nflow: a:b\n", "cases: is required beside 'flow' in a suite"),
+    ],
+)
+def test_half_a_suite_is_told_what_it_lacks(tmp_path: Path, text: str, mistake: str) -> None:
+    assert messages(tmp_path, text) == [mistake]

@@ -71,7 +71,7 @@ def test_functions_are_named_in_the_plan_and_change_with_their_source() -> None:
         return lambda case_input: greeting + str(case_input)
 
     one, other = (define_suite(**SOUND, flow=make(text)).raw["flow"] for text in ("hi", "ho"))
-    assert one["callable"] == other["callable"] == "local:make.lambda"
+    assert one["callable"] == other["callable"] == "local:lambda"
     assert one["behaviour"] != other["behaviour"]
 
 
@@ -91,7 +91,9 @@ def test_the_public_names_cost_nothing_until_they_are_used() -> None:
         "assert gates.custom('a', 'b', len).function is len\n"
         "assert gates.pass_rate(0.5).params['threshold'] == 0.5\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert ended.stderr == ""
 
 

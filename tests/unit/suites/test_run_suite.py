@@ -27,7 +27,8 @@ def my_workflow(case_input: Any, variant: Any) -> Any:
     if case_input["task"] == "break":
         raise RuntimeError("broken")
     code = f"app.get {case_input['task']} {variant.model}"
-    return {"outputs": {"plan": "a plan", "main": {"code": code}}}
+    outputs = {"plan": "a plan", "main": {"code": code}}
+    return {"outputs": outputs, "metrics": {"latency_ms": 5}}
 
 
 CASES: list[dict[str, Any]] = [
@@ -70,7 +71,7 @@ def test_a_report_says_what_became_of_gates_cases_and_variants(tmp_path: Path) -
     assert not report.passed
     summary = report.summary
     assert (summary.total_cases, summary.passed_cases, summary.failed_cases) == (4, 3, 1)
-    assert (summary.errored_cases, summary.pass_rate, summary.regressions) == (0, 0.75, 1)
+    assert (summary.errored_cases, summary.pass_rate, summary.regressions) == (0, 0.75, 2)
     assert (summary.gates_passed, summary.total_gates) == (1, 3)
     assert [(gate.name, gate.passed) for gate in report.gate_results] == [
         ("no_regressions", False),
@@ -81,7 +82,8 @@ def test_a_report_says_what_became_of_gates_cases_and_variants(tmp_path: Path) -
         ("base", 2, 1.0),
         ("other", 1, 0.5),
     ]
-    assert [entry["case"] for entry in report.comparison[0]["regressions"]] == ["good"]
+    found = [(entry["case"], entry["kind"]) for entry in report.comparison[0]["regressions"]]
+    assert found == [("good", "assertion"), ("good", "score")]
 
 
 def test_a_case_result_holds_the_evidence_and_what_was_checked(tmp_path: Path) -> None:
@@ -147,8 +149,8 @@ def test_functions_may_check_and_decide(tmp_path: Path) -> None:
     gate = gates.custom("mine", "nothing passes", decide)
     report = run(tmp_path, suite_of(cases=cases, gates=[gate]))
     assert [(one.name, one.passed) for one in report.case_results[0].assertions] == [
-        ("test_functions_may_check_and_decide.mentions_app", True),
-        ("test_functions_may_check_and_decide.by_artifact", False),
+        ("mentions_app", True),
+        ("by_artifact", False),
     ]
     assert (report.gate_results[0].name, report.gate_results[0].message) == (
         "mine",
@@ -212,3 +214,27 @@ def test_the_default_store_is_that_of_the_command_line(
     monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
     run_suite(suite_of())
     assert (tmp_path / "store" / "runs" / "api").is_dir()
+
+
+def test_the_events_of_a_workflow_are_in_the_artifact(tmp_path: Path) -> None:
+    blocks = {"say": {"type": "code", "code": "def main(data): return 'hi'"}}
+    cases = [{"id": "c", "input": {}, "assertions": [{"type": "contains", "value": "hi"}]}]
+    suite = suite_of(flow={"blocks": blocks}, cases=cases, variants=["v"], baseline=None)
+    (result,) = run(tmp_path, suite).case_results
+    assert [event["type"] for event in result.artifact.events][:2] == [
+        "workflow_started",
+        "block_started",
+    ]
+    assert result.passed
+
+
+def test_a_change_of_scorers_grades_again(tmp_path: Path) -> None:
+    from evalcore.sql.tables import read_rows
+
+    def grades(**changed: Any) -> set[str]:
+        report = run(tmp_path, suite_of(**changed))
+        with report.run.result_files(report.run.manifest().plan) as parts:
+            return {row["grade_key"] for part in parts for row in read_rows(part)}
+
+    assert grades() == grades(tags=["x"])
+    assert grades().isdisjoint(grades(scorers=["latency"]))

@@ -33,6 +33,10 @@ def test_code_returns_any_json_value(tmp_path: Path, returned: Any) -> None:
     assert ran.left.value == returned
 
 
+def test_integers_of_more_than_64_bits_are_rounded(tmp_path: Path) -> None:
+    assert run_code("def main(data): return 2**70", tmp_path).left.value == float(2**70)
+
+
 def test_what_code_prints_is_not_its_output(tmp_path: Path) -> None:
     code = """
 import os, sys
@@ -57,6 +61,11 @@ def main(data):
             "returned what JSON cannot hold: Object of type set",
         ),
         ("def main(data):\n    return float('nan')", "returned what JSON cannot hold"),
+        ("def main(data):\n    return '\\ud800'", "returned what JSON cannot hold: 'utf-8' codec"),
+        (
+            "def main(data):\n    x = 1\n    for _ in range(101): x = [x]\n    return x",
+            "returned what JSON cannot hold: it is nested deeper than 100 levels",
+        ),
         ("import sys\ndef main(data):\n    sys.exit(3)", "SystemExit: 3 (line 3 of the code)"),
         ("import os\ndef main(data):\n    os._exit(3)", "its process ended with exit code 3"),
         ("raise ValueError('early')", "ValueError: early (line 1 of the code)"),

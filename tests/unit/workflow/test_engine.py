@@ -41,6 +41,8 @@ def test_the_outputs_of_blocks_become_the_inputs_of_others() -> None:
         pytest.param("PASS", "a: {type: gate, eval_key: workflow.t, pass: x, fail: y}", "x"),
         pytest.param("pass\nbut long", "a: {type: gate, eval_key: workflow.t, pass: x}", "x"),
         pytest.param("**Passed**", "a: {type: gate, eval_key: workflow.t, pass: x, fail: y}", "x"),
+        pytest.param('{"ok": "pass"}', "a: {type: gate, eval_key: ok, pass: x, fail: y}", "x"),
+        pytest.param('{"ok": "fail"}', "a: {type: gate, eval_key: ok, pass: x, fail: y}", "y"),
         pytest.param("FAIL: no", "a: {type: gate, eval_key: workflow.t, pass: x, fail: y}", "y"),
         pytest.param("passable", "a: {type: gate, eval_key: workflow.t, pass: x, fail: y}", "y"),
     ],

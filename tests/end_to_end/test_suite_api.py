@@ -1,0 +1,177 @@
+"""Suites in YAML and in Python from the outside (spec/suite-api.md)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from evalcore import run_eval
+from tests.end_to_end.shell import ROOT, Json, comparable, environment, evalcore
+from tests.model_server import model_server
+
+EXAMPLE = ROOT / "examples" / "route-generator"
+
+FLOWS = """
+async def ask(context):
+    reply = await context.chat(messages=f"Write {context.input['what']}", temperature=0)
+    return {"outputs": {"prompt": "p", "main": {"text": reply.text}}}
+
+def definition(case_input, variant):
+    prompt = "Write {what} as " + variant.id
+    return {
+        "flow": {
+            "blocks": {
+                "draft": {"type": "llm", "soul_ref": "writer", "prompt_template": prompt},
+                "count": {"type": "code", "code": "def main(data): return 3"},
+            },
+            "souls": {"writer": {"model_name": variant.model, "provider": "openai"}},
+            "workflow": {"entry": "draft", "transitions": [{"from": "draft", "to": "count"}]},
+        },
+        "primary_output": "draft",
+    }
+"""
+
+SUITE = """
+name: writers
+flow: flows:{flow}
+cases:
+  - id: poem
+    input: {{what: a poem}}
+    assertions:
+      - {{type: output.contains, path: outputs.{path}, value: a poem}}
+      - {{type: behavior.no_errors}}
+      - {{type: metric.tokens.output.max, value: 1000}}
+variants: [{{id: small, model: gpt-4o-mini}}, {{id: large, model: gpt-4o}}]
+baseline: small
+gates: [pass_rate: 1]
+"""
+
+
+def write(folder: Path, flow: str, path: str) -> None:
+    (folder / "flows.py").write_text(FLOWS)
+    text = SUITE.format(flow=flow, path=path).replace("[pass_rate: 1]", _GATES)
+    (folder / "s.yaml").write_text(text)
+
+
+_GATES = "[{gate: pass_rate, threshold: 1}]"
+
+
+@pytest.mark.parametrize(
+    ("flow", "path"),
+    [("ask", "main.text"), ("definition", "draft")],
+    ids=["a function that calls a model", "a workflow definition"],
+)
+def test_a_recorded_suite_is_replayed_without_a_call(tmp_path: Path, flow: str, path: str) -> None:
+    write(tmp_path, flow, path)
+    store = tmp_path / "store"
+    with model_server() as server:
+        env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "secret"}
+        recorded = evalcore(
+            "run", "--json", "--mode", "record", "s.yaml", store=store, cwd=tmp_path, env=env
+        )
+        asked = server.stats().requests
+    replayed = evalcore(
+        "run", "--json", "--mode", "replay", "s.yaml", store=store, cwd=tmp_path,
+        env={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
+    )  # fmt: skip
+    assert (recorded.code, replayed.code, asked) == (0, 0, 2), recorded.err + replayed.err
+    assert comparable(recorded.report) == comparable(replayed.report)
+    metrics = [case["items"][0]["metrics"] for case in recorded.report["cases"]]
+    assert metrics == [case["items"][0]["metrics"] for case in replayed.report["cases"]]
+
+
+def test_the_same_suite_in_python_and_in_yaml_gives_the_same_results(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, EXAMPLE / "suite.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(tmp_path / "python"),
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (run,) = json.loads(evalcore("runs", "list", "--json", store=tmp_path / "python").out)
+    python = evalcore("report", "--json", run["id"], store=tmp_path / "python").report
+    yaml = evalcore("run", "--json", EXAMPLE / "suite.eval.yaml", store=tmp_path / "yaml").report
+    assert comparable(python) == comparable(yaml)
+
+
+def test_mistakes_have_their_line_and_a_suggestion(tmp_path: Path) -> None:
+    text = """\
+    name: n
+    flow: flows:f
+    cases:
+      - {id: a, input: x, assertions: [{type: output.contain, value: x}]}
+    variants: [{id: v}]
+    baseline: w
+    """
+    (tmp_path / "s.yaml").write_text(dedent(text))
+    ended = evalcore("run", "s.yaml", cwd=tmp_path)
+    assert ended.code == 2
+    assert (
+        "s.yaml:4: cases[0].assertions[0].type: unknown assertion 'output.contain'. " in ended.err
+    )
+    assert "Did you mean 'output.contains'?" in ended.err
+    assert "s.yaml:6: baseline: no variant is called 'w'. Known: v." in ended.err
+
+
+@pytest.mark.parametrize(
+    ("assertion", "output", "outcome"),
+    [
+        ({"type": "output.contains", "path": "outputs.main.code", "value": "app"},
+         {"main": {"code": "app.get"}}, "passed"),
+        ({"type": "output.contains", "path": "outputs.main.code", "value": "app"},
+         {"outputs": {"main": {"code": "app.get"}}}, "passed"),
+        ({"type": "output.contains", "path": "outputs.main.code", "value": "app"}, "app", "failed"),
+        ({"type": "output.equals", "value": {"a": 1.0}}, '{"a": 1}', "passed"),
+        ({"type": "output.equals", "value": 1}, True, "failed"),
+        ({"type": "behavior.node_executed", "nodeId": "a"}, {"outputs": {"a": "x"}}, "passed"),
+        ({"type": "behavior.no_errors"}, {"output": "x", "errors": ["boom"]}, "failed"),
+        ({"type": "metric.latency_ms.max", "value": 5}, "x", "blocked"),
+        ({"type": "llm_judge", "criteria": "kind"}, "x", "error"),
+        ({"type": "output.contain", "value": "x"}, "x", "error"),
+    ],
+)  # fmt: skip
+def test_single_assertions_of_suites(assertion: Json, output: Any, outcome: str) -> None:
+    line = json.dumps({"id": 1, "assertion": assertion, "output": output})
+    ended = evalcore("assert", "--format", "suite", stdin=line + "\n")
+    assert json.loads(ended.out)["outcome"] == outcome
+
+
+def test_a_scorer_that_raises_has_its_error_in_the_report(tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(
+        "def f(case_input): return case_input\ndef bad(artifact): raise ValueError('no')\n"
+    )
+    text = """\
+    {name: n, flow: "flows:f", variants: [{id: v}], scorers: [{callable: "flows:bad"}, cost],
+     cases: [{id: a, input: x, assertions: [{type: contains, value: x}]}]}
+    """
+    (tmp_path / "s.yaml").write_text(text)
+    report = evalcore("run", "--json", "s.yaml", store=tmp_path / "st", cwd=tmp_path).report
+    scores = report["cases"][0]["items"][0]["scores"]
+    assert [(one["name"], one["value"], one["error"]) for one in scores] == [
+        ("bad", None, "ValueError: no"),
+        ("cost", None, None),
+    ]
+    assert report["decision"] == "pass"
+
+
+def test_run_eval_runs_a_workflow_file_of_the_examples(tmp_path: Path) -> None:
+    result = run_eval(ROOT / "examples" / "extraction" / "suite.eval.yaml", store=tmp_path)
+    assert result.passed
+    assert result.case_results[0].block_results
+
+
+def test_a_list_that_is_no_messages_is_an_input_like_any_other(tmp_path: Path) -> None:
+    text = """\
+    {name: n, flow: {provider: echo}, variants: [{id: v}],
+     cases: [{id: a, input: [1, 2], assertions: [{type: output.equals, value: [1, 2.0]}]}]}
+    """
+    (tmp_path / "s.yaml").write_text(text)
+    assert evalcore("run", "s.yaml", store=tmp_path / "st", cwd=tmp_path).code == 0

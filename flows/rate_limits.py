@@ -12,6 +12,8 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 
 from httpx import HTTPError, HTTPStatusError
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -23,6 +25,7 @@ BLOCK = 50
 # A call uses hundreds of tokens.
 _TOKEN_BLOCK = 5_000
 _LOCKED = 423
+_SHORTEST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 30.0
 
 
@@ -46,9 +49,11 @@ class PrefectRates:
     async def _take(self, name: str, amount: int, block: int) -> None:
         with self._lock:
             known = self._blocks.setdefault(name, _Block(name, block))
-        if not known.spend(amount):
+        while not known.spend(amount):
+            # Which server it is stands in Prefect's context.
+            ask = partial(copy_context().run, known.fill, amount)
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, known.take, amount)
+            await asyncio.sleep(await loop.run_in_executor(self._thread, ask))
 
 
 class _Block:
@@ -61,6 +66,8 @@ class _Block:
         self._left = 0
         self._limit: int | None = None
         self._unlimited = False
+        self._not_before = 0.0
+        self._decay = 0.0
 
     def spend(self, amount: int) -> bool:
         """Spend slots if there are so many; return whether that was so."""
@@ -72,22 +79,35 @@ class _Block:
             self._left -= amount
             return True
 
-    def take(self, amount: int) -> None:
-        """Spend slots; blocks, in its one thread, until the server has given enough of them."""
-        if self.spend(amount):
-            return
+    def fill(self, amount: int) -> float:
+        """Ask the server for slots, if there are not so many; return how long to wait (seconds).
+
+        Blocks for as long as the server takes to answer; to be called in one thread.
+        """
+        wait_s = self._not_before - time.monotonic()
+        if wait_s > 0:
+            return wait_s
+        with self._lock:
+            if self._unlimited or self._left >= amount:
+                return 0.0
+            missing = amount - self._left
         try:
             with get_client(sync_client=True) as client:
                 if self._limit is None and not self._find(client):
-                    return
-                while not self.spend(amount):
-                    slots = max(1, min(self._limit or 1, max(self._size, amount - self._left)))
-                    _occupy(client, self._name, slots)
-                    with self._lock:
-                        self._left += slots
+                    return 0.0
+                slots = max(1, min(self._limit or 1, max(self._size, missing)))
+                wait_s = _occupy(client, self._name, slots)
         except HTTPError as error:
             message = f"Prefect's server does not give rate limit '{self._name}': {error}"
             raise ProviderError(ErrorKind.RATE, message, status=503) from error
+        if wait_s > 0:
+            # The server adds up what it refused to everybody; so many slots are free before that.
+            wait_s = max(_SHORTEST_WAIT_S, min(wait_s, slots / self._decay))
+            self._not_before = time.monotonic() + wait_s
+        else:
+            with self._lock:
+                self._left += slots
+        return wait_s
 
     def _find(self, client: SyncPrefectClient) -> bool:
         """Look for the limit; return whether there is one that is active and decays."""
@@ -99,17 +119,17 @@ class _Block:
             with self._lock:
                 self._unlimited = True
             return False
-        self._limit = found.limit
+        self._limit, self._decay = found.limit, found.slot_decay_per_second
         return True
 
 
-def _occupy(client: SyncPrefectClient, name: str, slots: int) -> None:
-    while True:
-        try:
-            client.increment_concurrency_slots([name], slots, "rate_limit")
-            return
-        except HTTPStatusError as error:
-            if error.response.status_code != _LOCKED:
-                raise
-            asked = float(error.response.headers.get("Retry-After", "1"))
-        time.sleep(min(max(asked, 0.05), _LONGEST_WAIT_S))
+def _occupy(client: SyncPrefectClient, name: str, slots: int) -> float:
+    """Occupy slots and return 0, or how long to wait (seconds) before it is worth asking again."""
+    try:
+        client.increment_concurrency_slots([name], slots, "rate_limit")
+    except HTTPStatusError as error:
+        if error.response.status_code != _LOCKED:
+            raise
+        asked = float(error.response.headers.get("Retry-After", "1"))
+        return min(max(asked, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
+    return 0.0

@@ -40,22 +40,17 @@ _BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _GUESSED_ANSWER_TOKENS = 500
 _BYTES_PER_TOKEN = 4
 
-# What a worker does while its item has nothing to do: it lets another one begin.
-StayAway = Callable[[Awaitable[object]], Awaitable[object]]
-
-
-async def _stay(until: Awaitable[object]) -> object:
-    return await until
+# What a worker does while its item backs off for so many seconds: it lets another one begin.
+StayAway = Callable[[float], Awaitable[None]]
 
 
 class Calls:
     """Makes calls in one event loop over one session, opened with the first; an async context."""
 
-    def __init__(self, context: CallContext, stay_away: StayAway = _stay) -> None:
+    def __init__(self, context: CallContext, stay_away: StayAway = asyncio.sleep) -> None:
         self.context = context
         self.stay_away = stay_away
         self._session: aiohttp.ClientSession | None = None
-        self._prepared: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Calls:
         return self
@@ -66,31 +61,17 @@ class Calls:
         if self._session is not None:
             await self._session.close()
 
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """The session, open until the context is left."""
+    def session_for(self, request: Request) -> aiohttp.ClientSession:
+        """Return the session, open until the context is left; `request` is what is asked first."""
         if self._session is None:
             self._session = open_session()
+            # What the answers will need is loaded while the first ones are waited for.
+            asyncio.get_running_loop().run_in_executor(None, self._prepare, request)
         return self._session
-
-    async def cost_usd(self, request: Request, usage: Usage) -> float | None:
-        """Return what an answer costs; None if nobody knows.
-
-        Loading the prices takes as long as an answer: a thread does it for the first ones, and
-        other items begin meanwhile.
-        """
-        limits = self.context.limits
-        if self._prepared is None:
-            loop = asyncio.get_running_loop()
-            self._prepared = loop.run_in_executor(None, self._prepare, request)
-        if not self._prepared.done():
-            await self.stay_away(asyncio.shield(self._prepared))
-        return limits.cost_usd(request, usage)
 
     def _prepare(self, request: Request) -> None:
         self.context.limits.cost_usd(request, Usage(1, 1))
-        # The rows of the first shard will need it.
-        import evalcore.sql.rows  # noqa: F401
+        import evalcore.sql.rows  # noqa: F401  (the rows of the first shard)
 
     def for_item(self, iteration: int, clock: asyncio.Timeout | None = None) -> ItemCalls:
         """Return what makes the calls of one work item, for its target or for its judges.
@@ -172,7 +153,7 @@ class ItemCalls:
                     self._limits.note_outcome(endpoint, given_up=error.retryable)
                     raise
             waited_s += delay
-            await self._calls.stay_away(asyncio.sleep(delay))
+            await self._calls.stay_away(delay)
 
     async def _paid(
         self, request: Request, demand: Demand | None, attempt: int, began: float
@@ -180,7 +161,7 @@ class ItemCalls:
         """Make one attempt within the budget."""
         budget = self._limits.budget
         if budget is None or demand is None:
-            return await self._priced(request, await self._limited(request), attempt)
+            return self._priced(request, await self._limited(request), attempt)
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
@@ -190,7 +171,7 @@ class ItemCalls:
         used, made = Spent(grant.cost_usd, grant.tokens), 0
         try:
             reply = await self._limited(_bounded(request, grant))
-            reply = await self._priced(request, reply, attempt)
+            reply = self._priced(request, reply, attempt)
             used, made = _used(reply, used), reply.usage.output_tokens or 0
         except ProviderError as error:
             if _is_free(error):
@@ -204,10 +185,10 @@ class ItemCalls:
             raise SkippedError("budget", cut)
         return reply
 
-    async def _priced(self, request: Request, reply: Reply, attempt: int) -> Reply:
+    def _priced(self, request: Request, reply: Reply, attempt: int) -> Reply:
         cost = reply.cost_usd
-        if cost is None and request.model:
-            cost = await self._calls.cost_usd(request, reply.usage)
+        if cost is None:
+            cost = self._limits.cost_usd(request, reply.usage)
         return replace(reply, cost_usd=cost, attempts=attempt)
 
     async def _limited(self, request: Request) -> Reply:
@@ -238,7 +219,7 @@ class ItemCalls:
         window = self._limits.window
         began = time.monotonic()
         try:
-            reply = await send(self._calls.session, request)
+            reply = await send(self._calls.session_for(request), request)
         except ProviderError as error:
             if error.kind == ErrorKind.RATE:
                 window.note(began, time.monotonic(), refused=True)

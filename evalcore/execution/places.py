@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from evalcore.execution.window import WHOLE, Share, Window
 
-# Items that are away are open, each with its evidence so far.
+# Items that back off are open, each with its evidence so far.
 _AWAY_PER_PLACE = 2
 _AWAY_AT_LEAST = 16
 
@@ -53,14 +53,14 @@ class Places:
         """Whether somebody has to leave: the limit has fallen, or somebody wants to come back."""
         return self._present + len(self._returning) > self.limit
 
-    async def stay_away(self, until: Awaitable[object]) -> None:
-        """Leave the place until something has happened; return with a place again."""
+    async def stay_away(self, seconds: float) -> None:
+        """Leave the place for so long; return with a place again."""
         self._present -= 1
         self._away += 1
         try:
             self._admit()
             self.vacant()
-            await until
+            await asyncio.sleep(seconds)
         finally:
             self._away -= 1
             # Cancelled or not: whoever holds a place gives it up later.

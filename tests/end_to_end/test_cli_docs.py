@@ -74,9 +74,14 @@ def test_no_command_is_documented_that_does_not_exist() -> None:
     assert set(re.findall(r"^## `(evalcore .*)`$", COMMAND_LINE, re.MULTILINE)) == set(COMMANDS)
 
 
+# Tables of the file; the environment has no good way to write them.
+ONLY_IN_THE_FILE = {"providers", "prices"}
+
+
 @pytest.mark.parametrize("name", Settings.__slots__)
 def test_every_setting_is_documented(name: str) -> None:
-    assert f"| `EVALCORE_{name.upper()}` | `{name}` |" in COMMAND_LINE
+    variable = "–" if name in ONLY_IN_THE_FILE else f"`EVALCORE_{name.upper()}`"
+    assert f"| {variable} | `{name}` |" in COMMAND_LINE
     assert FILE_NAME in COMMAND_LINE
 
 

@@ -34,7 +34,7 @@ from evalcore.trust.text import redact, sanitize_terminal, tail_line
         "workflow command",
         "older commands",
         "no command",
-    ],  # fmt: skip
+    ],
 )
 def test_controls_are_shown_instead_of_obeyed(text: str, shown: str) -> None:
     assert sanitize_terminal(text) == shown

@@ -1,0 +1,71 @@
+"""Rate limits that all workers share, against a real Prefect server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from evalcore.model.exchange import ProviderError
+from flows.rate_limits import PrefectRates
+from tests.prefect_server import PrefectServer
+
+pytestmark = [pytest.mark.prefect, pytest.mark.slow]
+
+
+def make_limit(name: str, limit: int, decay: float) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+
+    wanted = GlobalConcurrencyLimitCreate(name=name, limit=limit, slot_decay_per_second=decay)
+    with get_client(sync_client=True) as client:
+        client.create_global_concurrency_limit(wanted)
+
+
+def occupied(name: str) -> int:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return int(client.read_global_concurrency_limit_by_name(name).active_slots)
+
+
+async def take(rates: PrefectRates, provider: str, number: int) -> None:
+    await asyncio.gather(*(rates.take(provider, 10) for _ in range(number)))
+
+
+def test_slots_are_taken_in_blocks_and_spent_here(prefect: PrefectServer) -> None:
+    make_limit("evalcore-blocks-requests", 1_000, 0.001)
+    rates = PrefectRates()
+    asyncio.run(take(rates, "blocks", 60))
+    assert occupied("evalcore-blocks-requests") == 100
+    asyncio.run(take(rates, "blocks", 40))
+    assert occupied("evalcore-blocks-requests") == 100
+
+
+def test_two_workers_together_get_no_more_than_the_limit(prefect: PrefectServer) -> None:
+    make_limit("evalcore-shared-requests", 50, 0.001)
+    first, second = PrefectRates(), PrefectRates()
+    asyncio.run(take(first, "shared", 50))
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(second.take("shared", 10), 2))
+
+
+def test_slots_that_decay_can_be_had_again(prefect: PrefectServer) -> None:
+    make_limit("evalcore-decaying-requests", 20, 20.0)
+    asyncio.run(asyncio.wait_for(take(PrefectRates(), "decaying", 50), 60))
+
+
+def test_without_a_limit_nothing_is_limited(prefect: PrefectServer) -> None:
+    asyncio.run(take(PrefectRates(), "unknown", 500))
+
+
+def test_a_server_that_does_not_answer_is_worth_a_retry(
+    monkeypatch: pytest.MonkeyPatch, prefect: PrefectServer
+) -> None:
+    from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    settings = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    with temporary_settings(settings), pytest.raises(ProviderError) as caught:
+        asyncio.run(take(PrefectRates(), "any", 1))
+    assert caught.value.retryable

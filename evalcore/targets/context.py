@@ -26,14 +26,15 @@ _DEFAULTS: Final = (
 class BuildContext:
     """The target's name, the suite's folder, and what the executing process knows.
 
-    `environment` holds what a provider's address and key default to. `secrets` are the paths of
-    options whose values are secret. `problem` is why a secret could not be read: an error unless
-    nobody is asked (replay).
+    `environment` holds what a provider's address and key default to; `surroundings` are what the
+    targets that this one asks are built with. `secrets` are the paths of options whose values are
+    secret. `problem` is why a secret could not be read: an error unless nobody is asked (replay).
     """
 
     name: str
     folder: Path
     environment: Mapping[str, str] = field(default=NOTHING, repr=False)
+    surroundings: Mapping[str, str] = field(default=NOTHING, repr=False)
     secrets: frozenset[tuple[str, ...]] = frozenset()
     problem: TargetError | None = None
 
@@ -60,8 +61,9 @@ def context_for(
     try:
         given, secrets = resolved(options, folder, variables)
     except TargetError as error:
-        return without_secrets(options), BuildContext(name, folder, defaults, problem=error)
-    return given, BuildContext(name, folder, defaults, secrets)
+        context = BuildContext(name, folder, defaults, environment, problem=error)
+        return without_secrets(options), context
+    return given, BuildContext(name, folder, defaults, environment, secrets)
 
 
 def _variables(folder: Path, environment: Mapping[str, str]) -> Variables:

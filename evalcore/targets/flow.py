@@ -164,7 +164,7 @@ class FlowTarget:
             target = Target(target.name, target.kind, options)
         context = self._context
         try:
-            runnable = build(target, folder=context.folder, environment=context.environment)
+            runnable = build(target, folder=context.folder, environment=context.surroundings)
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])

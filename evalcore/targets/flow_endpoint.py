@@ -43,7 +43,7 @@ def chat_model_of(
 
     try:
         target = Target(provider, kind, options)
-        built: Any = build(target, folder=context.folder, environment=context.environment)
+        built: Any = build(target, folder=context.folder, environment=context.surroundings)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

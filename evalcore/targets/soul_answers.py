@@ -72,7 +72,7 @@ class SoulAnswers:
         target = self._target(soul, name)
         try:
             context = self._context
-            built = build(target, folder=context.folder, environment=context.environment)
+            built = build(target, folder=context.folder, environment=context.surroundings)
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])

@@ -289,6 +289,25 @@ def test_a_soul_may_name_an_entry_of_the_targets_file(
     assert ran.item["outcome"] == "passed", ran.item
 
 
+def test_the_key_of_a_souls_entry_may_be_any_variable_that_a_suite_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVAL_GATEWAY_KEY", "key-of-the-gateway")
+    text = """
+        souls: {s: {provider: gateway}}
+        blocks: {a: {type: llm, soul_ref: s, prompt_template: "Say x"}}
+        eval: {cases: [{id: c, expected: {a: [{type: equals, value: x}]}}]}
+        """
+    with model_server(script=lambda _: "x") as server:
+        options = f"model: m, base_url: '{server.base_url}', api_key: '${{{{ EVAL_GATEWAY_KEY }}}}'"
+        written = f"targets: [{{name: gateway, provider: openai, {options}}}]\n"
+        (tmp_path / "targets.yaml").write_text(written)
+        ran = Evaluated(tmp_path, text)
+
+    assert ran.item["outcome"] == "passed", ran.item
+    assert server.requests[0].headers["Authorization"] == "Bearer key-of-the-gateway"
+
+
 def test_a_variant_changes_every_souls_model(tmp_path: Path, server: ModelServer) -> None:
     section = """
 evalcore:

@@ -197,6 +197,20 @@ def test_what_is_no_answer_is_an_error_of_the_item(function: Any, reason: str) -
     assert reason in str(raised.value)
 
 
+def test_a_target_that_a_factory_returns_is_built_in_the_same_surroundings() -> None:
+    environment = {"EVAL_GREETING": "hello"}
+    target = Target("flow", "flow", {"callable": "local:fn"})
+    command = ["sh", "-c", "echo $GREETING"]
+    returned = {
+        "provider": "command",
+        "command": command,
+        "env": {"GREETING": "${{ EVAL_GREETING }}"},
+    }
+    work = work_of(lambda case_input: returned)
+    evidence = asyncio.run(build(target, environment=environment).answer(work))
+    assert evidence.output == "hello"
+
+
 def test_a_function_of_another_program_is_told_so() -> None:
     target = Target("flow", "flow", {"callable": "local:other"})
     with pytest.raises(TargetError, match="belongs to the Python program"):

@@ -15,7 +15,8 @@ from evalcore.cli.options import settings
 from evalcore.errors import LoadError, UsageError
 from evalcore.execution.single import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
-from evalcore.formats.source import parse_json
+from evalcore.formats.source import parse_json, too_large_number
+from evalcore.formats.wording import describe
 from evalcore.model.suite import Format
 from evalcore.report.document import on_one_line
 from evalcore.trust.imports import ImportPolicy
@@ -42,24 +43,55 @@ def assert_(format_: str, imports: tuple[str, ...]) -> None:
             raise UsageError(f"standard input:{number}: not valid JSON: {error}") from error
         if not isinstance(raw, dict) or "assertion" not in raw:
             raise UsageError(f"standard input:{number}: expected an object with 'assertion'")
-        click.echo(on_one_line(orjson.dumps(_graded(format_, raw, policy)).decode()))
+        answer = _refused(line, raw) or _graded(format_, raw, policy)
+        click.echo(on_one_line(orjson.dumps(answer).decode()))
+
+
+def _refused(line: bytes, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer to a question with a number that no suite could have."""
+    problem = too_large_number(line, raw)
+    if problem is None:
+        return None
+    identity = raw.get("id")
+    return _error(None if too_large_number(line, identity) else identity, problem)
+
+
+def _error(identity: object, message: str) -> dict[str, Any]:
+    return {"id": identity, "score": 0.0, "outcome": "error", "message": message}
 
 
 def _graded(format_: str, raw: Mapping[str, Any], imports: ImportPolicy) -> dict[str, Any]:
+    measured = raw.get("measured") or {}
     try:
         assertion = read_single(format_, raw["assertion"], Path.cwd())
-    except LoadError as error:
-        return {"id": raw.get("id"), "score": 0.0, "outcome": "error", "message": str(error)}
-    output = raw.get("output")
-    if format_ == Format.SUITE:
-        from evalcore.targets.flow_answer import answer_evidence, is_whole_evidence
-
-        # What a flow may answer: outputs by block, state, errors.
-        output = answer_evidence(output) if is_whole_evidence(output) else output
-    result = asyncio.run(grade_output(assertion, output, raw.get("measured") or {}, imports))
+        _check_measured(measured)
+        output = _output(format_, raw.get("output"))
+    except (LoadError, ValueError) as error:
+        return _error(raw.get("id"), str(error))
+    result = asyncio.run(grade_output(assertion, output, measured, imports))
     return {
         "id": raw.get("id"),
         "score": result.score,
         "outcome": result.outcome,
         "message": result.message,
     }
+
+
+def _check_measured(measured: Any) -> None:
+    if not isinstance(measured, Mapping):
+        raise ValueError(f"'measured' is a mapping of names to numbers, not {describe(measured)}")
+    for name, value in measured.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise ValueError(f"measured.{name}: expected a number, got {describe(value)}")
+
+
+def _output(format_: str, output: Any) -> Any:
+    """Return the output; a suite's may be what a flow may answer: outputs by block, state, errors.
+
+    Raise `ValueError` if it is none.
+    """
+    if format_ != Format.SUITE:
+        return output
+    from evalcore.targets.flow_answer import answer_evidence, is_whole_evidence
+
+    return answer_evidence(output) if is_whole_evidence(output) else output

@@ -12,7 +12,7 @@ import orjson
 from evalcore.cli.options import settings
 from evalcore.errors import EvalError, ExitCode
 from evalcore.formats.single_gate import read_question
-from evalcore.formats.source import parse_json
+from evalcore.formats.source import parse_json, too_large_number
 from evalcore.gates.registry import GateSyntaxError
 from evalcore.model.comparison import Difference
 from evalcore.pipeline.single_gate import decide_question
@@ -40,9 +40,18 @@ def decide(imports: tuple[str, ...]) -> int:
             code = ExitCode.USAGE
             answer = _error(None, f"not valid JSON: {error}")
         else:
-            answer = _answer(raw, policy)
+            answer = _refused(line, raw) or _answer(raw, policy)
         click.echo(on_one_line(orjson.dumps(answer).decode()))
     return int(code)
+
+
+def _refused(line: bytes, raw: Any) -> dict[str, Any] | None:
+    """Return the answer to a question with a number that no table holds."""
+    problem = too_large_number(line, raw)
+    if problem is None:
+        return None
+    identity = raw.get("id") if isinstance(raw, dict) else None
+    return _error(None if too_large_number(line, identity) else identity, problem)
 
 
 def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import yaml
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.positions import Loc, Locate, json_locator, yaml_locator
 from evalcore.formats.syntax_reasons import json_reason, yaml_reason
+from evalcore.formats.wording import path_text
 
 try:
     from yaml import CSafeLoader as _BaseLoader
@@ -226,6 +227,12 @@ def parse_json(data: bytes) -> Any:
     import jiter
 
     return jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False)
+
+
+def too_large_number(data: bytes, value: Any) -> str | None:
+    """Return where parsed JSON has a number that 64 bits do not hold, as a message."""
+    loc = _too_large_at(value, ()) if _LONG_NUMBER.search(data) else None
+    return None if loc is None else f"{path_text(loc)}: {_TOO_LARGE}"
 
 
 def as_json(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +14,7 @@ from evalcore.scorers.similarity import MODES
 
 
 class Parameter(NamedTuple):
-    """One parameter of a scorer: `kind` is amount (a number ≥ 0), mode, path, text or any."""
+    """One parameter of a scorer: `kind` is amount (≥ 0), mode, path, text, callable or any."""
 
     kind: str
     default: Any = None
@@ -55,7 +56,7 @@ SCORERS: Mapping[str, ScorerRow] = {
     "custom": ScorerRow(
         "custom",
         "custom",
-        {"callable": Parameter("text"), "behaviour": Parameter("text")},
+        {"callable": Parameter("callable"), "behaviour": Parameter("text")},
         is_async=True,
     ),
 }
@@ -116,9 +117,13 @@ def _kind(given: dict[str, Any]) -> str:
 
 def _value(kind: str, key: str, parameter: Parameter, given: Mapping[str, Any]) -> Any:
     value = given.get(key)
+    where = f"scorer '{kind}': '{key}'"
+    if parameter.kind == "callable":
+        if not isinstance(value, str) or re.fullmatch(r"[^:\s]+:[^:\s]+", value) is None:
+            raise ScorerSyntaxError(f"{where} is a function, written 'module:function'")
+        return value
     if value is None:
         return parameter.default
-    where = f"scorer '{kind}': '{key}'"
     if parameter.kind == "amount":
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0:

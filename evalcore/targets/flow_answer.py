@@ -117,8 +117,12 @@ def _whole(value: Mapping[str, Any]) -> Evidence:
         details["state"] = _jsonable(value["state"])
     if value.get("errors"):
         errors = value["errors"]
+        if not isinstance(errors, str | list | tuple):
+            raise AnswerError("'errors' is a list of texts")
         details["errors"] = [errors] if isinstance(errors, str) else [str(one) for one in errors]
     if value.get("invocations"):
+        if not isinstance(value["invocations"], Mapping):
+            raise AnswerError("'invocations' is a mapping of block ids to numbers")
         details["invocations"] = dict(value["invocations"])
     evidence = evidence._replace(details=details or NOTHING)
     if value.get("metrics"):

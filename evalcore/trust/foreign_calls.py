@@ -37,6 +37,8 @@ async def call_foreign(function: Callable[..., Any], *arguments: Any, **keywords
         if is_async(function):
             return await function(*arguments, **keywords)
         returned = await _in_thread(lambda: function(*arguments, **keywords))
+        if isinstance(returned.error, GeneratorExit):  # here it would say that we are closed
+            raise ForeignError("GeneratorExit") from returned.error
         if returned.error is not None:
             raise returned.error
         if inspect.isawaitable(returned.value):

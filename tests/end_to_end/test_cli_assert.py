@@ -124,6 +124,36 @@ def test_a_line_that_is_no_question_names_its_number(line: str, says: str) -> No
     assert "Traceback" not in ended.err
 
 
+def test_a_number_that_no_suite_could_have_is_an_error_of_its_line_alone() -> None:
+    question = {"assertion": {"type": "contains", "value": "a"}, "output": "a"}
+    long = 10**30
+    wrong = {**question, "id": 3, "assertion": {"type": "word-count", "value": long}}
+    lines = [json.dumps(one) for one in ({**question, "id": long}, wrong, {**question, "id": 2})]
+    ended = evalcore("assert", "--format", "workflow-harness", stdin="\n".join(lines) + "\n")
+    assert ended.code == 0
+    answers = [(one["id"], one["outcome"]) for one in ended.lines]
+    assert answers == [(None, "error"), (3, "error"), (2, "passed")]
+    assert "assertion.value: a number of more than 64 bits" in ended.lines[1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        pytest.param({"measured": "5 ms"}, "'measured' is a mapping", id="measured"),
+        pytest.param({"measured": {"latency_ms": "5"}}, "measured.latency_ms", id="a measure"),
+        pytest.param({"output": {"outputs": {"a": 1}, "errors": 5}}, "'errors' is", id="errors"),
+        pytest.param({"output": {"outputs": {"a": 1}, "metrics": 5}}, "'metrics' is", id="metrics"),
+    ],
+)
+def test_evidence_of_the_wrong_shape_is_an_error_of_its_line_alone(more: Json, says: str) -> None:
+    question = {"id": 1, "assertion": {"type": "output.contains", "value": "a"}, "output": "a"}
+    lines = [json.dumps(one) for one in ({**question, **more}, question)]
+    ended = evalcore("assert", "--format", "suite", stdin="\n".join(lines) + "\n")
+    assert ended.code == 0
+    assert [one["outcome"] for one in ended.lines] == ["error", "passed"]
+    assert says in ended.lines[0]["message"]
+
+
 def test_assertions_of_an_unknown_format_are_refused() -> None:
     ended = evalcore("assert", "--format", "test-fiel")
     assert ended.code == 2

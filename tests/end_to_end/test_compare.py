@@ -42,6 +42,17 @@ def test_decide_goes_on_after_a_line_that_is_no_question() -> None:
     assert ended.lines[2]["id"] == "x"
 
 
+def test_decide_goes_on_after_a_number_that_no_table_holds() -> None:
+    cases = [{"caseId": "c", "passed": True, "durationMs": 10**30}]
+    wrong = {**CASES[0], "id": "w", "variants": [{"variantId": "base", "cases": cases}]}
+    ended = decide({**CASES[0], "id": 10**30}, wrong, CASES[1])
+    assert ended.code == 0
+    assert [(line["id"], line["outcome"]) for line in ended.lines] == [
+        *((None, "error"), ("w", "error"), (CASES[1]["id"], "pass"))
+    ]
+    assert "variants[0].cases[0].durationMs: a number of more than" in ended.lines[1]["message"]
+
+
 SUITE = """\
 name: answers
 execution: {{target: plain}}

@@ -175,6 +175,9 @@ def test_a_scorer_that_is_not_there_is_an_error_of_that_score() -> None:
         ({"scorer": "exact", "path": "a..b"}, "is no path"),
         ({"scorer": "custom"}, "'callable' is required"),
         ({"scorer": "cost", "callable": "a:b"}, "remove 'scorer'"),
+        ({"callable": None}, "'callable' is a function, written 'module:function'"),
+        ({"callable": "a:b", "name": None, "behaviour": 1}, "'behaviour' is a text"),
+        ({"callable": "a"}, "'callable' is a function, written 'module:function'"),
         ({"scorer": "cost", "name": ""}, "not empty"),
     ],
 )

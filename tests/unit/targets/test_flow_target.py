@@ -197,6 +197,27 @@ def test_what_is_no_answer_is_an_error_of_the_item(function: Any, reason: str) -
     assert reason in str(raised.value)
 
 
+def test_a_function_that_says_that_it_is_closed_is_an_error_of_its_item() -> None:
+    def closed(case_input: Any) -> str:
+        raise GeneratorExit
+
+    with pytest.raises(TargetError, match="GeneratorExit"):
+        answer(closed)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"errors": 5}, "'errors' is a list of texts"),
+        ({"invocations": "main"}, "'invocations' is a mapping of block ids to numbers"),
+        ({"metrics": 5}, "'metrics' is a mapping of"),
+    ],
+)
+def test_an_answer_of_the_wrong_shape_says_what_it_should_be(more: Any, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        answer(lambda case_input: {"outputs": {"main": "x"}, **more})
+
+
 def test_a_target_that_a_factory_returns_is_built_in_the_same_surroundings() -> None:
     environment = {"EVAL_GREETING": "hello"}
     target = Target("flow", "flow", {"callable": "local:fn"})

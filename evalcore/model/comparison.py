@@ -26,7 +26,7 @@ HARD_KINDS = frozenset({Kind.ASSERTION, Kind.MISSING})
 class Tolerances(NamedTuple):
     """How much worse a case may be: relative increases, and the absolute fall of a score.
 
-    Latencies that differ by no more than `floor_ms` are the same: a clock's noise.
+    Latencies of at most `floor_ms` on both sides are the same: a busy machine's noise.
     """
 
     latency: float = 0.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import UsageError
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.targets.context import BuildContext
 from evalcore.targets.soul_answers import SoulAnswers
 from evalcore.targets.work import Work
@@ -90,6 +91,7 @@ class WorkflowTarget:
         prevented a call, `NoExecutorError` where a block needs a model and no provider is set up.
         """
         given = work.case.given
+        started = time.perf_counter()
         try:
             finished = await run_workflow(
                 self._definition,
@@ -99,7 +101,7 @@ class WorkflowTarget:
             )
         except NoExecutorError as error:
             raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
-        return _evidence(finished, given)
+        return _evidence(finished, given, (time.perf_counter() - started) * 1000)
 
     def _services(self, work: Work) -> Services:
         async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
@@ -146,7 +148,12 @@ def _read(
         raise UsageError(f"{what} cannot be run: {reason}") from error
 
 
-def _evidence(finished: Finished, given: Evidence | None) -> Evidence:
+def _evidence(finished: Finished, given: Evidence | None, took_ms: float) -> Evidence:
+    """Return what the execution left.
+
+    Its time is that of its calls, so that a replay reports what was recorded; where it made none,
+    the time that it took.
+    """
     details: dict[str, Any] = {"state": dict(finished.outputs)}
     if finished.errors:
         details["errors"] = list(finished.errors)
@@ -154,10 +161,13 @@ def _evidence(finished: Finished, given: Evidence | None) -> Evidence:
         details["calls"] = [call.as_json() for call in finished.calls]
     details["invocations"] = dict(finished.invocations)
     measured = {} if given is None else dict(given.block_metrics)
+    for block, duration_ms in finished.durations_ms.items():
+        measured.setdefault(block, Metrics(latency_ms=duration_ms))
+    metrics = sum_calls(finished.calls) if finished.calls else Metrics(latency_ms=took_ms)
     return Evidence(
         output=text_of(finished.value),
         outputs={block: text_of(value) for block, value in finished.outputs.items()},
-        metrics=sum_calls(finished.calls),
+        metrics=metrics,
         block_metrics={**measured, **by_block(finished.calls)} or NOTHING,
         details=details,
     )

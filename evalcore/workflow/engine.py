@@ -38,7 +38,8 @@ class Given:
 class Finished:
     """What an execution left. `value` is the primary output, `outputs` the blocks' as JSON values.
 
-    `errors` are those it survived, `invocations` how often each block ran.
+    `errors` are those it survived, `invocations` how often each block ran, `durations_ms` how long
+    each one took that really ran, all its invocations together.
     """
 
     value: Any
@@ -46,6 +47,7 @@ class Finished:
     calls: tuple[Call, ...]
     errors: tuple[str, ...]
     invocations: Mapping[str, int]
+    durations_ms: Mapping[str, float]
 
 
 @dataclass(slots=True)
@@ -63,6 +65,7 @@ class Execution:
     calls: list[Call] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     invocations: dict[str, int] = field(default_factory=dict)
+    durations_ms: dict[str, float] = field(default_factory=dict)
     meters: tuple[Meter, ...] = ()
 
     async def run(self) -> Any:
@@ -211,6 +214,7 @@ async def run_workflow(
         calls=tuple(execution.calls),
         errors=tuple(execution.errors),
         invocations=dict(execution.invocations),
+        durations_ms=dict(execution.durations_ms),
     )
 
 

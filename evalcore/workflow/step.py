@@ -54,6 +54,9 @@ async def run_block(execution: Execution, block: Block) -> Any:
         value = await _run(execution, block, place)
     execution.state.outputs[block.id] = value
     duration_ms = round((time.perf_counter() - started) * 1000, 3)
+    if given is None and not execution.prefix:
+        before_ms = execution.durations_ms.get(block.id, 0.0)
+        execution.durations_ms[block.id] = before_ms + duration_ms
     await execution.log.add(
         EventType.BLOCK_COMPLETED,
         place,

@@ -1,6 +1,6 @@
 -- What differs between the sides of the pairs, one row for each kind of difference.
--- $latency, $cost, $tokens, $score, $floor_ms: tolerances. `1e-9` is the rounding of the computation: exactly
--- 20 % more is tolerated although 1.2 has no exact double. The table `chances` holds Fisher's p of
+-- $latency, $cost, $tokens, $score, $floor_ms: tolerances. `1e-9` is the rounding of the
+-- computation: exactly 20 % more is tolerated although 1.2 has no exact double. The table `chances` holds Fisher's p of
 -- passes over iterations and whether it is significant.
 -- An improvement is a regression with the sides exchanged, except that a candidate in error has none.
 CREATE OR REPLACE TEMP TABLE differences AS
@@ -12,13 +12,13 @@ WITH judged AS (
         was_lowest, was_highest, now_lowest, now_highest,
         has_was AND has_now AND was_passed AND NOT now_passed AS assertion_worse,
         now_latency > was_latency * (1 + $latency + 1e-9)
-            AND now_latency - was_latency > $floor_ms AS latency_worse,
+            AND now_latency > $floor_ms AS latency_worse,
         was_cost > 0 AND now_cost > was_cost * (1 + $cost + 1e-9) AS cost_worse,
         now_tokens > was_tokens * (1 + $tokens + 1e-9) AS tokens_worse,
         now_score - was_score < -($score + 1e-9) AS score_worse,
         NOT now_errored AND now_passed AND NOT was_passed AS assertion_better,
         NOT now_errored AND was_latency > now_latency * (1 + $latency + 1e-9)
-            AND was_latency - now_latency > $floor_ms AS latency_better,
+            AND was_latency > $floor_ms AS latency_better,
         NOT now_errored AND was_cost > now_cost * (1 + $cost + 1e-9) AS cost_better,
         NOT now_errored AND was_tokens > now_tokens * (1 + $tokens + 1e-9) AS tokens_better,
         NOT now_errored AND now_score - was_score > $score + 1e-9 AS score_better

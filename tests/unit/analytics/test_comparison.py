@@ -157,7 +157,7 @@ def test_cases_that_passed_on_one_side_only_are_counted() -> None:
     assert (one.compared, one.worse, one.better) == (4, 2, 1)
 
 
-@pytest.mark.parametrize(("floor_ms", "found"), [(0.0, 1), (49.0, 1), (50.0, 0)])
+@pytest.mark.parametrize(("floor_ms", "found"), [(0.0, 1), (69.0, 1), (70.0, 0)])
 def test_what_a_clock_cannot_tell_apart_is_the_same(
     floor_ms: float, found: int, tmp_path: Path
 ) -> None:

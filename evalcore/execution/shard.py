@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
 from evalcore.execution.bench import OpenShard
+from evalcore.execution.claims import begin_alone
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
@@ -20,6 +19,7 @@ from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
+    from evalcore.execution.claims import Claims
     from evalcore.execution.reuse import ReusedItems
 
 
@@ -39,7 +39,8 @@ class ShardReceipt(NamedTuple):
 class StoredShards:
     """Reads shards of one run from its plan and commits their rows; safe in several threads.
 
-    `plan` may be replaced by the one that its pilot settled.
+    `plan` may be replaced by the one that its pilot settled. With `claims` only shards that are
+    claimed already are begun; without, this process takes each shard that it is given.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class StoredShards:
         *,
         on_commit: Callable[[ShardReceipt], None] | None = None,
         reused: ReusedItems | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._run = run
         self.plan = plan
         self._expander = Expander(run.definition)
         self._on_commit = on_commit
         self._reused = reused
+        self._claims = claims
         self._lock = threading.Lock()
         self._part: tuple[int, list[Case]] = (-1, [])
         self._started: dict[int, float] = {}
@@ -66,9 +69,8 @@ class StoredShards:
         """
         with self._lock:
             self._started[shard] = time.time()
-            claim = orjson.dumps({"started_at": self._started[shard]})
-            first = self._run.store.put_if_absent(self._run.keys.claim(shard), claim) is not None
-            if not first and self._run.has_result(shard):
+            alone = self._claims is None
+            if alone and not begin_alone(self._run, shard, self._started[shard]):
                 return []
             if self._reused is not None:
                 self._reused.prepare(self.plan.shard_items(shard))
@@ -103,6 +105,8 @@ class StoredShards:
             path = Path(folder) / "rows.parquet"
             write_rows(shard.lines, path)
             etag = store.put_if_absent(self._run.keys.result(shard.number), path)
+        if self._claims is not None:
+            self._claims.release(shard.number)
         receipt = ShardReceipt(
             shard.number,
             len(shard.lines),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.execution.bench import Bench, Progress
+from evalcore.execution.claims import unfinished_claims
 from evalcore.execution.instant import Rest, run_instant
 from evalcore.execution.item import Given, ItemRunner
 from evalcore.execution.row import Finished
@@ -25,6 +26,7 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.execution.claims import Claims
     from evalcore.execution.context import CallContext
     from evalcore.execution.pool import Pool
     from evalcore.execution.rates import SharedRates
@@ -159,7 +161,7 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
     with RunCalls(run, options) as calls:
         options = replace(options, calls=calls)
         if not plan.settled and 0 not in run.written_shards():
-            return _execute_with_pilot(run, plan, options, calls)
+            return execute_with_pilot(run, plan, options, calls)
         settle_plan(run, options)
         plan = run.manifest().plan
         return execute_shards(run, plan, pending_shards(plan, run.written_shards()), options)
@@ -203,12 +205,24 @@ def _settle(run: StoredRun, latency_s: float) -> Plan:
     return settled.plan
 
 
-def _execute_with_pilot(
-    run: StoredRun, plan: Plan, options: ExecuteOptions, calls: RunCalls
+def _after_pilot(plan: Plan) -> Iterable[int]:
+    return range(1, plan.shards)
+
+
+def execute_with_pilot(
+    run: StoredRun,
+    plan: Plan,
+    options: ExecuteOptions,
+    calls: RunCalls,
+    others: Callable[[Plan], Iterable[int]] = _after_pilot,
+    claims: Claims | None = None,
 ) -> tuple[ShardReceipt, ...]:
-    """Execute an unsettled plan: the other shards begin while the pilot's last items run."""
+    """Execute an unsettled plan: the other shards begin while the pilot's last items run.
+
+    `others` says which ones of the settled plan this process executes.
+    """
     receipts: list[ShardReceipt] = []
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused)
+    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused, claims=claims)
     took_s: list[float] = []
 
     def progress(finished: Finished) -> None:
@@ -217,41 +231,51 @@ def _execute_with_pilot(
         if options.progress is not None:
             options.progress(finished)
 
-    def following() -> Sequence[int]:
+    def following() -> Iterable[int]:
         if len(took_s) < min(PILOT_ITEMS, plan.pilot):  # stopped
             return ()
         work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
-        return tuple(shard for shard in range(work.plan.shards) if shard)
+        return others(work.plan)
 
-    bench = Bench(_runner(run, options, calls), work, progress)
+    bench = Bench(make_runner(run, options, calls), work, progress)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
-        _run_pool(bench, rest, calls.context, options, following)
+        run_pool(bench, rest, calls.context, options, following)
     else:
         rest = run_instant(bench, following(), options.stopped)
         if rest.begun:
-            _run_pool(bench, rest, calls.context, options)
+            run_pool(bench, rest, calls.context, options)
     return tuple(receipts)
 
 
 def execute_shards(
-    run: StoredRun, plan: Plan, shards: Sequence[int], options: ExecuteOptions
+    run: StoredRun,
+    plan: Plan,
+    shards: Iterable[int],
+    options: ExecuteOptions,
+    claims: Claims | None = None,
 ) -> tuple[ShardReceipt, ...]:
-    """Execute these shards: the one engine, in-process and inside an orchestrator's task."""
+    """Execute these shards: the one engine, in-process, inside an orchestrator's task, in a lane.
+
+    With `claims` the shards are claimed already.
+    """
     if options.calls is None:
         with RunCalls(run, options) as calls:
-            return execute_shards(run, plan, shards, replace(options, calls=calls))
+            return execute_shards(run, plan, shards, replace(options, calls=calls), claims)
     receipts: list[ShardReceipt] = []
-    runner = _runner(run, options, options.calls)
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=options.calls.reused)
+    runner = make_runner(run, options, options.calls)
+    work = StoredShards(
+        run, plan, on_commit=receipts.append, reused=options.calls.reused, claims=claims
+    )
     bench = Bench(runner, work, options.progress)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
-        _run_pool(bench, rest, options.calls.context, options)
+        run_pool(bench, rest, options.calls.context, options)
     return tuple(receipts)
 
 
-def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
+def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
+    """Return what executes the run's items in this process."""
     definition = run.definition
     given = Given(
         mode=calls.mode,
@@ -271,13 +295,14 @@ def _run_store(run: StoredRun, item: int) -> RunStore:
     return ObjectRunStore(run.store, run.keys.item_events(item))
 
 
-def _run_pool(
+def run_pool(
     bench: Bench,
     rest: Rest,
     context: CallContext,
     options: ExecuteOptions,
-    following: Callable[[], Sequence[int]] | None = None,
+    following: Callable[[], Iterable[int]] | None = None,
 ) -> None:
+    """Run in an event loop what is left to run, until it is committed or the pool is stopped."""
     import asyncio
 
     from evalcore.execution.pool import Pool
@@ -305,24 +330,21 @@ def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetim
     return run.update(cancelled)
 
 
-def reopen_run(run: StoredRun) -> int:
-    """Make an unfinished run run again; return how many items will be executed a second time.
+def reopen_run(run: StoredRun) -> None:
+    """Make an unfinished run run again; nobody asks it to be cancelled any more.
 
-    Those are the items of shards that some worker has begun and none has committed.
+    The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
-    plan = run.manifest().plan
-    lost = run.claimed_shards() - run.written_shards()
-    again = sum(len(plan.shard_items(shard)) for shard in lost)
+    run.store.delete(run.keys.cancel)
+    abandoned = unfinished_claims(run)
 
     def reopened(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        facts = dict(current.execution)
-        facts["reexecuted"] = int(facts.get("reexecuted", 0)) + again
+        facts = {**current.execution, "abandoned_claims": abandoned}
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(reopened)
-    return again
 
 
 def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import orjson
@@ -297,6 +296,8 @@ def read_history(run: StoredRun, plan: Plan) -> History:
     if len(shards) <= 1 or run.store.local_path(run.keys.claim(shards[0])) is not None:
         leases = [_lease_of(run, shard) for shard in shards]
     else:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(_FETCHERS) as fetchers:
             leases = list(fetchers.map(lambda shard: _lease_of(run, shard), shards))
     again = sum(

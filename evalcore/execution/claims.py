@@ -199,6 +199,17 @@ class Claims:
                 if seen.since <= least or self._abandoned.get(str(shard)) == seen.etag
             ]
 
+    def dead_lanes(self) -> frozenset[str]:
+        """Return the lanes whose claims (as of the last `look`) have expired."""
+        found = set()
+        for shard in self._expired():
+            lease = _lease_of(self._run, shard)
+            with self._lock:
+                seen = self._seen.get(shard)
+            if seen and self._clock() - seen.since >= _EXPIRED_AFTER_LEASES * lease.lease_s:
+                found.add(lease.lane)
+        return frozenset(found)
+
     def _take_over(self, shard: int) -> bool:
         """Replace an expired claim, if its holder's own lease says so too; False: not now."""
         with self._lock:

@@ -115,9 +115,11 @@ class Pool:
     def _ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         self._places.leave()
+        # Asked of each one, or asyncio writes of those that nobody asked.
+        error = None if worker.cancelled() else worker.exception()
         if self._idle is None or self._idle.done():
             return
-        if not worker.cancelled() and (error := worker.exception()) is not None:
+        if error is not None:
             self._idle.set_exception(error)
         elif not self._workers:
             self._idle.set_result(None)

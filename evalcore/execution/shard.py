@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from evalcore.errors import StoreError
 from evalcore.execution.bench import OpenShard
 from evalcore.execution.claims import begin_alone
 from evalcore.model.run import Plan
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from evalcore.execution.reuse import ReusedItems
 
 
+# An orchestrator's task tries again by itself, a process alone is resumed.
+_LANE_RETRIES_S = (1.0, 5.0)
+
+
 class ShardReceipt(NamedTuple):
     """A committed shard. Times in seconds since the epoch.
 
@@ -34,6 +40,17 @@ class ShardReceipt(NamedTuple):
     started_at: float
     committed_at: float
     committed: bool
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """Give a folder for rows on their way; a full disk is a `StoreError`."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        reason = f"cannot write rows below {tempfile.gettempdir()}: {error.strerror or error}"
+        raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
 
 
 class StoredShards:
@@ -97,14 +114,15 @@ class StoredShards:
 
     def commit(self, shard: OpenShard) -> None:
         """Write a shard's blobs, then its rows, once; whoever comes second discards its copy."""
-        from evalcore.sql.rows import write_rows
-
-        store = self._run.store
-        self.store_blobs(shard)
-        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
-            path = Path(folder) / "rows.parquet"
-            write_rows(shard.lines, path)
-            etag = store.put_if_absent(self._run.keys.result(shard.number), path)
+        for delay_s in _LANE_RETRIES_S if self._claims is not None else ():
+            try:
+                etag = self._write(shard)
+            except StoreError:  # it may pass, and who else executes the shard needs longer
+                time.sleep(delay_s)
+            else:
+                break
+        else:
+            etag = self._write(shard)
         if self._claims is not None:
             self._claims.release(shard.number)
         receipt = ShardReceipt(
@@ -116,3 +134,13 @@ class StoredShards:
         )
         if self._on_commit is not None:
             self._on_commit(receipt)
+
+    def _write(self, shard: OpenShard) -> str | None:
+        """Write a shard's blobs and rows; None if another's rows were there first."""
+        from evalcore.sql.rows import write_rows
+
+        self.store_blobs(shard)
+        with _temporary_folder() as folder:
+            path = folder / "rows.parquet"
+            write_rows(shard.lines, path)
+            return self._run.store.put_if_absent(self._run.keys.result(shard.number), path)

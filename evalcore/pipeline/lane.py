@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from evalcore.execution.pool import Pool
 
 _LONGEST_PAUSE_S = 1.0
+# A pilot takes a moment, and everybody waits for it.
+_PILOT_PAUSE_S = 0.1
 
 
 class LaneEnd(NamedTuple):
@@ -115,7 +117,7 @@ class _Lane:
             elif self._claims.claim_next() is not None:
                 return plan
             else:
-                self._cancelled.wait(self._pause_s)
+                self._cancelled.wait(_PILOT_PAUSE_S)
         return None
 
     def _shards(self, plan: Plan) -> Iterator[int]:

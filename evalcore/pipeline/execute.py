@@ -26,9 +26,11 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.execution.budget import Spent
     from evalcore.execution.claims import Claims
     from evalcore.execution.context import CallContext
     from evalcore.execution.pool import Pool
+    from evalcore.execution.pot import Pot
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
@@ -64,10 +66,14 @@ class RunCalls:
     price.
     """
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def __init__(self, run: StoredRun, options: ExecuteOptions, lane: str | None = None) -> None:
+        """Take a run; `lane` is this process's name where several execute the run at once."""
         self._run = run
         self._options = options
+        self._lane = lane
+        self.pot: Pot | None = None
         manifest = run.manifest()
+        self._lanes = max(1, int(manifest.settings.get("workers") or 1))
         self._mode = Mode(manifest.mode)
         self.reused: ReusedItems | None = None
         if (source := manifest.settings.get("reuse")) is not None:
@@ -110,22 +116,29 @@ class RunCalls:
         with self._lock:
             if self._made is not None and self._made.recorder is not None:
                 self._made.recorder.close()
+            if self._made is not None and self.pot is not None:
+                self.pot.leave(self._made.limits.budget)
             self._made = None
 
     def _make(self) -> CallContext:
         from evalcore.execution.budget import Spent
         from evalcore.execution.context import CallContext
-        from evalcore.execution.limits import RunLimits, find_shared_rates
+        from evalcore.execution.limits import RunLimits, Sharing, find_shared_rates
 
         run, options = self._run, self._options
         cost_usd, tokens, busy_s = self._used()
+        shared = options.rates or find_shared_rates(options.settings.rate_limits)
         limits = RunLimits(
             run.definition,
             options.settings,
             concurrency=options.concurrency,
             spent=Spent(cost_usd, tokens),
             busy_s=busy_s,
-            shared=options.rates or find_shared_rates(options.settings.rate_limits),
+            shared=shared,
+            sharing=Sharing(
+                1 if self._lane is None or shared is not None else self._lanes,
+                self._pot(Spent(cost_usd, tokens)),
+            ),
         )
         if self._mode is Mode.LIVE:
             return CallContext(limits)
@@ -135,6 +148,15 @@ class RunCalls:
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
         return CallContext(limits, recorder, self._mode)
+
+    def _pot(self, spent: Spent) -> Pot | None:
+        """Return the budget that lanes share, joined by this one; None for a process alone."""
+        if self._lane is None or not self._run.definition.limits.budgeted:
+            return None
+        from evalcore.execution.pot import Pot
+
+        self.pot = Pot(self._run, self._lane, lanes=self._lanes, spent=spent)
+        return self.pot
 
     def _used(self) -> tuple[float, int, float]:
         """Return what earlier processes of the run used, if it has a budget."""
@@ -336,6 +358,7 @@ def reopen_run(run: StoredRun) -> None:
     The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
     run.store.delete(run.keys.cancel)
+    run.store.delete(run.keys.pot)
     abandoned = unfinished_claims(run)
 
     def reopened(current: Manifest) -> Manifest:

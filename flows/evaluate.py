@@ -35,6 +35,13 @@ from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 from flows import states
 from flows.execution import Execution, is_complete, local_execution, rare_collections
+from flows.lanes import (
+    choose_lanes,
+    execute_in_lanes,
+    has_lane_deployment,
+    request_cancel,
+    work_left,
+)
 from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
 from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, publish
 from flows.tasks import execute_shard
@@ -62,6 +69,7 @@ def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
         labels = client.read_flow_run(flow_run.id).labels
     if RUN_LABEL in labels:
         run = find_run(open_store(str(labels[STORE_LABEL])), str(labels[RUN_LABEL]))
+        request_cancel(run)
         _note_stop(run, ())
 
 
@@ -92,16 +100,22 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     reopen_run(run)
     try:
         with rare_collections():
-            _execute(execution)
+            lanes = _lanes(execution, parameters)
+            if lanes:
+                _execute_in_lanes(execution, lanes, parameters)
+            else:
+                _execute(execution)
     except KeyboardInterrupt:
         execution.stop()
+        request_cancel(run)
     except BaseException:
         # Terminated, or out of luck with the store: what is committed stays.
+        request_cancel(run)
         _note_stop(run, execution.receipts)
         raise
     finally:
         execution.close()
-    if execution.stopped:
+    if execution.stopped or run.is_cancel_requested():
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
     now, decide = datetime.now(UTC), DecideOptions(execution.imports)
@@ -122,12 +136,39 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         suite = load(suite_path(parameters, here), options, name=parameters.suite)
         for warning in suite.warnings:
             get_run_logger().warning("%s: %s", parameters.suite, warning)
-        plan = PlanOptions(mode=parameters.mode, workers=_PLAN_WORKERS, single_items=True)
+        workers = parameters.lanes or _PLAN_WORKERS
+        plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
     # The parameters came over the network: they grant nothing, and the suite's folder neither.
     imports = ImportPolicy(roots=(), allowed=settings.allow_imports)
     execute = ExecuteOptions(imports=imports, settings=settings, concurrency=parameters.concurrency)
     return Execution(run, execute)
+
+
+def _lanes(execution: Execution, parameters: EvaluateParameters) -> int:
+    """Return how many lanes execute the run; 0 for tasks in this process."""
+    if local_execution() is not None:
+        return 0
+    work = work_left(execution.run, execution.plan, parameters.concurrency, None)
+    wanted = parameters.lanes
+    if wanted or choose_lanes(work, wanted=0, has_pool=True):
+        return choose_lanes(work, wanted=wanted, has_pool=wanted > 0 or has_lane_deployment())
+    return 0
+
+
+def _execute_in_lanes(execution: Execution, lanes: int, parameters: EvaluateParameters) -> None:
+    run = execution.run
+    get_run_logger().info(
+        "run %s: %d work items in %d lanes", run.run_id, execution.plan.items, lanes
+    )
+    progress = RunProgress(run.definition.name, execution.plan.items)
+    execute_in_lanes(
+        run,
+        lanes,
+        progress,
+        concurrency=parameters.concurrency,
+        stopped=lambda: execution.stopped,
+    )
 
 
 def _execute(execution: Execution) -> None:

@@ -109,6 +109,16 @@ class EvaluateParameters(BaseModel):
             examples=[32],
         ),
     ] = None
+    lanes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=64,
+            description="Long-lived flow runs on the work pool that share the run; 0 chooses: "
+            "none up to about 1 000 work items or a minute of work.",
+            examples=[4],
+        ),
+    ] = 0
     strict: Annotated[bool, Field(description="Refuse a suite that loads with warnings, too.")] = (
         False
     )

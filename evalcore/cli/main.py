@@ -19,6 +19,7 @@ from evalcore.version import VERSION
 COMMANDS = {
     "run": ("evalcore.cli.run:run", "Run suites and decide."),
     "record": ("evalcore.cli.record:record", "Run suites and record what providers answer."),
+    "worker": ("evalcore.cli.worker:worker", "Execute shards of a run beside other workers."),
     "validate": ("evalcore.cli.inspect:validate", "Check suite files; run nothing."),
     "plan": ("evalcore.cli.inspect:plan", "Show what a run would execute; run nothing."),
     "report": ("evalcore.cli.report:report", "Show the report of a completed run."),

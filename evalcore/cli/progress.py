@@ -66,6 +66,13 @@ class ProgressDisplay:
             if waited or self.done % _ITEMS_PER_LOOK == 0:
                 self._look()
 
+    def committed(self, items: int) -> None:
+        """Note how many items other processes have committed; how they went nobody knows here."""
+        with self._lock:
+            if items > self.done:
+                self.done = items
+                self._look()
+
     def _look(self) -> None:
         now = time.monotonic()
         if now >= self._next and not self._quiet:
@@ -74,6 +81,8 @@ class ProgressDisplay:
 
     def _show(self) -> None:
         counted = f"{self.passed} passed, {self.failed} failed, {self.errors} errors"
+        if self.passed + self.failed + self.errors < self.done:
+            counted = "committed"
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, counted=counted)
             return

@@ -26,6 +26,7 @@ from evalcore.cli.options import (
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
+from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 _PREFECT_WORKERS = 2
 
 
+_WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
 ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
@@ -67,6 +69,7 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @mode_option
 @click.option("--reuse", is_flag=True, help="Do not execute what the last 20 runs did.")
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
+@click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @store_option
@@ -78,6 +81,8 @@ def run(**given: Any) -> int:
     0 every gate passed, 1 a gate failed, 2 a suite does not load, 3 inconclusive, 4 errors
     prevented the decision or somebody stopped the run.
     """
+    if given["prefect"] and given["workers"] is not None:
+        raise UsageError("--workers starts processes here; through Prefect they are a work pool's")
     paths = given.pop("suites")
     mode = given.pop("mode")
     options = RunOptions(
@@ -85,6 +90,7 @@ def run(**given: Any) -> int:
         as_json=given.pop("as_json"),
         verbose=given.pop("verbose"),
         prefect=given.pop("prefect"),
+        workers=given.pop("workers"),
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
         reuse=HISTORY if given.pop("reuse") else None,
@@ -128,6 +134,7 @@ class RunOptions:
     as_json: bool
     verbose: bool
     prefect: bool = False
+    workers: int | None = None
     forms: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     mode: str = Mode.LIVE
@@ -136,7 +143,7 @@ class RunOptions:
     @property
     def plan(self) -> PlanOptions:
         """How plans are cut: through an orchestrator a small run shows each case."""
-        options = PlanOptions(mode=self.mode, reuse=self.reuse)
+        options = PlanOptions(mode=self.mode, reuse=self.reuse, workers=self.workers or 1)
         if self.prefect:
             return replace(options, workers=_PREFECT_WORKERS, single_items=True)
         return options
@@ -165,6 +172,7 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
     policy = ImportPolicy(roots=roots, allowed=allowed)
     manifest = run.manifest()
     stopper = Stopper()
+    receipts: tuple[ShardReceipt, ...] = ()
     with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
         execute = ExecuteOptions(
             imports=policy,
@@ -177,11 +185,16 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
             from evalcore.runners import find_runner
 
             find_runner("prefect").start(run, execute)
+        elif options.workers is not None:
+            from evalcore.cli.workers import run_workers
+
+            with stopper:
+                run_workers(run, options, roots, progress, lambda: stopper.stopped)
         else:
             with stopper:
                 receipts = execute_run(run, execute)
-    if stopper.stopped:
-        cancel_run(run, () if options.prefect else receipts, now=datetime.now(UTC))
+    if stopper.stopped or (options.workers is not None and run.is_cancel_requested()):
+        cancel_run(run, receipts, now=datetime.now(UTC))
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     now, decide = datetime.now(UTC), DecideOptions(policy)

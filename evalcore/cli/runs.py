@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -9,7 +10,9 @@ import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
-from evalcore.model.run import Manifest
+from evalcore.errors import RunConflictError
+from evalcore.model.run import Manifest, State
+from evalcore.pipeline import cancel_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.runs import find_run, list_runs
 
@@ -49,6 +52,20 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> None:
         return
     for name, value in _summary(manifest).items():
         click.echo(one_line(f"{name:<12} {value if value is not None else '–'}"))
+
+
+@runs.command("cancel")
+@click.argument("run_id", metavar="RUN")
+@store_option
+def cancel_command(run_id: str, store: str | None) -> None:
+    """Stop a run's workers wherever they are; what is committed stays."""
+    run = find_run(chosen_store(store), run_id)
+    state = run.manifest().state
+    if state is not State.RUNNING:
+        raise RunConflictError(f"run {run_id} is {state}: there is nothing to cancel")
+    run.request_cancel()
+    cancel_run(run, (), now=datetime.now(UTC))
+    click.echo(f"cancelled; go on with: evalcore run --resume {run_id}", err=True)
 
 
 def _summary(manifest: Manifest) -> dict[str, Any]:

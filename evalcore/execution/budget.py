@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from evalcore.execution.handover import Waiter
@@ -80,6 +81,17 @@ _ANTHROPIC_TOKENS = 4_096
 _BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
+class Refill(NamedTuple):
+    """Where a budget gets more from that is shared with other processes (execution.pot).
+
+    `take` returns what the bounds rise by, None if there is no more; it may block. It is called
+    when less than `low` is left.
+    """
+
+    take: Callable[[], Spent | None]
+    low: Spent
+
+
 class Budget:
     """Grants calls as long as what is spent and reserved stays within the bounds.
 
@@ -92,8 +104,11 @@ class Budget:
         max_cost_usd: float | None = None,
         max_tokens: int | None = None,
         spent: Spent = Spent(),  # noqa: B008  (immutable)
+        refill: Refill | None = None,
     ) -> None:
         self._bounds = (max_cost_usd, max_tokens)
+        self._refill = refill
+        self.refused = False
         self._spent_usd, self._spent_tokens = spent
         self._reserved_usd, self._reserved_tokens = 0.0, 0
         self._running = 0
@@ -167,8 +182,35 @@ class Budget:
             if not head.waiter.hand(_NOTHING if grant is None else grant) and grant is not None:
                 self._release(grant)
 
+    def rise(self) -> None:
+        """Take more from the `refill` if little is left."""
+        with self._lock:
+            self._rise()
+
+    def _rise(self) -> None:
+        while self._refill is not None and self._is_low(self._refill.low):
+            # A few times in a run, so that the calls may wait for it.
+            more = self._refill.take()
+            if more is None:
+                return
+            cost_usd, tokens = self._bounds
+            self._bounds = (
+                None if cost_usd is None else cost_usd + more.cost_usd,
+                None if tokens is None else tokens + more.tokens,
+            )
+            self.refused = False
+
+    def _is_low(self, low: Spent) -> bool:
+        cost_usd, tokens = self._bounds
+        used_usd = self._spent_usd + self._reserved_usd
+        used_tokens = self._spent_tokens + self._reserved_tokens
+        return (cost_usd is not None and cost_usd - used_usd < low.cost_usd) or (
+            tokens is not None and tokens - used_tokens < low.tokens
+        )
+
     def _grant(self, demand: Demand, places: int) -> Grant | None:
         """Reserve for a call; None if what is free is not enough."""
+        self._rise()
         bound = demand.output_tokens
         left = self._output_within(demand, 0.0, 0)
         free = self._output_within(demand, self._reserved_usd, self._reserved_tokens)
@@ -217,6 +259,7 @@ class Budget:
         return Grant(cost_usd, tokens, output_tokens, shared)
 
     def _exhausted(self) -> SkippedError:
+        self.refused = True
         max_cost_usd, max_tokens = self._bounds
         bounds = []
         if max_cost_usd is not None:

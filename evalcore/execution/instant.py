@@ -6,7 +6,7 @@ A run of given outputs never pays for an event loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
 from evalcore.execution.bench import Bench, OpenShard, ShardWork, Task
@@ -19,26 +19,29 @@ class Rest(NamedTuple):
     """What is left to run: items of a shard that is open already, and whole shards after it."""
 
     begun: Sequence[Task] = ()
-    shards: Sequence[int] = ()
+    shards: Iterable[int] = ()
 
 
 def run_instant(
-    bench: Bench, shards: Sequence[int], stopped: Callable[[], bool] = lambda: False
+    bench: Bench, shards: Iterable[int], stopped: Callable[[], bool] = lambda: False
 ) -> Rest:
     """Run shards up to the first item that has to be waited for; return what is left.
 
+    The next shard is asked for when the one before is graded.
     `stopped` is asked between shards; once it says so, nothing is left to run. A failing commit
     ends the run with its exception.
     """
-    with _Commits(bench.work, behind=len(shards) > 1) as commits:
-        for index, number in enumerate(shards):
+    behind = not isinstance(shards, Sized) or len(shards) > 1
+    left = iter(shards)
+    with _Commits(bench.work, behind=behind) as commits:
+        for number in left:
             if stopped():
                 break
             tasks = bench.open(number)
             for place, (shard, position, item) in enumerate(tasks):
                 finished = bench.runner.run_now(item)
                 if finished is None:
-                    return Rest(tasks[place:], shards[index + 1 :])
+                    return Rest(tasks[place:], left)
                 if bench.record(shard, position, finished):
                     commits.add(shard)
     return Rest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.execution.budget import Budget, Demand, Spent, TokenPrice, demand_of
@@ -17,6 +17,9 @@ from evalcore.model.mode import Mode
 from evalcore.model.suite import Limits, ProviderLimits, SuiteDefinition
 from evalcore.settings import Settings
 
+if TYPE_CHECKING:
+    from evalcore.execution.pot import Pot
+
 UNPRICED = "price"
 # So many calls given up one after another, and nobody waits long for the next ones.
 _HOPELESS = 5
@@ -27,10 +30,18 @@ _MODEL_KINDS = frozenset({"openai", "anthropic"})
 GROUP = "evalcore.rate_limits"
 
 
+class Sharing(NamedTuple):
+    """Of so many lanes each has its part of the providers' limits, and a budget out of the pot."""
+
+    lanes: int = 1
+    pot: Pot | None = None
+
+
 class RunLimits:
     """Budget, rate limits and the number of calls at once; what earlier processes used counts.
 
-    `busy_s` is how long (seconds) earlier processes of the run were at work.
+    `busy_s` is how long (seconds) earlier processes of the run were at work. With `sharing`
+    other processes execute the run at the same time.
     """
 
     def __init__(
@@ -42,12 +53,14 @@ class RunLimits:
         spent: Spent = Spent(),  # noqa: B008  (immutable)
         busy_s: float = 0.0,
         shared: SharedRates | None = None,
+        sharing: Sharing = Sharing(),  # noqa: B008  (immutable)
         clock: Clock = time.monotonic,
     ) -> None:
         limits = definition.limits
         self.window = Window(concurrency or limits.concurrency)
-        self.budget = _budget(limits, spent)
-        self.rates = Rates((settings.providers, limits.providers, _of_targets(definition)), clock)
+        self.budget = _budget(limits, spent) if sharing.pot is None else sharing.pot.budget()
+        sources = (settings.providers, limits.providers, _of_targets(definition))
+        self.rates = Rates((_shares(source, sharing.lanes) for source in sources), clock)
         self.shared = shared
         self._priced = limits.max_cost_usd is not None
         self._own_prices = settings.prices
@@ -151,6 +164,20 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
             return rates
     known = ", ".join(sorted(entry.name for entry in found)) or "none is installed"
     raise UsageError(f"rate_limits: nothing is called '{name}' ({known})")
+
+
+def _shares(limits: Mapping[str, ProviderLimits], lanes: int) -> Mapping[str, ProviderLimits]:
+    """Return what one of so many lanes has of the limits."""
+    if lanes <= 1:
+        return limits
+    return {
+        name: ProviderLimits(
+            None if bounds.requests_per_minute is None else bounds.requests_per_minute / lanes,
+            None if bounds.tokens_per_minute is None else bounds.tokens_per_minute / lanes,
+            None if bounds.max_concurrency is None else max(1, bounds.max_concurrency // lanes),
+        )
+        for name, bounds in limits.items()
+    }
 
 
 def _budget(limits: Limits, spent: Spent) -> Budget | None:

@@ -50,6 +50,7 @@ class Pool:
         self._workers: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Future[None] | None = None
         self.stopped = False
+        self.ended = False
 
     def stop(self) -> None:
         """Cancel the items that are running; shards that are not complete are not committed."""
@@ -64,6 +65,9 @@ class Pool:
         following: Callable[[], Iterable[int]] | None = None,
     ) -> None:
         """Run the shards; return when each is committed (or the pool was stopped).
+
+        They are asked for in other threads, one ahead, and may make these wait; once the pool is
+        stopped, or has `ended` by a failure, they have to end.
 
         `begun` are items of a shard that is open already; they come first. Once `SAMPLE` items are
         finished, or those of a shard, `following` says which shards come next; it may block.
@@ -88,6 +92,7 @@ class Pool:
         self._raise_failed_commit()
 
     async def _end_workers(self) -> None:
+        self.ended = True
         workers = tuple(self._workers)
         for worker in workers:
             worker.cancel()
@@ -110,9 +115,11 @@ class Pool:
     def _ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         self._places.leave()
+        # Asked of each one, or asyncio writes of those that nobody asked.
+        error = None if worker.cancelled() else worker.exception()
         if self._idle is None or self._idle.done():
             return
-        if not worker.cancelled() and (error := worker.exception()) is not None:
+        if error is not None:
             self._idle.set_exception(error)
         elif not self._workers:
             self._idle.set_result(None)
@@ -145,18 +152,23 @@ class Pool:
         async with self._refill:
             if self._queue:
                 return True
-            number = next(self._shards, None)
-            if number is None and self._following is not None:
+            opened = await asyncio.to_thread(self._open_next)
+            if opened is None and self._following is not None:
                 await self._sampled.wait()
                 self._shards = iter(await asyncio.to_thread(self._following))
                 self._following = None
-                number = next(self._shards, None)
-            if number is None:
+                opened = await asyncio.to_thread(self._open_next)
+            if opened is None:
                 self._has_shards = False
                 return False
-            self._queue.extend(await asyncio.to_thread(self._bench.open, number))
+            self._queue.extend(opened)
         self._grow()
         return True
+
+    def _open_next(self) -> list[Task] | None:
+        """Return the items of the next shard, None after the last; may block for long."""
+        number = next(self._shards, None)
+        return None if number is None else self._bench.open(number)
 
     def _record(self, shard: OpenShard, place: int, finished: Finished) -> None:
         self._finished += 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
+from evalcore.errors import StoreError
 from evalcore.execution.bench import OpenShard
+from evalcore.execution.claims import begin_alone
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
@@ -20,7 +21,12 @@ from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
+    from evalcore.execution.claims import Claims
     from evalcore.execution.reuse import ReusedItems
+
+
+# An orchestrator's task tries again by itself, a process alone is resumed.
+_LANE_RETRIES_S = (1.0, 5.0)
 
 
 class ShardReceipt(NamedTuple):
@@ -36,10 +42,22 @@ class ShardReceipt(NamedTuple):
     committed: bool
 
 
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """Give a folder for rows on their way; a full disk is a `StoreError`."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        reason = f"cannot write rows below {tempfile.gettempdir()}: {error.strerror or error}"
+        raise StoreError(f"{reason} (TMPDIR chooses another folder)") from error
+
+
 class StoredShards:
     """Reads shards of one run from its plan and commits their rows; safe in several threads.
 
-    `plan` may be replaced by the one that its pilot settled.
+    `plan` may be replaced by the one that its pilot settled. With `claims` only shards that are
+    claimed already are begun; without, this process takes each shard that it is given.
     """
 
     def __init__(
@@ -49,12 +67,14 @@ class StoredShards:
         *,
         on_commit: Callable[[ShardReceipt], None] | None = None,
         reused: ReusedItems | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._run = run
         self.plan = plan
         self._expander = Expander(run.definition)
         self._on_commit = on_commit
         self._reused = reused
+        self._claims = claims
         self._lock = threading.Lock()
         self._part: tuple[int, list[Case]] = (-1, [])
         self._started: dict[int, float] = {}
@@ -66,9 +86,8 @@ class StoredShards:
         """
         with self._lock:
             self._started[shard] = time.time()
-            claim = orjson.dumps({"started_at": self._started[shard]})
-            first = self._run.store.put_if_absent(self._run.keys.claim(shard), claim) is not None
-            if not first and self._run.has_result(shard):
+            alone = self._claims is None
+            if alone and not begin_alone(self._run, shard, self._started[shard]):
                 return []
             if self._reused is not None:
                 self._reused.prepare(self.plan.shard_items(shard))
@@ -95,14 +114,17 @@ class StoredShards:
 
     def commit(self, shard: OpenShard) -> None:
         """Write a shard's blobs, then its rows, once; whoever comes second discards its copy."""
-        from evalcore.sql.rows import write_rows
-
-        store = self._run.store
-        self.store_blobs(shard)
-        with tempfile.TemporaryDirectory(prefix="evalcore-") as folder:
-            path = Path(folder) / "rows.parquet"
-            write_rows(shard.lines, path)
-            etag = store.put_if_absent(self._run.keys.result(shard.number), path)
+        for delay_s in _LANE_RETRIES_S if self._claims is not None else ():
+            try:
+                etag = self._write(shard)
+            except StoreError:  # it may pass, and who else executes the shard needs longer
+                time.sleep(delay_s)
+            else:
+                break
+        else:
+            etag = self._write(shard)
+        if self._claims is not None:
+            self._claims.release(shard.number)
         receipt = ShardReceipt(
             shard.number,
             len(shard.lines),
@@ -112,3 +134,13 @@ class StoredShards:
         )
         if self._on_commit is not None:
             self._on_commit(receipt)
+
+    def _write(self, shard: OpenShard) -> str | None:
+        """Write a shard's blobs and rows; None if another's rows were there first."""
+        from evalcore.sql.rows import write_rows
+
+        self.store_blobs(shard)
+        with _temporary_folder() as folder:
+            path = folder / "rows.parquet"
+            write_rows(shard.lines, path)
+            return self._run.store.put_if_absent(self._run.keys.result(shard.number), path)

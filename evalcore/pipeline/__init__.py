@@ -21,6 +21,7 @@ from evalcore.pipeline.execute import (
     settle_plan,
 )
 from evalcore.pipeline.finish import DecideOptions, RunView, finish_run, view_run
+from evalcore.pipeline.lane import LaneEnd, execute_lane
 from evalcore.pipeline.plan import (
     DEFAULT_CONCURRENCY,
     PlanOptions,
@@ -36,11 +37,13 @@ __all__ = [
     "DEFAULT_CONCURRENCY",
     "DecideOptions",
     "ExecuteOptions",
+    "LaneEnd",
     "PlanOptions",
     "RunCalls",
     "RunView",
     "cancel_run",
     "evaluate",
+    "execute_lane",
     "execute_run",
     "execute_shards",
     "finish_run",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalcore.execution.bench import Bench, Progress
+from evalcore.execution.claims import unfinished_claims
 from evalcore.execution.instant import Rest, run_instant
 from evalcore.execution.item import Given, ItemRunner
 from evalcore.execution.row import Finished
@@ -25,8 +26,11 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.execution.budget import Spent
+    from evalcore.execution.claims import Claims
     from evalcore.execution.context import CallContext
     from evalcore.execution.pool import Pool
+    from evalcore.execution.pot import Pot
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
@@ -62,10 +66,14 @@ class RunCalls:
     price.
     """
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def __init__(self, run: StoredRun, options: ExecuteOptions, lane: str | None = None) -> None:
+        """Take a run; `lane` is this process's name where several execute the run at once."""
         self._run = run
         self._options = options
+        self._lane = lane
+        self.pot: Pot | None = None
         manifest = run.manifest()
+        self._lanes = max(1, int(manifest.settings.get("workers") or 1))
         self._mode = Mode(manifest.mode)
         self.reused: ReusedItems | None = None
         if (source := manifest.settings.get("reuse")) is not None:
@@ -108,22 +116,29 @@ class RunCalls:
         with self._lock:
             if self._made is not None and self._made.recorder is not None:
                 self._made.recorder.close()
+            if self._made is not None and self.pot is not None:
+                self.pot.leave(self._made.limits.budget)
             self._made = None
 
     def _make(self) -> CallContext:
         from evalcore.execution.budget import Spent
         from evalcore.execution.context import CallContext
-        from evalcore.execution.limits import RunLimits, find_shared_rates
+        from evalcore.execution.limits import RunLimits, Sharing, find_shared_rates
 
         run, options = self._run, self._options
         cost_usd, tokens, busy_s = self._used()
+        shared = options.rates or find_shared_rates(options.settings.rate_limits)
         limits = RunLimits(
             run.definition,
             options.settings,
             concurrency=options.concurrency,
             spent=Spent(cost_usd, tokens),
             busy_s=busy_s,
-            shared=options.rates or find_shared_rates(options.settings.rate_limits),
+            shared=shared,
+            sharing=Sharing(
+                1 if self._lane is None or shared is not None else self._lanes,
+                self._pot(Spent(cost_usd, tokens)),
+            ),
         )
         if self._mode is Mode.LIVE:
             return CallContext(limits)
@@ -133,6 +148,15 @@ class RunCalls:
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
         return CallContext(limits, recorder, self._mode)
+
+    def _pot(self, spent: Spent) -> Pot | None:
+        """Return the budget that lanes share, joined by this one; None for a process alone."""
+        if self._lane is None or not self._run.definition.limits.budgeted:
+            return None
+        from evalcore.execution.pot import Pot
+
+        self.pot = Pot(self._run, self._lane, lanes=self._lanes, spent=spent)
+        return self.pot
 
     def _used(self) -> tuple[float, int, float]:
         """Return what earlier processes of the run used, if it has a budget."""
@@ -159,7 +183,7 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
     with RunCalls(run, options) as calls:
         options = replace(options, calls=calls)
         if not plan.settled and 0 not in run.written_shards():
-            return _execute_with_pilot(run, plan, options, calls)
+            return execute_with_pilot(run, plan, options, calls)
         settle_plan(run, options)
         plan = run.manifest().plan
         return execute_shards(run, plan, pending_shards(plan, run.written_shards()), options)
@@ -203,12 +227,24 @@ def _settle(run: StoredRun, latency_s: float) -> Plan:
     return settled.plan
 
 
-def _execute_with_pilot(
-    run: StoredRun, plan: Plan, options: ExecuteOptions, calls: RunCalls
+def _after_pilot(plan: Plan) -> Iterable[int]:
+    return range(1, plan.shards)
+
+
+def execute_with_pilot(
+    run: StoredRun,
+    plan: Plan,
+    options: ExecuteOptions,
+    calls: RunCalls,
+    others: Callable[[Plan], Iterable[int]] = _after_pilot,
+    claims: Claims | None = None,
 ) -> tuple[ShardReceipt, ...]:
-    """Execute an unsettled plan: the other shards begin while the pilot's last items run."""
+    """Execute an unsettled plan: the other shards begin while the pilot's last items run.
+
+    `others` says which ones of the settled plan this process executes.
+    """
     receipts: list[ShardReceipt] = []
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused)
+    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused, claims=claims)
     took_s: list[float] = []
 
     def progress(finished: Finished) -> None:
@@ -217,41 +253,51 @@ def _execute_with_pilot(
         if options.progress is not None:
             options.progress(finished)
 
-    def following() -> Sequence[int]:
+    def following() -> Iterable[int]:
         if len(took_s) < min(PILOT_ITEMS, plan.pilot):  # stopped
             return ()
         work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
-        return tuple(shard for shard in range(work.plan.shards) if shard)
+        return others(work.plan)
 
-    bench = Bench(_runner(run, options, calls), work, progress)
+    bench = Bench(make_runner(run, options, calls), work, progress)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
-        _run_pool(bench, rest, calls.context, options, following)
+        run_pool(bench, rest, calls.context, options, following)
     else:
         rest = run_instant(bench, following(), options.stopped)
         if rest.begun:
-            _run_pool(bench, rest, calls.context, options)
+            run_pool(bench, rest, calls.context, options)
     return tuple(receipts)
 
 
 def execute_shards(
-    run: StoredRun, plan: Plan, shards: Sequence[int], options: ExecuteOptions
+    run: StoredRun,
+    plan: Plan,
+    shards: Iterable[int],
+    options: ExecuteOptions,
+    claims: Claims | None = None,
 ) -> tuple[ShardReceipt, ...]:
-    """Execute these shards: the one engine, in-process and inside an orchestrator's task."""
+    """Execute these shards: the one engine, in-process, inside an orchestrator's task, in a lane.
+
+    With `claims` the shards are claimed already.
+    """
     if options.calls is None:
         with RunCalls(run, options) as calls:
-            return execute_shards(run, plan, shards, replace(options, calls=calls))
+            return execute_shards(run, plan, shards, replace(options, calls=calls), claims)
     receipts: list[ShardReceipt] = []
-    runner = _runner(run, options, options.calls)
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=options.calls.reused)
+    runner = make_runner(run, options, options.calls)
+    work = StoredShards(
+        run, plan, on_commit=receipts.append, reused=options.calls.reused, claims=claims
+    )
     bench = Bench(runner, work, options.progress)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
-        _run_pool(bench, rest, options.calls.context, options)
+        run_pool(bench, rest, options.calls.context, options)
     return tuple(receipts)
 
 
-def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
+def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
+    """Return what executes the run's items in this process."""
     definition = run.definition
     given = Given(
         mode=calls.mode,
@@ -271,13 +317,14 @@ def _run_store(run: StoredRun, item: int) -> RunStore:
     return ObjectRunStore(run.store, run.keys.item_events(item))
 
 
-def _run_pool(
+def run_pool(
     bench: Bench,
     rest: Rest,
     context: CallContext,
     options: ExecuteOptions,
-    following: Callable[[], Sequence[int]] | None = None,
+    following: Callable[[], Iterable[int]] | None = None,
 ) -> None:
+    """Run in an event loop what is left to run, until it is committed or the pool is stopped."""
     import asyncio
 
     from evalcore.execution.pool import Pool
@@ -305,24 +352,22 @@ def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetim
     return run.update(cancelled)
 
 
-def reopen_run(run: StoredRun) -> int:
-    """Make an unfinished run run again; return how many items will be executed a second time.
+def reopen_run(run: StoredRun) -> None:
+    """Make an unfinished run run again; nobody asks it to be cancelled any more.
 
-    Those are the items of shards that some worker has begun and none has committed.
+    The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
-    plan = run.manifest().plan
-    lost = run.claimed_shards() - run.written_shards()
-    again = sum(len(plan.shard_items(shard)) for shard in lost)
+    run.store.delete(run.keys.cancel)
+    run.store.delete(run.keys.pot)
+    abandoned = unfinished_claims(run)
 
     def reopened(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        facts = dict(current.execution)
-        facts["reexecuted"] = int(facts.get("reexecuted", 0)) + again
+        facts = {**current.execution, "abandoned_claims": abandoned}
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(reopened)
-    return again
 
 
 def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalcore.errors import RunConflictError
+from evalcore.execution.claims import read_history
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
 from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
-from evalcore.model.run import Manifest, State
+from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.plan import iso_time
@@ -88,7 +89,8 @@ def finish_run(
             f"run {run.run_id} is not complete: {len(missing)} of {manifest.plan.shards} shards "
             f"have no result; `evalcore run --resume {run.run_id}` executes them"
         )
-    facts = execution_facts(manifest, receipts)
+    facts = execution_facts(manifest, receipts) | _history_facts(run, manifest.plan, receipts)
+    facts.pop("abandoned_claims", None)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -107,8 +109,27 @@ def finish_run(
             "decision": view.report.decision,
             "execution": facts,
         }
-        run.update(lambda current: replace(current, **final))
+        settled = run.update(
+            lambda now: now if now.state is State.COMPLETED else replace(now, **final)
+        )
+        if settled.ended_at != ended.ended_at:
+            # Another process has ended the run just before; all that is stored says the same.
+            view.report = replace(view.report, run=_run_facts(settled))
+            run.store.put(run.keys.report, view.json())
         yield view
+
+
+def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
+    """Return what the store alone knows of the execution, whoever took part in it."""
+    history = read_history(run, plan)
+    facts: dict[str, Any] = {"reexecuted": history.reexecuted}
+    if len(receipts) < plan.shards:
+        commits = [info.modified_at for info in run.store.list(run.keys.results_prefix)]
+        facts["last_shard_committed_at"] = iso_time(max(commits))
+        if history.first_started_at is not None:
+            started = datetime.fromtimestamp(history.first_started_at, UTC)
+            facts["first_shard_started_at"] = iso_time(started)
+    return facts
 
 
 @contextmanager
@@ -185,7 +206,8 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         mode=manifest.mode,
         started_at=started,
         ended_at=ended,
-        duration_s=round(duration.total_seconds(), 3),
+        # Clocks of two machines may have said when it began and when it ended.
+        duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
     )

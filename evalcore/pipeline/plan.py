@@ -125,7 +125,10 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
 
 def is_instant(definition: SuiteDefinition) -> bool:
     """Whether no target of the suite calls anything: its items take no time."""
-    return {target.kind for target in definition.targets.values()} <= _INSTANT_KINDS
+    return all(
+        target.kind in _INSTANT_KINDS and not target.options.get("latency_ms")
+        for target in definition.targets.values()
+    )
 
 
 def plan_run(

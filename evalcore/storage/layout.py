@@ -122,6 +122,11 @@ class RunKeys:
         return f"{self.claims_prefix}{shard:05d}"
 
     @property
+    def pot(self) -> str:
+        """What lanes have been granted of the run's budget; changed by compare-and-swap."""
+        return f"{self.folder}budget.json"
+
+    @property
     def cancel(self) -> str:
         """Stands there when the run is to be cancelled."""
         return f"{self.folder}CANCEL"

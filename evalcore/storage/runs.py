@@ -105,6 +105,15 @@ class StoredRun:
         """Return the shards that some worker has begun."""
         return self._shards(self.keys.claims_prefix)
 
+    def request_cancel(self) -> None:
+        """Ask whoever executes shards of the run to stop."""
+        self.store.put_if_absent(self.keys.cancel, b"")
+
+    def is_cancel_requested(self) -> bool:
+        """Whether somebody asked for the run to be stopped (`request_cancel`)."""
+        key = self.keys.cancel
+        return any(info.key == key for info in self.store.list(key))
+
     @contextmanager
     def result_files(self, plan: Plan, only: Collection[int] | None = None) -> Iterator[list[Path]]:
         """Give the files of the plan's result parts (of `only` these), in order.

@@ -1,0 +1,101 @@
+"""`evalcore worker`: execute shards of a run beside other workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalcore.cli.options import chosen_store, json_option, settings, store_option, verbose_option
+from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, Stopper, show
+from evalcore.errors import ExitCode
+from evalcore.execution.claims import LEASE_S
+from evalcore.gates.decide import exit_code
+from evalcore.model.run import State
+from evalcore.pipeline import (
+    DecideOptions,
+    ExecuteOptions,
+    cancel_run,
+    execute_lane,
+    finish_run,
+    view_run,
+)
+from evalcore.storage.runs import StoredRun, find_run
+from evalcore.trust.imports import ImportPolicy
+
+_LEASE_HELP = "After twice as long without a sign of life others take over (EVALCORE_LEASE_S)."
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--name", help="Of this worker among the run's.  [default: host and process]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Items at the same time, here.")
+@click.option(
+    "--lease",
+    "lease_s",
+    type=click.FloatRange(0.1, 3600),
+    default=LEASE_S,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="EVALCORE_LEASE_S",
+    help=_LEASE_HELP,
+)
+@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@click.option("--root", "roots", multiple=True, type=click.Path(path_type=Path), hidden=True)
+@click.option("--part", type=int, hidden=True, help="Process id of the parent, which decides.")
+@store_option
+@json_option
+@verbose_option
+def worker(**given: Any) -> int:
+    """Execute shards of a planned or running run that no other worker executes.
+
+    Ends when every shard has its result; whoever comes to the end decides the run and shows its
+    report. Exit codes are those of `evalcore run`.
+    """
+    run = find_run(chosen_store(given["store"]), given["run_id"])
+    part = given["part"]
+    options = RunOptions(given["as_json"], given["verbose"], imports=given["imports"])
+    allowed = (*settings().allow_imports, *options.imports)
+    policy = ImportPolicy(roots=given["roots"] or _trusted_folders(run), allowed=allowed)
+    manifest, stopper = run.manifest(), Stopper()
+    quiet = part is not None
+    with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
+        execute = ExecuteOptions(
+            imports=policy,
+            settings=settings(),
+            concurrency=given["concurrency"],
+            progress=progress,
+            on_start=stopper.watch,
+            stopped=lambda: stopper.stopped,
+        )
+        name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
+        end = execute_lane(run, execute, lane=name, lease_s=given["lease_s"])
+    if part is not None and os.getppid() == part:
+        return int(ExitCode.PASS)
+    if end.cancelled:
+        cancel_run(run, end.receipts, now=datetime.now(UTC))
+    if end.cancelled or stopper.stopped:
+        click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
+        return int(ExitCode.ERRORS)
+    return int(_finish(run, policy, options))
+
+
+def _trusted_folders(run: StoredRun) -> tuple[Path, ...]:
+    """Return where a plan that came through the store may import from."""
+    folder, here = Path(run.definition.source.folder), Path.cwd()
+    return (folder, here) if folder.is_relative_to(here) else (here,)
+
+
+def _finish(run: StoredRun, policy: ImportPolicy, options: RunOptions) -> ExitCode:
+    """Decide the run unless another worker has, and show it."""
+    done = run.manifest().state is State.COMPLETED
+    now, decide = datetime.now(UTC), DecideOptions(policy)
+    with view_run(run) if done else finish_run(run, (), now=now, options=decide) as view:
+        show(view, replace(options, forms=()))
+        return exit_code([view.report.decision])

@@ -1,0 +1,345 @@
+"""Claims: which worker executes which shard, how long for, and when another one may take it over.
+
+A claim is an object beside the run's results, created by whoever is first and changed by
+compare-and-swap. No clocks are compared: a claim has expired for whoever has seen it unchanged for
+two lease lengths of their own monotonic clock. Claims keep workers from doing the same work;
+that nothing counts twice is the commit's promise alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.model.run import Plan
+from evalcore.planning.shards import pending_shards
+from evalcore.storage.layout import parse_shard_key
+from evalcore.storage.runs import StoredRun
+
+LEASE_S = 20.0
+# A holder renews three times in a lease, so that one late renewal loses nothing.
+RENEWALS = 3
+# Two, because observer and holder look at different moments.
+_EXPIRED_AFTER_LEASES = 2
+_FETCHERS = 8
+_SWAPS = 20
+
+
+class Lease(NamedTuple):
+    """What stands in a claim.
+
+    `lane` executes the shard, as the `attempt`-th that began it; `sequence` counts renewals.
+    `lease_s` 0 is a claim that nobody renews: a process that runs its shards alone. `started_at`
+    (seconds since the epoch) is when the shard was begun first.
+    """
+
+    lane: str
+    started_at: float
+    lease_s: float = 0.0
+    sequence: int = 0
+    attempt: int = 1
+
+    def encoded(self) -> bytes:
+        """Return the claim's content."""
+        return orjson.dumps(self._asdict())
+
+    def renewed(self) -> Lease:
+        """Return the lease a renewal later: other content, so that its ETag changes."""
+        return self._replace(sequence=self.sequence + 1)
+
+    def taken_over(self, lane: str, lease_s: float) -> Lease:
+        """Return the lease of the next one to begin the shard."""
+        return self._replace(
+            lane=lane, lease_s=lease_s, sequence=self.sequence + 1, attempt=self.attempt + 1
+        )
+
+
+def decode_lease(data: bytes) -> Lease:
+    """Return what stands in a claim; what says nothing of use counts as one first attempt."""
+    try:
+        raw = orjson.loads(data)
+        known = {name: raw[name] for name in Lease._fields if name in raw}
+        return Lease(**{"lane": "", "started_at": 0.0, **known})
+    except (ValueError, TypeError):
+        return Lease("", 0.0)
+
+
+class Sighting(NamedTuple):
+    """Another's claim: its ETag, and since when (observer's clock) it has been seen unchanged."""
+
+    etag: str
+    since: float
+
+
+class Claims:
+    """The claims of one lane on the shards of one run; safe in several threads.
+
+    Of a plan that is not settled only the pilot can be claimed (`settle`). `clock` is monotonic,
+    in seconds. Nothing here waits: `renew` is to be called every `lease_s / RENEWALS`, `look` as
+    often as is wanted.
+    """
+
+    def __init__(
+        self,
+        run: StoredRun,
+        lane: str,
+        plan: Plan,
+        *,
+        lease_s: float = LEASE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lane = lane
+        self.lease_s = lease_s
+        self._run = run
+        self._plan = plan
+        self._clock = clock
+        self._held: dict[int, tuple[Lease, str]] = {}
+        self._begun: set[int] = set()
+        self._seen: dict[int, Sighting] = {}
+        self._free: deque[int] = deque()
+        self._looking = threading.Lock()
+        self._lock = threading.Lock()
+        self._abandoned: Mapping[str, str] = {}
+        # Of all shards without a result, those that this lane has not begun.
+        self.others: frozenset[int] = frozenset()
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The shards that this lane holds a lease on."""
+        with self._lock:
+            return tuple(self._held)
+
+    def started_at(self, shard: int) -> float:
+        """Return when (seconds since the epoch) this lane began a shard that it has claimed."""
+        with self._lock:
+            found = self._held.get(shard)
+        return time.time() if found is None else found[0].started_at
+
+    def settle(self, plan: Plan) -> None:
+        """Take the plan that the pilot has settled."""
+        with self._looking:
+            self._plan = plan
+            self._free.clear()
+
+    def look(self) -> None:
+        """Note which shards are free, and which claims of others have not changed since when."""
+        with self._looking:
+            # Claims before results: what is listed as pending and free has no claim to be missed.
+            found = {
+                shard: info.etag
+                for info in self._run.store.list(self._run.keys.claims_prefix)
+                if (shard := parse_shard_key(info.key)) is not None
+            }
+            pending = pending_shards(self._plan, self._run.written_shards())
+            if not self._plan.settled:
+                pending = pending[:1] if pending[:1] == (0,) else ()
+            now = self._clock()
+            with self._lock:
+                mine = self._begun
+                seen: dict[int, Sighting] = {}
+                for shard in pending:
+                    if shard in found and shard not in mine:
+                        before = self._seen.get(shard)
+                        same = before is not None and before.etag == found[shard]
+                        seen[shard] = before if same and before else Sighting(found[shard], now)
+                self._seen = seen
+                self._free = self._rotated([shard for shard in pending if shard not in found])
+                self.others = frozenset(pending) - mine
+
+    def _next_free(self) -> int | None:
+        with self._looking:
+            return self._free.popleft() if self._free else None
+
+    def _rotated(self, shards: list[int]) -> deque[int]:
+        """Return the shards from a place on that is this lane's own: lanes seldom collide."""
+        free = deque(shards)
+        if free:
+            free.rotate(-(zlib.crc32(self.lane.encode()) % len(free)))
+        return free
+
+    def abandon(self, etags: Mapping[str, str]) -> None:
+        """Note claims (by shard, with their ETag) that a resumed run knows to be nobody's."""
+        self._abandoned = etags
+
+    def claim_next(self) -> int | None:
+        """Claim a shard that is free or whose claim has expired; None if there is none just now."""
+        if not self._free:
+            self.look()
+        while (shard := self._next_free()) is not None:
+            if self.claim(shard):
+                return shard
+            self.look()  # somebody else works here
+        for shard in self._expired():
+            if self._take_over(shard):
+                return shard
+        return None
+
+    def claim(self, shard: int) -> bool:
+        """Claim a shard that nobody has begun; False if somebody has."""
+        lease = Lease(self.lane, time.time(), self.lease_s)
+        etag = self._run.store.put_if_absent(self._run.keys.claim(shard), lease.encoded())
+        if etag is not None:
+            self._hold(shard, lease, etag)
+        return etag is not None
+
+    def _expired(self) -> list[int]:
+        """Return the shards whose claims look expired by this lane's own lease."""
+        least = self._clock() - _EXPIRED_AFTER_LEASES * self.lease_s
+        with self._lock:
+            return [
+                shard
+                for shard, seen in self._seen.items()
+                if seen.since <= least or self._abandoned.get(str(shard)) == seen.etag
+            ]
+
+    @property
+    def others_live(self) -> bool:
+        """Whether (as of the last `look`) others hold claims that have not expired."""
+        expired = self._expired()
+        with self._lock:
+            return len(self._seen) > len(expired)
+
+    def dead_lanes(self) -> frozenset[str]:
+        """Return the lanes whose claims (as of the last `look`) have expired."""
+        found = set()
+        for shard in self._expired():
+            lease = _lease_of(self._run, shard)
+            with self._lock:
+                seen = self._seen.get(shard)
+            if seen and self._clock() - seen.since >= _EXPIRED_AFTER_LEASES * lease.lease_s:
+                found.add(lease.lane)
+        return frozenset(found)
+
+    def _take_over(self, shard: int) -> bool:
+        """Replace an expired claim, if its holder's own lease says so too; False: not now."""
+        with self._lock:
+            seen = self._seen.get(shard)
+        if seen is None:
+            return False
+        store, key = self._run.store, self._run.keys.claim(shard)
+        stored = store.get(key)
+        lease = decode_lease(stored.data)
+        abandoned = self._abandoned.get(str(shard)) == seen.etag
+        waited_s = self._clock() - seen.since
+        patient = abandoned or waited_s >= _EXPIRED_AFTER_LEASES * lease.lease_s
+        if stored.etag != seen.etag or not patient or self._run.has_result(shard):
+            return False
+        taken = lease.taken_over(self.lane, self.lease_s)
+        etag = store.compare_and_swap(key, taken.encoded(), seen.etag)
+        if etag is None:
+            return False
+        if self._run.has_result(shard):
+            # Its holder has just come to an end: nothing is executed again, nothing is counted.
+            store.compare_and_swap(key, lease.renewed().renewed().encoded(), etag)
+            return False
+        self._hold(shard, taken, etag)
+        return True
+
+    def _hold(self, shard: int, lease: Lease, etag: str) -> None:
+        with self._lock:
+            self._held[shard] = (lease, etag)
+            self._begun.add(shard)
+            self._seen.pop(shard, None)
+
+    def renew(self) -> tuple[int, ...]:
+        """Renew every lease held; return the shards that somebody else has taken over.
+
+        What the store refuses for another reason is tried again the next time.
+        """
+        with self._lock:
+            held = dict(self._held)
+        lost = []
+        for shard, (lease, etag) in held.items():
+            renewed = lease.renewed()
+            try:
+                key = self._run.keys.claim(shard)
+                swapped = self._run.store.compare_and_swap(key, renewed.encoded(), etag)
+            except StoreError:
+                continue
+            with self._lock:
+                if shard not in self._held:  # committed meanwhile
+                    continue
+                if swapped is None:
+                    del self._held[shard]
+                    lost.append(shard)
+                else:
+                    self._held[shard] = (renewed, swapped)
+        return tuple(lost)
+
+    def release(self, shard: int) -> None:
+        """Let go of a shard that is committed; its claim stays, as history."""
+        with self._lock:
+            self._held.pop(shard, None)
+
+
+def begin_alone(run: StoredRun, shard: int, now: float) -> bool:
+    """Note that a process which works alone begins a shard, whoever had it before.
+
+    False if the shard has been committed meanwhile. `now` in seconds since the epoch.
+    """
+    store, key = run.store, run.keys.claim(shard)
+    lease = Lease("", now)
+    for _ in range(_SWAPS):
+        if store.put_if_absent(key, lease.encoded()) is not None:
+            return True
+        if run.has_result(shard):
+            return False
+        stored = store.get(key)
+        again = decode_lease(stored.data).taken_over("", 0.0)
+        if store.compare_and_swap(key, again.encoded(), stored.etag) is not None:
+            return True
+    raise StoreError(f"{key}: the claim is changed all the time")
+
+
+class History(NamedTuple):
+    """What the claims of a run tell: items executed again, and when the first shard was begun."""
+
+    reexecuted: int
+    first_started_at: float | None
+
+
+def read_history(run: StoredRun, plan: Plan) -> History:
+    """Return what the claims tell of a run; each beginning after a shard's first counts its items.
+
+    Times in seconds since the epoch.
+    """
+    shards = sorted(run.claimed_shards())
+    if len(shards) <= 1 or run.store.local_path(run.keys.claim(shards[0])) is not None:
+        leases = [_lease_of(run, shard) for shard in shards]
+    else:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_FETCHERS) as fetchers:
+            leases = list(fetchers.map(lambda shard: _lease_of(run, shard), shards))
+    again = sum(
+        (lease.attempt - 1) * len(plan.shard_items(shard))
+        for shard, lease in zip(shards, leases, strict=True)
+        if shard < plan.shards
+    )
+    started = [lease.started_at for lease in leases if lease.started_at]
+    return History(again, min(started, default=None))
+
+
+def _lease_of(run: StoredRun, shard: int) -> Lease:
+    try:
+        return decode_lease(run.store.get(run.keys.claim(shard)).data)
+    except ObjectNotFoundError:
+        return Lease("", 0.0)
+
+
+def unfinished_claims(run: StoredRun) -> dict[str, str]:
+    """Return the ETags of the claims on shards without a result, by shard."""
+    claims = {
+        shard: info.etag
+        for info in run.store.list(run.keys.claims_prefix)
+        if (shard := parse_shard_key(info.key)) is not None
+    }
+    written = run.written_shards()
+    return {str(shard): etag for shard, etag in claims.items() if shard not in written}

@@ -1,0 +1,58 @@
+"""The thread that keeps a lane's claims alive, watches those of others, and looks for CANCEL."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from evalcore.errors import EvalError
+from evalcore.execution.claims import RENEWALS, Claims
+from evalcore.storage.runs import StoredRun
+
+_LOOK_FOR_CANCEL_S = 1.0
+
+
+class Keeper:
+    """Renews the claims as long as its context; `cancelled` is called once when CANCEL stands.
+
+    Trouble with the store is no reason to end: an expired claim costs work, never results.
+    """
+
+    def __init__(self, run: StoredRun, claims: Claims, cancelled: Callable[[], None]) -> None:
+        self._run = run
+        self._claims = claims
+        self._cancelled = cancelled
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="claims", daemon=True)
+
+    def __enter__(self) -> Keeper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        every_s = self._claims.lease_s / RENEWALS
+        pause_s = min(_LOOK_FOR_CANCEL_S, every_s)
+        due = time.monotonic() + every_s
+        told = False
+        while not self._ended.wait(max(0.0, min(pause_s, due - time.monotonic()))):
+            if not told and self._is_cancelled():
+                told = True
+                self._cancelled()
+            if time.monotonic() < due:
+                continue
+            due = time.monotonic() + every_s
+            self._claims.renew()
+            with suppress(EvalError):
+                # Seen early, the claims of a dead lane have expired when this one has time.
+                self._claims.look()
+
+    def _is_cancelled(self) -> bool:
+        with suppress(EvalError):
+            return self._run.is_cancel_requested()
+        return False

@@ -1,0 +1,174 @@
+"""A lane: one process of several that share a run's shards through nothing but the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from evalcore.errors import RunConflictError, StoreError
+from evalcore.execution.claims import LEASE_S, Claims
+from evalcore.execution.keeper import Keeper
+from evalcore.execution.shard import ShardReceipt
+from evalcore.model.run import Plan, State
+from evalcore.pipeline.execute import (
+    ExecuteOptions,
+    RunCalls,
+    execute_shards,
+    execute_with_pilot,
+    settle_plan,
+)
+from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from evalcore.execution.pool import Pool
+
+_LONGEST_PAUSE_S = 1.0
+# A pilot takes a moment, and everybody waits for it.
+_PILOT_PAUSE_S = 0.1
+
+
+class LaneEnd(NamedTuple):
+    """What a lane did: the shards that it executed, and whether the run was cancelled meanwhile."""
+
+    receipts: tuple[ShardReceipt, ...]
+    cancelled: bool
+
+
+def execute_lane(
+    run: StoredRun,
+    options: ExecuteOptions | None = None,
+    *,
+    lane: str,
+    lease_s: float = LEASE_S,
+) -> LaneEnd:
+    """Execute shards of the run that nobody else does, until each has its result; then return.
+
+    Also returns when somebody asks for the run to be cancelled (`StoredRun.request_cancel`) or
+    stops it (`options`). `lane` names this process among those that share the run. Raises
+    `StoreError` if the store does not keep conditional writes, `RunConflictError` if the run is
+    not running.
+    """
+    refuse_store_without_conditions(run)
+    manifest = run.manifest()
+    if manifest.state is State.COMPLETED:
+        return LaneEnd((), cancelled=False)
+    if manifest.state is not State.RUNNING:
+        raise RunConflictError(
+            f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` goes on"
+        )
+    claims = Claims(run, lane, manifest.plan, lease_s=lease_s)
+    claims.abandon(manifest.execution.get("abandoned_claims", {}))
+    return _Lane(run, options or ExecuteOptions(), claims).execute()
+
+
+def refuse_store_without_conditions(run: StoredRun) -> None:
+    """Raise `StoreError` if the store of the run cannot be shared by several workers."""
+    if not run.store.probe_conditional_writes():
+        raise StoreError(
+            f"{run.store.url}: this server does not honour conditional writes (If-None-Match, "
+            "If-Match), so workers cannot share a run there: run it in one process"
+        )
+
+
+class _Lane:
+    def __init__(self, run: StoredRun, options: ExecuteOptions, claims: Claims) -> None:
+        self._run = run
+        self._claims = claims
+        self._given = options
+        self._cancelled = threading.Event()
+        self._calls: RunCalls | None = None
+        self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pause_s = min(_LONGEST_PAUSE_S, claims.lease_s / 4)
+        self._options = replace(options, on_start=self._started, stopped=self._is_stopped)
+
+    def execute(self) -> LaneEnd:
+        """Execute what there is for this lane."""
+        with (
+            Keeper(self._run, self._claims, self._cancel),
+            RunCalls(self._run, self._options, self._claims.lane) as calls,
+        ):
+            self._calls = calls
+            self._options = replace(self._options, calls=calls)
+            receipts = self._execute(calls)
+        return LaneEnd(receipts, self._cancelled.is_set())
+
+    def _execute(self, calls: RunCalls) -> tuple[ShardReceipt, ...]:
+        plan = self._settled_plan()
+        if plan is None:
+            return ()
+        if plan.settled:
+            return execute_shards(self._run, plan, self._shards(plan), self._options, self._claims)
+        return execute_with_pilot(self._run, plan, self._options, calls, self._shards, self._claims)
+
+    def _settled_plan(self) -> Plan | None:
+        """Return the plan once it is settled, or unsettled if its pilot is this lane's to execute.
+
+        None if the lane was stopped while others executed the pilot.
+        """
+        while not self._is_stopped():
+            plan = self._run.manifest().plan
+            if plan.settled:
+                return plan
+            if self._run.has_result(0):  # whoever executed it died before it was settled
+                settle_plan(self._run, self._options)
+            elif self._claims.claim_next() is not None:
+                return plan
+            else:
+                self._cancelled.wait(_PILOT_PAUSE_S)
+        return None
+
+    def _shards(self, plan: Plan) -> Iterator[int]:
+        """Yield shards that this lane has claimed, until none is left that others might lose."""
+        self._claims.settle(plan)
+        while not self._is_stopped():
+            if self._leaves_it_to_others():
+                self._cancelled.wait(self._pause_s)
+                continue
+            shard = self._claims.claim_next()
+            if shard is not None:
+                yield shard
+            elif self._claims.others:
+                self._cancelled.wait(self._pause_s)
+            else:
+                return
+
+    def _leaves_it_to_others(self) -> bool:
+        """Whether this lane's budget is used up, and others are at work that may have some left.
+
+        It would skip in a moment whatever they could still pay.
+        """
+        pot = None if self._calls is None else self._calls.pot
+        budget = None if self._calls is None or pot is None else self._calls.context.limits.budget
+        if budget is None:
+            return False
+        budget.rise()
+        if not budget.refused:
+            return False
+        self._claims.look()
+        return self._claims.others_live
+
+    def _is_stopped(self) -> bool:
+        ended = self._pool is not None and (self._pool.stopped or self._pool.ended)
+        return ended or self._cancelled.is_set() or self._given.stopped()
+
+    def _started(self, pool: Pool) -> None:
+        import asyncio
+
+        self._pool, self._loop = pool, asyncio.get_running_loop()
+        if self._cancelled.is_set():
+            pool.stop()
+        if self._given.on_start is not None:
+            self._given.on_start(pool)
+
+    def _cancel(self) -> None:
+        self._cancelled.set()
+        if self._pool is not None and self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._pool.stop)
+            except RuntimeError:  # that loop has ended
+                return

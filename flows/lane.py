@@ -1,0 +1,100 @@
+"""The flow `evaluate-lane`: one of several workers that share the shards of a run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow, get_run_logger, runtime
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalcore.errors import EvalError
+from evalcore.execution.claims import LEASE_S
+from evalcore.pipeline import ExecuteOptions, execute_lane
+from evalcore.settings import read_settings
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import find_run
+from evalcore.trust.imports import ImportPolicy
+from flows import states
+from flows.execution import rare_collections
+from flows.parameters import takes_parameters
+from flows.rate_limits import PrefectRates
+
+
+class LaneParameters(BaseModel):
+    """Which run a lane works on. What it may import only its worker's own configuration says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run_id: Annotated[
+        str,
+        Field(
+            pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$",
+            description="The id of a run that stands planned in the store.",
+            examples=["20260518T100000Z-0a1b2c"],
+        ),
+    ]
+    store: Annotated[
+        str,
+        Field(
+            max_length=1000,
+            description="Where the run is stored; empty means the worker's own (EVALCORE_STORE).",
+        ),
+    ] = ""
+    lane: Annotated[
+        str,
+        Field(max_length=200, description="Its name among the run's lanes; empty makes one up."),
+    ] = ""
+    concurrency: Annotated[
+        int | None,
+        Field(ge=1, le=1000, description="Work items at the same time in this lane."),
+    ] = None
+    lease_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=3600,
+            description="After twice as many seconds without a sign of life other lanes take over.",
+        ),
+    ] = LEASE_S
+
+
+@flow(
+    name="evaluate-lane",
+    description="Execute shards of a run beside other lanes, until each has its result.",
+    flow_run_name="{run_id} {lane}",
+    persist_result=False,
+)
+@takes_parameters(LaneParameters)
+def evaluate_lane(**given: Any) -> State[Any]:
+    """Execute shards of a run that no other lane executes; `evaluate` decides the run."""
+    try:
+        return _execute(LaneParameters(**given))
+    except EvalError as error:
+        return states.refused(error)
+
+
+def _execute(parameters: LaneParameters) -> State[Any]:
+    settings = read_settings(os.environ, Path.cwd())
+    run = find_run(open_store(parameters.store or settings.store), parameters.run_id)
+    options = ExecuteOptions(
+        # The plan came through the store: it grants nothing.
+        imports=ImportPolicy(roots=(), allowed=settings.allow_imports),
+        settings=settings,
+        concurrency=parameters.concurrency,
+    )
+    if settings.rate_limits is None:
+        options = replace(options, rates=PrefectRates())
+    name = parameters.lane or f"lane-{runtime.flow_run.id}"
+    with rare_collections():
+        end = execute_lane(run, options, lane=name, lease_s=parameters.lease_s)
+    if end.cancelled:
+        return states.stopped(run.run_id)
+    done = sum(receipt.items for receipt in end.receipts)
+    message = f"{len(end.receipts)} shards with {done} work items executed"
+    get_run_logger().info("lane %s: %s", name, message)
+    return Completed(message=message)

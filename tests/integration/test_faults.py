@@ -1,0 +1,268 @@
+"""What breaks when many work on one run: each fault is done for real, and the report stays."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import StoreError
+from evalcore.pipeline import execute_lane
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import StoredRun
+from tests.end_to_end.shell import evalcore
+from tests.end_to_end.shell import start as start_evalcore
+from tests.reports import stable_report
+from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.worker_runs import (
+    LEASE_S,
+    Worker,
+    calls,
+    finished_report,
+    plan_shared,
+    undisturbed_report,
+    wait_for,
+    write_suite,
+)
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_suite(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path) -> StoredRun:
+    return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
+
+
+@pytest.fixture
+def started() -> Iterator[list[Worker]]:
+    """Workers that a failing test must not leave behind."""
+    workers: list[Worker] = []
+    yield workers
+    for worker in workers:
+        if worker.process.poll() is None:
+            worker.process.kill()
+            worker.process.wait()
+
+
+def start(started: list[Worker], run: StoredRun, folder: Path, count: int) -> list[Worker]:
+    workers = [Worker(run, folder) for _ in range(count)]
+    started.extend(workers)
+    return workers
+
+
+def assert_as_undisturbed(run: StoredRun, folder: Path) -> int:
+    """Check the finished run's report; return how many items it says were executed again."""
+    report = finished_report(run)
+    executed = calls(folder)
+    assert len(executed) == report["counts"]["planned"]
+    again = sum(executed.values()) - len(executed)
+    told: int = report["run"]["reexecuted"]
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    import json
+
+    assert stable_report(json.dumps(report)) == whole
+    assert again <= told or again == 0
+    return told
+
+
+# Processes
+
+
+def test_three_workers_share_a_run_and_execute_each_item_once(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    workers = start(started, run, folder, 3)
+    assert [worker.end() for worker in workers] == [0, 0, 0], [w.said() for w in workers]
+    assert set(calls(folder).values()) == {1}
+    assert sum(worker.has_called(folder) for worker in workers) > 1
+    assert assert_as_undisturbed(run, folder) == 0
+
+
+def test_the_shards_of_a_killed_worker_are_executed_by_the_others(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    workers = start(started, run, folder, 3)
+    wait_for(lambda: all(worker.has_called(folder, 4) for worker in workers[:1]), *workers)
+    workers[0].send(signal.SIGKILL)
+    assert workers[0].end() == -signal.SIGKILL
+    assert [worker.end() for worker in workers[1:]] == [0, 0]
+    assert assert_as_undisturbed(run, folder) > 0
+
+
+def test_a_worker_paused_beyond_its_lease_discards_what_another_one_has_committed(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    paused, *others = start(started, run, folder, 3)
+    wait_for(lambda: paused.has_called(folder, 4), paused, *others)
+    paused.send(signal.SIGSTOP)
+    try:
+        assert [worker.end() for worker in others] == [0, 0]
+    finally:
+        paused.send(signal.SIGCONT)
+    assert paused.end() == 0, paused.said()
+    assert assert_as_undisturbed(run, folder) > 0
+
+
+WRONG_CLOCK = """\
+import time
+real, real_ns = time.time, time.time_ns
+time.time = lambda: real() - 600
+time.time_ns = lambda: real_ns() - 600 * 10**9
+"""
+
+
+def test_a_worker_whose_clock_is_ten_minutes_off_takes_nothing_from_anybody(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    workers = [Worker(run, folder), Worker(run, folder, before=WRONG_CLOCK)]
+    started.extend(workers)
+    assert [worker.end() for worker in workers] == [0, 0]
+    assert all(worker.has_called(folder) for worker in workers)
+    assert assert_as_undisturbed(run, folder) == 0
+
+
+def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    workers = start(started, run, folder, 2)
+    wait_for(lambda: len(run.written_shards()) > 1, *workers)
+    assert evalcore("runs", "cancel", run.run_id, store=folder / "store").code == 0
+    assert [worker.end() for worker in workers] == [0, 0]
+    written = run.written_shards()
+    assert len(written) < run.manifest().plan.shards
+    assert run.manifest().state == "cancelled"
+    resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
+    assert resumed.report["counts"]["completed"] == 240
+    assert written <= run.written_shards()
+
+
+def test_two_processes_that_resume_the_same_run_end_with_the_same_report(
+    run: StoredRun, folder: Path
+) -> None:
+    store = folder / "store"
+    outs = [folder / "first.txt", folder / "second.txt"]
+    both = [
+        start_evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder, out=out)
+        for out in outs
+    ]
+    assert [process.wait(60) for process in both] == [both[0].returncode] * 2
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    for out in outs:
+        assert stable_report(out.read_text().splitlines()[-1]) == whole
+    assert stable_report(run.store.get(run.keys.report).data.decode()) == whole
+
+
+def test_run_with_workers_survives_the_death_of_one(folder: Path) -> None:
+    store, out = folder / "store", folder / "out.txt"
+    arguments = ("run", "shared.eval.yaml", "--workers", "2", "--json")
+    process = start_evalcore(*arguments, store=store, cwd=folder, out=out)
+    deadline = time.monotonic() + 60
+    while not (pids := [path.name for path in (folder / "calls").iterdir()]):
+        assert process.poll() is None, out.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    import os
+
+    os.kill(int(pids[0]), signal.SIGKILL)
+    assert process.wait(90) == 1, out.read_text()
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(out.read_text().splitlines()[-1]) == whole
+
+
+# Stores
+
+
+class Unconditional:
+    """A store that says it ignores conditions, as some S3 servers do."""
+
+    url = "s3://somewhere/else"
+
+    def probe_conditional_writes(self) -> bool:
+        return False
+
+
+def test_lanes_refuse_a_store_without_conditional_writes(run: StoredRun) -> None:
+    from dataclasses import replace
+
+    spoilt = replace(run, store=Unconditional())  # type: ignore[arg-type]  # nothing else is asked
+    with pytest.raises(StoreError, match="does not honour conditional writes"):
+        execute_lane(spoilt, lane="one")
+
+
+FAULTS = {
+    "500": Fault(500, body=b"<Error><Code>InternalError</Code></Error>"),
+    "503": Fault(503, body=b"<Error><Code>SlowDown</Code></Error>"),
+    "slow": Fault(delay_s=2.0),
+    "409": Fault(409, method="PUT", body=b"<Error><Code>ConditionalRequestConflict</Code></Error>"),
+    "cut": Fault(cuts_body=True, method="GET"),
+    "lost answer": Fault(loses_answer=True, method="PUT"),
+}
+
+
+@pytest.mark.s3
+def test_workers_on_a_store_that_fails_now_and_then_lose_nothing(
+    started: list[Worker], s3: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty_proxy(s3.url) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        store = open_store(f"s3://{BUCKET}/{folder.name}-faults")
+        run = plan_shared(folder / "shared.eval.yaml", store)
+        workers = start(started, run, folder, 2)
+        wait_for(lambda: workers[0].has_called(folder, 4), *workers)
+        for fault in FAULTS.values():
+            proxy.inject(fault)
+            time.sleep(0.1)
+        assert [worker.end() for worker in workers] == [0, 0], [w.said() for w in workers]
+        assert_as_undisturbed(run, folder)
+
+
+def test_a_corrupt_part_is_named_in_a_clear_error(run: StoredRun, folder: Path) -> None:
+    store = folder / "store"
+    evalcore("worker", run.run_id, "--part", "1", store=store, cwd=folder)
+    part = next((store / "runs").rglob("results/*.parquet"))
+    whole = part.read_bytes()
+    part.unlink()
+    part.write_bytes(whole[: len(whole) // 2])
+    manifest = next((store / "runs").rglob("manifest.json"))
+    manifest.write_text(manifest.read_text().replace('"completed"', '"running"'))
+    ended = evalcore("run", "--resume", run.run_id, store=store, cwd=folder)
+    assert ended.code == 4
+    assert part.name in ended.err
+    assert "Traceback" not in ended.err
+
+
+FULL_DISK = """\
+import errno, evalcore.storage.local as local
+"""
+
+
+def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    # No file of this process may become larger than one block: as on a full disk, a write fails.
+    limit = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    )
+    worker = Worker(run, folder, before=limit)
+    started.append(worker)
+    assert worker.end() == 4, worker.said()
+    assert "Traceback" not in worker.said()
+    assert run.run_id in worker.said() or "cannot write" in worker.said()
+    assert run.written_shards() == frozenset()
+    (other,) = start(started, run, folder, 1)
+    assert other.end() == 0, other.said()
+    assert assert_as_undisturbed(run, folder) > 0
+
+
+def test_leases_are_short_enough_for_these_tests() -> None:
+    assert LEASE_S <= 1

@@ -1,0 +1,110 @@
+"""Limits of a run that several lanes share, judged by the model server's own counts."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from evalcore.execution.budget import Spent
+from evalcore.execution.pot import Pot
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    execute_lane,
+    finish_run,
+    load,
+    plan_run,
+    reopen_run,
+)
+from evalcore.settings import Settings
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.model_server import model_server
+
+SETTINGS = Settings(prices={"tiny": {"input": 100.0, "output": 400.0}})
+
+
+def plan(folder: Path, url: str, *, items: int, limits: dict[str, Any], lanes: int) -> StoredRun:
+    target = {"name": "m", "provider": "openai", "model": "tiny", "base_url": url, "api_key": "k"}
+    suite = {
+        "targets": [target],
+        "execution": {"target": "m"},
+        "evalcore": {"limits": limits},
+        "assertions": [{"type": "contains", "value": "word"}],
+        "tests": [{"id": f"t{item}", "input": f"word {item}"} for item in range(items)],
+    }
+    path = folder / "limits.eval.yaml"
+    path.write_bytes(orjson.dumps(suite))
+    options = PlanOptions(workers=lanes)
+    return plan_run(load(path), LocalStore(folder / "store"), options, now=datetime.now(UTC))
+
+
+def run_lanes(run: StoredRun, lanes: int) -> dict[str, Any]:
+    def lane(number: int) -> None:
+        execute_lane(run, ExecuteOptions(settings=SETTINGS), lane=f"lane-{number}", lease_s=1.0)
+
+    with ThreadPoolExecutor(lanes) as threads:
+        list(threads.map(lane, range(lanes)))
+    with finish_run(run, (), now=datetime.now(UTC)) as view:
+        report: dict[str, Any] = orjson.loads(view.json())
+        return report
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_tokens": 8_000}, {"max_cost_usd": 2.0}], ids=["tokens", "cost"]
+)
+def test_lanes_together_never_exceed_a_budget_and_spend_nearly_all(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    with model_server(latency_s=0.005, output_tokens=15) as server:
+        given = {**limits, "concurrency": 5}
+        run = plan(tmp_path, server.base_url, items=900, limits=given, lanes=3)
+        report = run_lanes(run, 3)
+        stats = server.stats()
+    tokens = stats.input_tokens + stats.output_tokens
+    cost_usd = (stats.input_tokens * 100 + stats.output_tokens * 400) / 1e6
+    used, bound = (tokens, 8_000) if "max_tokens" in limits else (cost_usd, 2.0)
+    assert 0.75 * bound <= used <= bound
+    counts = report["counts"]
+    assert counts["passed"] == stats.answered
+    assert counts["skipped"] == 900 - stats.answered
+
+
+def test_a_budget_that_suffices_prevents_nothing_in_any_lane(tmp_path: Path) -> None:
+    with model_server(latency_s=0.005, output_tokens=15) as server:
+        limits = {"max_tokens": 100_000, "concurrency": 5}
+        run = plan(tmp_path, server.base_url, items=300, limits=limits, lanes=3)
+        report = run_lanes(run, 3)
+    assert report["counts"]["passed"] == 300
+
+
+def test_what_a_dead_lane_was_granted_is_not_granted_again(tmp_path: Path) -> None:
+    run = plan(tmp_path, "http://127.0.0.1:9", items=3, limits={"max_tokens": 1_000}, lanes=2)
+    dead = Pot(run, "one", lanes=2, spent=Spent()).budget()
+    assert dead is not None
+    again = Pot(run, "one", lanes=2, spent=Spent())
+    granted = [again._take() for _ in range(10)]
+    assert sum(more.tokens for more in granted if more is not None) == 750
+
+
+def test_a_lane_that_ends_gives_back_what_it_has_not_spent(tmp_path: Path) -> None:
+    run = plan(tmp_path, "http://127.0.0.1:9", items=3, limits={"max_tokens": 1_000}, lanes=2)
+    first = Pot(run, "one", lanes=2, spent=Spent())
+    first.leave(first.budget())
+    second = Pot(run, "two", lanes=2, spent=Spent())
+    granted = [second._take() for _ in range(10)]
+    assert sum(more.tokens for more in granted if more is not None) == 1_000
+
+
+def test_a_resumed_run_counts_what_is_committed(tmp_path: Path) -> None:
+    run = plan(tmp_path, "http://127.0.0.1:9", items=3, limits={"max_tokens": 1_000}, lanes=1)
+    Pot(run, "dead", lanes=1, spent=Spent()).budget()
+    reopen_run(run)
+    pot = Pot(run, "new", lanes=1, spent=Spent(tokens=400))
+    granted = [pot._take() for _ in range(10)]
+    assert sum(more.tokens for more in granted if more is not None) == 600

@@ -1,0 +1,142 @@
+"""Runs that several real worker processes share, and suites whose calls leave a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evalcore.formats.options import LoadOptions
+from evalcore.pipeline import ExecuteOptions, PlanOptions, execute_run, finish_run, load, plan_run
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+from tests.end_to_end.shell import environment
+from tests.reports import stable_report
+
+LEASE_S = 1.0
+
+TARGET = """\
+import asyncio
+import os
+from pathlib import Path
+
+CALLS = Path(__file__).with_name("calls")
+
+
+async def answer(question, *, context):
+    with (CALLS / str(os.getpid())).open("a") as file:
+        file.write(context.case_id + "\\n")
+    await asyncio.sleep({sleep_s})
+    return f"{{question}} is {{int(question.split()[-1]) % 7}}"
+"""
+SUITE = """\
+name: shared
+execution: {target: slow, workers: 4, threshold: 0.5}
+targets: [{name: slow, provider: python, callable: 'shared_target:answer'}]
+tests: cases.jsonl
+assertions: [{type: icontains, value: ' is '}]
+"""
+
+
+def write_suite(folder: Path, *, items: int = 240, sleep_s: float = 0.05) -> Path:
+    """Write a suite of `items` calls; a seventh of the cases fails. Return its path."""
+    (folder / "calls").mkdir()
+    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=sleep_s), "utf-8")
+    (folder / "shared.eval.yaml").write_text(SUITE, "utf-8")
+    lines = (
+        {
+            "id": f"case-{number:04}",
+            "input": f"remainder of {number}",
+            "assertions": [{"type": "ends-with", "value": "3", "negate": True, "required": True}],
+        }
+        for number in range(items)
+    )
+    (folder / "cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return folder / "shared.eval.yaml"
+
+
+def plan_shared(suite: Path, store: ObjectStore, *, workers: int = 3) -> StoredRun:
+    """Plan a run of the suite for so many workers; nobody executes it yet."""
+    options = LoadOptions(environment=os.environ)
+    return plan_run(load(suite, options), store, PlanOptions(workers=workers), now=now())
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def undisturbed_report(folder: Path, store: ObjectStore) -> dict[str, Any]:
+    """Run the folder's suite in this process; return its report without ids and times."""
+    run = plan_shared(folder / "shared.eval.yaml", store, workers=1)
+    imports = ImportPolicy(roots=(folder,))
+    receipts = execute_run(run, ExecuteOptions(imports=imports, concurrency=50))
+    with finish_run(run, receipts, now=now()) as view:
+        return stable_report(view.json().decode())
+
+
+def finished_report(run: StoredRun) -> dict[str, Any]:
+    """Finish a run whose shards others have executed; return its whole report."""
+    with finish_run(run, (), now=now()) as view:
+        report: dict[str, Any] = json.loads(view.json())
+        return report
+
+
+class Worker:
+    """`evalcore worker` as a process of its own, in the suite's folder."""
+
+    def __init__(self, run: StoredRun, folder: Path, *, before: str = "", **environ: str) -> None:
+        self.out = folder / f"worker-{len(list(folder.glob('worker-*.txt')))}.txt"
+        code = f"{before}\nfrom evalcore.cli.main import main; main()"
+        command = [sys.executable, "-c", code, "worker", run.run_id, "--store", run.store.url]
+        with self.out.open("wb") as file:
+            self.process = subprocess.Popen(
+                [*command, "--lease", str(LEASE_S), "--part", str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                cwd=folder,
+                env=environment(**environ),
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait for its end; return its exit code."""
+        return self.process.wait(seconds)
+
+    def said(self) -> str:
+        return self.out.read_text("utf-8", "replace")
+
+    def has_called(self, folder: Path, times: int = 1) -> bool:
+        path = folder / "calls" / str(self.pid)
+        return path.exists() and len(path.read_text().split()) >= times
+
+
+def wait_for(happened: Callable[[], bool], *workers: Worker, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        ended = [worker.said() for worker in workers if worker.process.poll() not in {None, 0}]
+        assert not ended, ended
+        assert time.monotonic() < deadline, [worker.said() for worker in workers]
+        time.sleep(0.01)
+
+
+def calls(folder: Path) -> Counter[str]:
+    """Return how often each case was called, by any process."""
+    return Counter(
+        case for path in (folder / "calls").iterdir() for case in path.read_text().split()
+    )

@@ -97,7 +97,7 @@ def _bound(suite: str, exists: bool, parameters: Night) -> Callable[[], SuiteEnd
 
 def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
     if not exists:
-        error = UsageError(f"{suite}: no file below {Path.cwd()} matches")
+        error = UsageError(f"no file below {Path.cwd()} matches")
         return SuiteEnd(suite, states.refused(error))
     reports: list[Report] = []
     with told(reports.append):

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 from uuid import UUID
 
@@ -52,7 +53,7 @@ def artifact_key(suite: str, kind: str) -> str:
 def introduce(run: StoredRun) -> None:
     """Name the flow run after the run, and note on it where the run stands."""
     flow_run_id = UUID(runtime.flow_run.id)
-    with _best_effort("name the flow run"), get_client(sync_client=True) as client:
+    with best_effort("name the flow run"), get_client(sync_client=True) as client:
         client.set_flow_run_name(flow_run_id, f"{run.definition.name} {run.run_id}")
         labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
         client.update_flow_run_labels(flow_run_id, labels)
@@ -71,7 +72,7 @@ class RunProgress:
         self._items = items
         self._clock = clock
         self._artifact: UUID | None = None
-        with _best_effort("create the progress artifact"):
+        with best_effort("create the progress artifact"):
             created = create_progress_artifact(
                 progress=0.0,
                 key=artifact_key(suite, "progress"),
@@ -87,28 +88,46 @@ class RunProgress:
         due = now or self._clock() >= self._next
         if self._artifact is None or committed == self._shown or not due:
             return
-        with _best_effort("update the progress artifact"):
+        with best_effort("update the progress artifact"):
             update_progress_artifact(self._artifact, progress=100.0 * committed / self._items)
         self._shown = committed
         self._next = self._clock() + 1.0
 
 
+@contextmanager
+def told(listener: Callable[[Report], None]) -> Iterator[None]:
+    """Let `listener` have the report of each run that is published inside, in this context."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
+_LISTENER: ContextVar[Callable[[Report], None] | None] = ContextVar(
+    "evalcore_published", default=None
+)
+
+
 def publish(view: RunView) -> None:
     """Create the artifacts of a decided run, and send its events."""
     report = view.report
-    with _best_effort("create the report's artifact"):
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(report)
+    with best_effort("create the report's artifact"):
         create_markdown_artifact(
             markdown=render_markdown(report, view.failures(_LISTED_FAILURES)),
             key=artifact_key(report.suite, "report"),
             description=f"Run {report.run.id}: {report.decision}",
         )
-    with _best_effort("create the artifact of the gates"):
+    with best_effort("create the artifact of the gates"):
         create_table_artifact(
             table=gate_rows(report),
             key=artifact_key(report.suite, "gates"),
             description=f"Gates of run {report.run.id}",
         )
-    with _best_effort("link the report"):
+    with best_effort("link the report"):
         link = view.run.store.presign(view.run.keys.report, expires_s=_LINK_S)
         if not link.startswith("file:"):  # no browser follows those
             create_link_artifact(
@@ -139,7 +158,7 @@ def send_events(report: Report) -> None:
         "evalcore.decision": str(report.decision),
     }
     summary = report.summary
-    with _best_effort("send events"):
+    with best_effort("send events"):
         payload: dict[str, Any] = {
             "score": summary.score,
             "pass_rate": summary.pass_rate,
@@ -153,7 +172,8 @@ def send_events(report: Report) -> None:
 
 
 @contextmanager
-def _best_effort(what: str) -> Iterator[None]:
+def best_effort(what: str) -> Iterator[None]:
+    """Log what Prefect does not take, as "could not `what`", and go on."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  (Prefect's API; the run does not depend on it)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from prefect.client.schemas.objects import State
@@ -16,6 +17,9 @@ INCONCLUSIVE = "Inconclusive"
 ERRORS = "Errors"
 SUITE_INVALID = "SuiteInvalid"
 REFUSED = "Refused"
+
+# As several suites' exit codes are weighed, and what was never run before what could not be run.
+WORST_FIRST = (GATE_FAILED, SUITE_INVALID, REFUSED, ERRORS, INCONCLUSIVE)
 
 _MAX_MESSAGE = 4_000
 
@@ -56,6 +60,28 @@ def refused(error: EvalError) -> State[Any]:
         return _failed(SUITE_INVALID, str(error))
     name = REFUSED if error.exit_code is ExitCode.USAGE else ERRORS
     return _failed(name, str(error))
+
+
+def worst(ended: Sequence[tuple[str, State[Any]]]) -> State[Any]:
+    """Return the state of several suites together: the worst one's name, and all that is wrong.
+
+    `ended` are suites with their states; one that passed is `Completed`.
+    """
+    wrong = [(suite, state) for suite, state in ended if not state.is_completed()]
+    if not wrong:
+        return Completed(message=f"{len(ended)} of {len(ended)} suites passed")
+    names = {named(state) for _, state in wrong}
+    first = next(name for name in WORST_FIRST if name in names)
+    told = "; ".join(f"{suite}: {named(state)}: {state.message}" for suite, state in wrong)
+    return _failed(first, f"{len(wrong)} of {len(ended)} suites did not pass: {told}")
+
+
+def named(state: State[Any]) -> str:
+    """Return which of the names of this module a state that is not `Completed` has.
+
+    Whatever else ended a run (a crash, somebody who stopped it) left it without a decision.
+    """
+    return state.name if state.name in WORST_FIRST else ERRORS
 
 
 def stopped(run_id: str) -> State[Any]:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from evalcore.cli import contributed
 from evalcore.errors import EvalError, ExitCode
 from evalcore.version import VERSION
 
@@ -38,28 +39,32 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, not when help lists them."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
-        return list(COMMANDS)
+        """Return the commands in the order of the table, then what packages contribute."""
+        return [*COMMANDS, *contributed.command_names()]
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         if cmd_name not in COMMANDS:
-            return None
+            return contributed.find_command(cmd_name)
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without importing anything."""
+        """Write the table without importing anything of it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        others = [row for row in contributed.described_commands() if row[0] not in COMMANDS]
+        if others:
+            with formatter.section("Commands of installed packages"):
+                formatter.write_dl(others)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name the nearest command for an unknown one."""
         from difflib import get_close_matches
 
-        if args and args[0] not in COMMANDS:
-            near = get_close_matches(args[0], list(COMMANDS), n=1)
+        if args and args[0] not in COMMANDS and args[0] not in contributed.command_names():
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
             meant = near[0] if near else f"run {args[0]}" if "." in args[0] else None
             hint = f" Did you mean '{meant}'?" if meant else ""
             ctx.fail(f"no such command '{args[0]}'.{hint}")

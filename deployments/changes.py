@@ -1,0 +1,33 @@
+"""What registering did, thing by thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+CREATED = "created"
+CHANGED = "changed"
+UNCHANGED = "unchanged"
+
+
+class Change(NamedTuple):
+    """What happened to one thing; `fields` are those that differed before."""
+
+    kind: str
+    name: str
+    did: str
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        fields = f" ({', '.join(self.fields)})" if self.fields else ""
+        return f"{self.did:<10} {self.kind} {self.name}{fields}"
+
+
+def compare(
+    kind: str, name: str, before: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+) -> Change:
+    """Return what has to happen so that what was before (None: nothing) becomes what is wanted."""
+    if before is None:
+        return Change(kind, name, CREATED)
+    fields = tuple(key for key, value in wanted.items() if before.get(key) != value)
+    return Change(kind, name, CHANGED if fields else UNCHANGED, fields)

@@ -1,0 +1,120 @@
+"""What is registered with Prefect: read from `prefect.yaml`, which `prefect deploy` reads, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+NIGHTLY = "nightly"
+LANE_ENTRYPOINT = "flows/lane.py:evaluate_lane"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a deployment runs by itself."""
+
+    cron: str
+    timezone: str
+    slug: str
+    active: bool = True
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One deployment: a flow, what it is asked for, and how many of its runs go at once.
+
+    `entrypoint` is `flows/FILE.py:FUNCTION`. `collision` says what happens to one run too many:
+    ENQUEUE or CANCEL_NEW.
+    """
+
+    name: str
+    entrypoint: str
+    description: str
+    tags: tuple[str, ...]
+    limit: int | None = None
+    collision: str = "ENQUEUE"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    schedules: tuple[Schedule, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """The module that the flow is imported from."""
+        return self.entrypoint.partition(":")[0].removesuffix(".py").replace("/", ".")
+
+    @property
+    def function(self) -> str:
+        """The flow's name in its module."""
+        return self.entrypoint.partition(":")[2]
+
+    def entrypoint_from(self, folder: Path) -> str:
+        """Return what workers load that run in `folder`: the checkout's file, else the package."""
+        file = self.entrypoint.partition(":")[0]
+        return self.entrypoint if (folder / file).is_file() else f"{self.module}.{self.function}"
+
+
+_LANE = Definition(
+    name="lane",
+    entrypoint=LANE_ENTRYPOINT,
+    description="One lane of a large run: takes shards until none is left. Started by the run.",
+    tags=("evalcore", "lane"),
+)
+
+
+def read_definitions(path: Path = HERE / "prefect.yaml") -> tuple[Definition, ...]:
+    """Return the deployments of the file, and the lane's where its flow is installed."""
+    rows = yaml.safe_load(path.read_text("utf-8"))["deployments"]
+    found = [_definition(row) for row in rows]
+    environment = found[0].environment
+    if all(known.name != _LANE.name for known in found):
+        found.append(replace(_LANE, environment=environment))
+    root = HERE.parent
+    return tuple(one for one in found if (root / one.entrypoint.partition(":")[0]).is_file())
+
+
+def _definition(row: Mapping[str, Any]) -> Definition:
+    bound = row.get("concurrency_limit") or {}
+    variables = row["work_pool"].get("job_variables") or {}
+    return Definition(
+        name=row["name"],
+        entrypoint=row["entrypoint"],
+        description=row["description"],
+        tags=tuple(row["tags"]),
+        limit=bound.get("limit"),
+        collision=bound.get("collision_strategy", "ENQUEUE"),
+        parameters=row.get("parameters") or {},
+        schedules=tuple(Schedule(**schedule) for schedule in row.get("schedules") or ()),
+        environment=variables.get("env") or {},
+    )
+
+
+def with_night(
+    definitions: Sequence[Definition],
+    *,
+    suites: Sequence[str] = (),
+    cron: str | None = None,
+    timezone: str | None = None,
+) -> tuple[Definition, ...]:
+    """Return the definitions, with what is given in place of the nightly one's."""
+    return tuple(
+        _other_night(one, suites, cron, timezone) if one.name == NIGHTLY else one
+        for one in definitions
+    )
+
+
+def _other_night(
+    night: Definition, suites: Sequence[str], cron: str | None, timezone: str | None
+) -> Definition:
+    parameters = dict(night.parameters)
+    if suites:
+        parameters["suites"] = list(suites)
+    schedules = tuple(
+        replace(known, cron=cron or known.cron, timezone=timezone or known.timezone)
+        for known in night.schedules
+    )
+    return replace(night, parameters=parameters, schedules=schedules)

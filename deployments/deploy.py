@@ -1,0 +1,183 @@
+"""`evalcore deploy`: everything that a Prefect server has to know, registered with one command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalcore.errors import UsageError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+    from deployments.changes import Change
+    from deployments.definitions import Definition
+    from evalcore.settings import Settings
+
+POOL_TYPES = ("process", "docker", "kubernetes")
+_TYPE_HELP = "Kind of work pool; repeatable, flow runs go to the first one. Default: process."
+_ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
+
+
+@click.command()
+@click.option("--pool", default="evalcore", show_default=True, help="Name of the work pool.")
+@click.option("--type", "types", multiple=True, type=click.Choice(POOL_TYPES), help=_TYPE_HELP)
+@click.option("--image", metavar="IMAGE", help="Image of flow runs in docker and kubernetes.")
+@click.option("--folder", metavar="DIR", help="Folder that workers run in (default: this one).")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help=_ENV_HELP)
+@click.option("--suites", multiple=True, metavar="PATTERN", help="Nightly suites; repeatable.")
+@click.option("--cron", metavar="CRON", help="When the nightly runs (default: 0 2 * * *).")
+@click.option("--timezone", metavar="ZONE", help="Time zone of --cron (default: UTC).")
+@click.option(
+    "--webhook",
+    metavar="URL",
+    envvar="EVALCORE_WEBHOOK_URL",
+    help="Called when a gate fails or a flow run crashes.",
+)
+@click.option("--keep", is_flag=True, help="Keep parameters and schedules that are there.")
+@click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; do nothing.")
+def deploy(**given: Any) -> int:
+    """Register work pools, deployments, rate limits and automations.
+
+    With the Prefect server that PREFECT_API_URL names. What is there already and as it should be
+    is left alone, so it can be run again at any time. Rate limits come from the providers of
+    evalcore.toml.
+    """
+    from prefect.client.orchestration import get_client
+
+    from deployments.definitions import read_definitions, with_night
+    from evalcore.settings import read_settings
+
+    settings = read_settings(os.environ, Path.cwd())
+    definitions = with_night(
+        read_definitions(),
+        suites=given["suites"],
+        cron=given["cron"],
+        timezone=given["timezone"],
+    )
+    url = require_server()
+    with get_client(sync_client=True) as client:
+        changes = _register(client, definitions, settings, given)
+    for change in changes:
+        click.echo(str(change))
+    done = sum(change.did != "unchanged" for change in changes)
+    would = "would be " if given["dry"] else ""
+    said = f"{done} of {len(changes)} {would}registered or changed" if done else "nothing to change"
+    click.echo(f"{url}: {said}")
+    # Another machine's folder, or an image's, cannot be looked into.
+    if given["image"] is None and Path(_folder(given)).is_dir():
+        _warn_of_empty_night(definitions, Path(_folder(given)))
+    return 0
+
+
+def _folder(given: dict[str, Any]) -> str:
+    return str(given["folder"] or Path.cwd())
+
+
+def require_server() -> str:
+    """Return the address of Prefect's server; raise `UsageError` if none is named or answers."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import get_current_settings
+
+    url = get_current_settings().api.url
+    if url is None:
+        message = (
+            "no Prefect server is named: start one with `evalcore dev` or `prefect server start`, "
+            "then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
+        )
+        raise UsageError(message)
+    try:
+        with get_client(sync_client=True) as client:
+            failure = client.api_healthcheck()
+    except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
+        failure = error
+    if failure is not None:
+        raise UsageError(
+            f"Prefect's server at {url} does not answer ({type(failure).__name__}: {failure}); "
+            "start it with `evalcore dev` or `prefect server start`, or correct PREFECT_API_URL"
+        )
+    return url
+
+
+def _register(
+    client: SyncPrefectClient,
+    definitions: tuple[Definition, ...],
+    settings: Settings,
+    given: dict[str, Any],
+) -> list[Change]:
+    from httpx import HTTPStatusError
+
+    from deployments import automations, register
+
+    dry = given["dry"]
+    types = tuple(dict.fromkeys(given["types"])) or (POOL_TYPES[0],)
+    place = register.Place(
+        pool=register.pool_name(given["pool"], types[0]),
+        type=types[0],
+        folder=Path(_folder(given)).absolute() if types[0] == "process" else Path(_folder(given)),
+        image=_image(types[0], given),
+        environment=_variables(given["variables"]),
+    )
+    # A mistake is told before anything is registered.
+    for schedule in (one for definition in definitions for one in definition.schedules):
+        register.cron_schedule(schedule.cron, schedule.timezone)
+    changes: list[Change] = []
+    try:
+        for kind in types:
+            name = register.pool_name(given["pool"], kind)
+            changes.append(register.register_pool(client, name, kind, dry=dry))
+        for definition in definitions:
+            change = register.register_deployment(
+                client, definition, place, dry=dry, keep=given["keep"]
+            )
+            changes.append(change)
+        for name, per_s in register.wanted_limits(settings.providers).items():
+            changes.append(register.register_limit(client, name, per_s, dry=dry))
+        block, told = automations.register_webhook(client, given["webhook"], dry=dry)
+        changes += [] if told is None else [told]
+        for automation in automations.wanted_automations(block):
+            changes.append(automations.register_automation(client, automation, dry=dry))
+    except HTTPStatusError as error:
+        raise UsageError(f"Prefect's server refuses: {error}") from error
+    return changes
+
+
+def _image(pool_type: str, given: dict[str, Any]) -> str | None:
+    image: str | None = given["image"]
+    if pool_type == "process":
+        if image is not None:
+            raise UsageError("--image is for flow runs in containers: add --type docker")
+        return None
+    if image is None or given["folder"] is None:
+        message = (
+            f"flow runs in {pool_type} need --image, and --folder: the image's folder with the "
+            "suites (deployments/Dockerfile makes one with /work)"
+        )
+        raise UsageError(message)
+    return image
+
+
+def _variables(given: tuple[str, ...]) -> dict[str, str]:
+    variables = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--env {name}: expected NAME=VALUE")
+        variables[name] = value
+    return variables
+
+
+def _warn_of_empty_night(definitions: tuple[Definition, ...], folder: Path) -> None:
+    from flows.nightly_parameters import find_suites
+
+    for definition in definitions:
+        for suite, exists in find_suites(list(definition.parameters.get("suites", ())), folder):
+            if not exists or not (folder / suite).is_file():
+                click.echo(
+                    f"warning: nightly: no file {suite} in {folder}; other suites are named with "
+                    "--suites 'evals/**/*.eval.yaml'",
+                    err=True,
+                )

@@ -1,0 +1,120 @@
+"""`evalcore dev`: Prefect's server, a worker and a store on one machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evalcore.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from deployments.processes import Server
+
+_LOOK_EVERY_S = 0.3
+
+
+@click.command()
+@click.option("--port", default=4200, show_default=True, help="Port of Prefect's server and UI.")
+@click.option("--s3", is_flag=True, help="Store runs in a local S3 store instead of a folder.")
+@click.option("--s3-port", default=8333, show_default=True, help="Port of the S3 store.")
+@click.option("--store", metavar="ADDRESS", help="Where runs are stored.")
+def dev(port: int, s3: bool, s3_port: int, store: str | None) -> int:
+    """Start Prefect's server and a worker here; Ctrl-C stops everything.
+
+    Registers the deployments as `evalcore deploy --keep` does. What it keeps (database, logs,
+    the S3 store's data) stands in .evalcore/dev of the current folder.
+    """
+    from deployments.dev_services import Plan, Services
+
+    if s3 and store:
+        raise UsageError("--s3 is a store of its own: give either --s3 or --store")
+    if port == s3_port and s3:
+        raise UsageError(f"--port and --s3-port are both {port}: they need a port each")
+    folder = Path.cwd()
+    state = folder / ".evalcore" / "dev"
+    plan = Plan(folder, state, port, s3_port if s3 else None, store)
+    plan.check_ports()
+    with _alone(state), Services(plan, say=_say) as services:
+        try:
+            with _stop_signals():
+                services.start()
+                _say(services.welcome())
+                _watch(services.servers)
+        except KeyboardInterrupt:
+            _say("stopping")
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _say("stopped; `evalcore dev` goes on where this was")
+    return ExitCode.PASS
+
+
+def _watch(servers: list[Server]) -> None:
+    """Return never: show how flow runs end; raise `ServerError` once a server ends."""
+    worker = servers[-1]
+    with worker.log.open(encoding="utf-8", errors="replace") as log:
+        while True:
+            for server in servers:
+                server.check()
+            for line in log:
+                _, flow_run, told = line.partition("| Flow run ")
+                if flow_run and "Finished in state" in told:
+                    _say(told.strip())
+            time.sleep(_LOOK_EVERY_S)
+
+
+def _say(text: str) -> None:
+    from evalcore.trust.text import sanitize_terminal
+
+    click.echo(sanitize_terminal(text))
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[None]:
+    """Make SIGTERM and a closed terminal the same as Ctrl-C."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    except BaseException:
+        # Whoever is impatient must not leave processes behind.
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Keep a second `evalcore dev` out of the folder; raise `UsageError` if one is there."""
+    import fcntl
+
+    state.mkdir(parents=True, exist_ok=True)
+    (state / ".gitignore").write_text("*\n", "utf-8")
+    with (state / "lock").open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            other = lock.read().strip()
+            message = f"`evalcore dev` already runs in this folder (process {other})"
+            raise UsageError(message) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield

@@ -1,0 +1,206 @@
+"""What `evalcore dev` starts, in which order, and how each part finds the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from deployments.definitions import HERE
+from deployments.processes import HOST, Server, ServerError, port_is_free, start, stop_all
+from deployments.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
+from evalcore.errors import UsageError
+from evalcore.settings import read_settings
+
+POOL = "evalcore"
+# The first start makes the database, and may have to compile Prefect's modules.
+_SERVER_READY_S = 180.0
+_WORKER_READY_S = 60.0
+# A worker waits for its flow runs.
+_PATIENCE_S = 15.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything stands: `state` is dev's own folder; `s3_port` is None without S3."""
+
+    folder: Path
+    state: Path
+    port: int
+    s3_port: int | None
+    store: str | None
+
+    @property
+    def api(self) -> str:
+        """The address of Prefect's API."""
+        return f"http://{HOST}:{self.port}/api"
+
+    def check_ports(self) -> None:
+        """Raise `UsageError` if somebody else listens on a port, or SeaweedFS is missing."""
+        asked = (("--port", self.port), ("--s3-port", self.s3_port))
+        for flag, port in asked:
+            if port is not None and not port_is_free(port):
+                raise UsageError(
+                    f"port {port} is taken: another program listens there (`ss -ltnp 'sport = "
+                    f":{port}'` shows which); choose another with {flag}"
+                )
+        if self.s3_port is not None:
+            find_weed()
+
+
+class Services:
+    """The servers, in the order of their start; leaving the context stops all of them."""
+
+    def __init__(self, plan: Plan, *, say: Callable[[str], None]) -> None:
+        self.servers: list[Server] = []
+        self._plan = plan
+        self._say = say
+        self._s3: LocalS3 | None = None
+
+    def __enter__(self) -> Services:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        stop_all(self.servers, patience_s=_PATIENCE_S)
+
+    def start(self) -> None:
+        """Start everything and return when it is ready; raise `ServerError`."""
+        plan = self._plan
+        if plan.s3_port is not None:
+            self._say(f"starting the S3 store on port {plan.s3_port}")
+            self._s3 = start_s3(find_weed(), plan.state, plan.s3_port)
+            self.servers.append(self._s3.server)
+            self._s3.wait_until_ready()
+        self._say(f"starting Prefect's server on port {plan.port}")
+        arguments = ("server", "start", "--host", HOST, "--port", str(plan.port))
+        server = self._start("Prefect's server", "server.log", arguments)
+        server.wait_until_ready(f"{plan.api}/health", _SERVER_READY_S)
+        self._deploy()
+        of_worker = ("worker", "start", "--pool", POOL, "--type", "process", "--name", "dev")
+        worker = self._start("the worker", "worker.log", of_worker)
+        self._wait_for_worker(worker)
+        self._write_environment()
+
+    def _start(self, name: str, log: str, arguments: Sequence[str]) -> Server:
+        command = (sys.executable, "-m", "prefect", *arguments)
+        plan = self._plan
+        server = start(
+            name,
+            command,
+            environment=self._environment(),
+            folder=plan.folder,
+            log=plan.state / log,
+        )
+        self.servers.append(server)
+        return server
+
+    def _environment(self) -> dict[str, str]:
+        """Return the environment of Prefect's processes: ours without other servers' settings."""
+        import tomllib
+
+        profiles = tomllib.loads((HERE / "profiles.toml").read_text("utf-8"))["profiles"]
+        profile: dict[str, str] = profiles["dev"]
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PREFECT_") or name.startswith("PREFECT_LOGGING_")
+        }
+        own = {
+            "PREFECT_HOME": str(self._plan.state / "prefect"),
+            "PREFECT_SERVER_UI_API_URL": self._plan.api,
+            "DO_NOT_TRACK": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        return kept | profile | own | dict(self._shared())
+
+    def _shared(self) -> Mapping[str, str]:
+        """Return what the worker and the user's shell need to know."""
+        s3 = {} if self._s3 is None else self._s3.environment
+        return {"PREFECT_API_URL": self._plan.api, "EVALCORE_STORE": self._store(), **s3}
+
+    def _store(self) -> str:
+        plan = self._plan
+        if plan.s3_port is not None:
+            return f"s3://{BUCKET}/runs"
+        store = plan.store or read_settings(os.environ, plan.folder).store
+        return store if "://" in store else str((plan.folder / store).resolve())
+
+    def _deploy(self) -> None:
+        code = "from evalcore.cli.main import main; main()"
+        ended = subprocess.run(
+            [sys.executable, "-c", code, "deploy", "--keep", "--pool", POOL],
+            env=self._environment(),
+            cwd=self._plan.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,
+        )
+        if ended.returncode != 0:
+            raise ServerError(f"the deployments could not be registered: {ended.stderr}")
+
+    def _wait_for_worker(self, worker: Server) -> None:
+        """Return once the server has heard of the worker; raise `ServerError`."""
+        url = f"{self._plan.api}/work_pools/{POOL}/workers/filter"
+        deadline = time.monotonic() + _WORKER_READY_S
+        while time.monotonic() < deadline:
+            worker.check()
+            request = urllib.request.Request(  # noqa: S310  (our own server)
+                url, data=b"{}", headers={"Content-Type": "application/json"}
+            )
+            with suppress(OSError), urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+                if any(one["status"] == "ONLINE" for one in json.load(answer)):
+                    return
+            time.sleep(0.2)
+        raise ServerError(f"the worker does not report to the server; its log is {worker.log}")
+
+    def _write_environment(self) -> None:
+        path = self._plan.state / "env"
+        path.touch(mode=0o600)
+        lines = [f"export {name}={shlex.quote(text)}\n" for name, text in self._shared().items()]
+        path.write_text("".join(lines), "utf-8")
+
+    def welcome(self) -> str:
+        """Return the addresses, and what to try."""
+        plan = self._plan
+        at = "" if self._s3 is None else f" at {self._s3.url}"
+        state = os.path.relpath(plan.state, plan.folder)
+        command = f"prefect deployment run evaluate/on-demand --watch --param suite={self._suite()}"
+        return "\n".join(
+            (
+                "",
+                f"Prefect   http://{HOST}:{plan.port}",
+                f"worker    pool {POOL}, in {plan.folder}",
+                f"store     {self._store()}{at}",
+                f"logs      {state}/*.log",
+                "",
+                "Try, in another shell:",
+                f"  . {state}/env",
+                f"  {command}",
+                "  evalcore runs list",
+                "",
+                "Ctrl-C stops everything.",
+            )
+        )
+
+    def _suite(self) -> str:
+        from flows.nightly_parameters import find_suites
+
+        patterns = ["*.eval.yaml", "examples/support-answers/*.eval.yaml", "evals/**/*.eval.yaml"]
+        found = [name for name, exists in find_suites(patterns, self._plan.folder) if exists]
+        return shlex.quote(found[0]) if found else "YOUR.eval.yaml"

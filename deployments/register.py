@@ -1,0 +1,255 @@
+"""Registers deployments, work pools and rate limits with a Prefect server, idempotently.
+
+Each function compares what the server has with what is wanted, changes only what differs (nothing
+at all if `dry`), and returns what it did.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import (
+    DeploymentScheduleCreate,
+    GlobalConcurrencyLimitCreate,
+    GlobalConcurrencyLimitUpdate,
+    WorkPoolCreate,
+    WorkPoolUpdate,
+)
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.exceptions import ObjectNotFound
+
+from deployments.changes import CHANGED, CREATED, UNCHANGED, Change, compare
+from deployments.definitions import HERE, Definition
+from evalcore.errors import UsageError
+from evalcore.model.suite import ProviderLimits
+from evalcore.version import VERSION
+
+POOL = "evalcore"
+KUBERNETES_JOB = HERE / "kubernetes" / "job-template.yaml"
+# A limit holds the slots of so many seconds, which may be taken at once.
+BURST_S = 6.0
+
+_WORKING_FOLDER = "prefect.deployments.steps.set_working_directory"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where flow runs work: a pool, the folder there, and what containers are made of."""
+
+    pool: str
+    type: str
+    folder: Path
+    image: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def job_variables(self, environment: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the pool's job template is filled with for a deployment."""
+        variables: dict[str, Any] = {"env": {**environment, **self.environment}}
+        if self.image is not None:
+            variables["image"] = self.image
+        return variables
+
+
+def pool_name(pool: str, pool_type: str) -> str:
+    """Return the name of the pool of a type: the process pool has the plain one."""
+    return pool if pool_type == "process" else f"{pool}-{pool_type}"
+
+
+def register_pool(client: SyncPrefectClient, name: str, pool_type: str, *, dry: bool) -> Change:
+    """Register a work pool; raise `UsageError` if there is one of another type.
+
+    Its job template is only written when the pool is made: what a person made of it stays, but for
+    Kubernetes' job, which is ours.
+    """
+    template = job_template(pool_type)
+    try:
+        pool = client.read_work_pool(name)
+    except ObjectNotFound:
+        if not dry:
+            wanted = WorkPoolCreate(name=name, type=pool_type, base_job_template=template)
+            client.create_work_pool(wanted)
+        return Change("work pool", name, CREATED)
+    if pool.type != pool_type:
+        message = (
+            f"work pool '{name}' is of type {pool.type}, not {pool_type}; another name is given "
+            "with --pool"
+        )
+        raise UsageError(message)
+    ours = template["job_configuration"].get("job_manifest")
+    current = pool.base_job_template
+    if ours is None or current.get("job_configuration", {}).get("job_manifest") == ours:
+        return Change("work pool", name, UNCHANGED)
+    if not dry:
+        merged = {**current, "job_configuration": template["job_configuration"]}
+        client.update_work_pool(name, WorkPoolUpdate(base_job_template=merged))
+    return Change("work pool", name, CHANGED, ("job template",))
+
+
+def job_template(pool_type: str) -> dict[str, Any]:
+    """Return the base job template of a pool type, as Prefect ships it; Kubernetes' job is ours."""
+    import prefect.server.api
+
+    # The server's own answer may come from the internet.
+    data = Path(prefect.server.api.__file__).parent / "collections_data" / "views"
+    collections = json.loads((data / "aggregate-worker-metadata.json").read_text("utf-8"))
+    workers = {kind: worker for found in collections.values() for kind, worker in found.items()}
+    template: dict[str, Any] = workers[pool_type]["default_base_job_configuration"]
+    if pool_type == "kubernetes":
+        manifest = yaml.safe_load(KUBERNETES_JOB.read_text("utf-8"))
+        template["job_configuration"]["job_manifest"] = manifest
+    return template
+
+
+def register_deployment(
+    client: SyncPrefectClient,
+    definition: Definition,
+    place: Place,
+    *,
+    dry: bool,
+    keep: bool = False,
+) -> Change:
+    """Register a deployment; raise `UsageError` for a schedule that cannot be.
+
+    With `keep` the parameters and schedules stay that it has already, by whomever.
+    """
+    flow = getattr(import_module(definition.module), definition.function)
+    wanted = _wanted(definition, place) | {
+        "parameter_openapi_schema": flow.parameters.model_dump(mode="json", exclude_unset=True)
+    }
+    name = f"{flow.name}/{definition.name}"
+    try:
+        before = _found(client.read_deployment_by_name(name))
+    except ObjectNotFound:
+        before = None
+    if keep and before is not None:
+        wanted |= {key: before[key] for key in ("parameters", "schedules")}
+    change = compare("deployment", name, before, wanted)
+    if change.did == UNCHANGED or dry:
+        return change
+    options = None
+    if definition.limit is not None:
+        strategy = ConcurrencyLimitStrategy(definition.collision)
+        options = ConcurrencyOptions(collision_strategy=strategy)
+    client.create_deployment(
+        flow_id=client.create_flow_from_name(flow.name),
+        name=definition.name,
+        schedules=[DeploymentScheduleCreate.model_validate(one) for one in wanted["schedules"]],
+        concurrency_limit=definition.limit,
+        concurrency_options=options,
+        paused=False if before is None else None,
+        **{key: wanted[key] for key in _PLAIN},
+    )
+    return change
+
+
+# Fields that a deployment is asked for, and told with, under the same name.
+_PLAIN = (
+    "version",
+    "description",
+    "tags",
+    "work_pool_name",
+    "entrypoint",
+    "parameters",
+    "pull_steps",
+    "job_variables",
+    "parameter_openapi_schema",
+    "enforce_parameter_schema",
+)
+
+
+def _wanted(definition: Definition, place: Place) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "description": definition.description,
+        "tags": list(definition.tags),
+        "work_pool_name": place.pool,
+        "entrypoint": definition.entrypoint_from(place.folder),
+        "parameters": dict(definition.parameters),
+        "pull_steps": [{_WORKING_FOLDER: {"directory": str(place.folder)}}],
+        "job_variables": place.job_variables(definition.environment),
+        "enforce_parameter_schema": True,
+        "limit": definition.limit,
+        "collision": None if definition.limit is None else definition.collision,
+        "schedules": [
+            _compared_schedule(cron_schedule(one.cron, one.timezone), one.active, one.slug)
+            for one in definition.schedules
+        ],
+    }
+
+
+def cron_schedule(cron: str, timezone: str) -> CronSchedule:
+    """Return a schedule; raise `UsageError` if there is none such."""
+    try:
+        return CronSchedule(cron=cron, timezone=timezone)
+    except ValueError as error:
+        message = (
+            f"schedule '{cron}' in '{timezone}' cannot be: give five fields of cron, as "
+            "'0 2 * * *', and a time zone by its name, as Europe/Berlin"
+        )
+        raise UsageError(message) from error
+
+
+def _compared_schedule(schedule: Any, active: bool, slug: str | None) -> dict[str, Any]:
+    """Return a schedule as far as it has a meaning; one of a person may be of any kind."""
+    told = schedule.model_dump(mode="json", exclude_none=True)
+    told.pop("day_or", None)  # cron's own meaning unless somebody asks for another
+    return {"schedule": told, "active": active, "slug": slug}
+
+
+def _found(deployment: DeploymentResponse) -> dict[str, Any]:
+    limit, options = deployment.global_concurrency_limit, deployment.concurrency_options
+    found: dict[str, Any] = {key: getattr(deployment, key, None) for key in _PLAIN}
+    schedules = [
+        _compared_schedule(one.schedule, one.active, one.slug) for one in deployment.schedules
+    ]
+    return found | {
+        "limit": None if limit is None else limit.limit,
+        "collision": None if options is None else str(options.collision_strategy.value),
+        "schedules": schedules,
+    }
+
+
+def wanted_limits(providers: Mapping[str, ProviderLimits]) -> dict[str, float]:
+    """Return the global limits that providers' own make, by name: slots that return a second."""
+    rates: dict[str, float] = {}
+    for name, bounds in providers.items():
+        if bounds.requests_per_minute is not None:
+            rates[f"evalcore-{name}-requests"] = bounds.requests_per_minute / 60
+        if bounds.tokens_per_minute is not None:
+            rates[f"evalcore-{name}-tokens"] = bounds.tokens_per_minute / 60
+    return rates
+
+
+def register_limit(client: SyncPrefectClient, name: str, per_s: float, *, dry: bool) -> Change:
+    """Register a global limit of so many slots a second; slots that are taken stay taken."""
+    wanted = {
+        "limit": max(1, math.ceil(per_s * BURST_S)),
+        "slot_decay_per_second": per_s,
+        "active": True,
+    }
+    try:
+        before = client.read_global_concurrency_limit_by_name(name).model_dump()
+    except ObjectNotFound:
+        before = None
+    change = compare("rate limit", name, before, wanted)
+    if dry or change.did == UNCHANGED:
+        return change
+    if before is None:
+        client.create_global_concurrency_limit(
+            GlobalConcurrencyLimitCreate.model_validate({"name": name} | wanted)
+        )
+    else:
+        client.update_global_concurrency_limit(
+            name, GlobalConcurrencyLimitUpdate.model_validate(wanted)
+        )
+    return change

@@ -1,0 +1,120 @@
+"""The flow `nightly`: many suites one after another, each as a run of the flow `evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import Flow, flow, get_run_logger
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.states import Cancelled, Failed
+
+from evalcore.errors import UsageError
+from evalcore.report.document import Report
+from flows import states
+from flows.evaluate import evaluate, note_cancellation
+from flows.night_report import SuiteEnd, night_markdown, night_rows
+from flows.nightly_parameters import Night, NightlyParameters, find_suites
+from flows.parameters import takes_parameters
+from flows.publish import best_effort, told
+
+REPORT_KEY = "evalcore-nightly-report"
+GATES_KEY = "evalcore-nightly-gates"
+
+
+def night_name() -> str:
+    """Return the flow run's name: when it began, in UTC."""
+    return f"nightly {datetime.now(UTC):%Y-%m-%d %H:%M}"
+
+
+def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Note in the store, and in Prefect, that the suites which were under way have ended, too."""
+    with get_client(sync_client=True) as client:
+        mine = FlowRunFilter(
+            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run.id]),
+        )
+        for child in client.read_flow_runs(flow_run_filter=mine):
+            if child.state is not None and child.state.is_final():
+                continue
+            note_cancellation(flow, child, state)
+            ended: State[Any] = Cancelled(message="the night was cancelled")
+            client.set_flow_run_state(child.id, ended, force=True)
+
+
+@flow(
+    name="nightly",
+    description="Evaluate many suites and report on all of them together.",
+    flow_run_name=night_name,
+    on_cancellation=[stop_suites],
+    persist_result=False,
+)
+@takes_parameters(NightlyParameters)
+def nightly(**given: Any) -> State[Any]:
+    """Evaluate many suites; the state says the worst decision."""
+    parameters = NightlyParameters(**given)
+    found = find_suites(parameters.suites, Path.cwd())
+    ends = _evaluate_all(found, parameters)
+    state = states.worst([(end.suite, end.state) for end in ends])
+    _publish(ends, state)
+    stopped = [end for end in ends if end.state.is_cancelled()]
+    if stopped:
+        return Cancelled(message=f"stopped: {stopped[0].suite}: {stopped[0].state.message}")
+    return state
+
+
+def _evaluate_all(found: list[tuple[str, bool]], parameters: Night) -> list[SuiteEnd]:
+    """Return what became of the suites, in their order; after one that was stopped none begins."""
+    if parameters.at_once == 1:
+        ends: list[SuiteEnd] = []
+        for suite, exists in found:
+            ends.append(_evaluate(suite, exists, parameters))
+            if ends[-1].state.is_cancelled():
+                break
+        return ends
+    with ThreadPoolExecutor(parameters.at_once, thread_name_prefix="suites") as threads:
+        # Each needs a context of its own, which says what its flow run belongs to.
+        tasks: list[Callable[[], SuiteEnd]] = [
+            _bound(suite, exists, parameters) for suite, exists in found
+        ]
+        try:
+            return list(threads.map(lambda task: task(), tasks))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _bound(suite: str, exists: bool, parameters: Night) -> Callable[[], SuiteEnd]:
+    context = copy_context()
+    return lambda: context.run(_evaluate, suite, exists, parameters)
+
+
+def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
+    if not exists:
+        error = UsageError(f"no file below {Path.cwd()} matches")
+        return SuiteEnd(suite, states.refused(error))
+    reports: list[Report] = []
+    with told(reports.append):
+        try:
+            state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
+        except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
+            get_run_logger().exception("%s was not evaluated", suite)
+            state = Failed(name=states.ERRORS, message=f"{type(error).__name__}: {error}")
+    return SuiteEnd(suite, state, reports[-1] if reports else None)
+
+
+def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
+    with best_effort("create the night's report"):
+        create_markdown_artifact(
+            markdown=night_markdown(ends, state),
+            key=REPORT_KEY,
+            description=state.message or "",
+        )
+    with best_effort("create the table of the night's gates"):
+        create_table_artifact(table=night_rows(ends), key=GATES_KEY, description="All gates")

@@ -41,6 +41,22 @@ def verbose_option(command: F) -> F:
     return click.option("-v", "--verbose", is_flag=True, help="Show more.")(command)
 
 
+def log_option(command: F) -> F:
+    """Add `--log-format`: the process's own choice, handed on to the processes that it starts."""
+
+    def choose(_ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            os.environ["EVALCORE_LOG"] = value
+
+    return click.option(
+        "--log-format",
+        type=click.Choice(["json", "text", "off"]),
+        callback=choose,
+        expose_value=False,
+        help="Structured log lines on standard error.  [default: EVALCORE_LOG, else off]",
+    )(command)
+
+
 def mode_option(command: F) -> F:
     """Add `--mode`; None means that it was not given."""
     return click.option(

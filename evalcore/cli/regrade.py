@@ -12,6 +12,7 @@ from evalcore.cli.options import (
     chosen_store,
     json_option,
     load_options,
+    log_option,
     override_options,
     store_option,
     verbose_option,
@@ -28,6 +29,7 @@ from evalcore.storage.runs import StoredRun, find_run
 @click.argument("suite_file", metavar="[SUITE]", required=False)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @override_options
+@log_option
 @store_option
 @json_option
 @verbose_option

@@ -17,6 +17,7 @@ from evalcore.cli.options import (
     chosen_store,
     json_option,
     load_options,
+    log_option,
     mode_option,
     settings,
     store_option,
@@ -69,6 +70,7 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@log_option
 @store_option
 @json_option
 @verbose_option
@@ -165,7 +167,9 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
     policy = ImportPolicy(roots=roots, allowed=allowed)
     manifest = run.manifest()
     stopper = Stopper()
-    with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
+    # Lines of a log are read by machines: nothing else stands between them.
+    quiet = (configured.log or "").startswith("json")
+    with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress:
         execute = ExecuteOptions(
             imports=policy,
             settings=configured,

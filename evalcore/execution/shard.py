@@ -14,6 +14,7 @@ import orjson
 from evalcore.execution.bench import OpenShard
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
+from evalcore.observability.observer import Observer
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.spool import decode_part
 from evalcore.storage.layout import blob_key
@@ -49,12 +50,14 @@ class StoredShards:
         *,
         on_commit: Callable[[ShardReceipt], None] | None = None,
         reused: ReusedItems | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._run = run
         self.plan = plan
         self._expander = Expander(run.definition)
         self._on_commit = on_commit
         self._reused = reused
+        self._observer = observer
         self._lock = threading.Lock()
         self._part: tuple[int, list[Case]] = (-1, [])
         self._started: dict[int, float] = {}
@@ -112,3 +115,5 @@ class StoredShards:
         )
         if self._on_commit is not None:
             self._on_commit(receipt)
+        if self._observer is not None:
+            self._observer.shard_committed(shard.number, receipt.items, committed=receipt.committed)

@@ -18,6 +18,7 @@ from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.pipeline.observe import observer_of, tell_stop
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, HISTORY, iso_time
 from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.settings import DEFAULT_SETTINGS, Settings
@@ -67,6 +68,9 @@ class RunCalls:
         self._options = options
         manifest = run.manifest()
         self._mode = Mode(manifest.mode)
+        self.observer = observer_of(manifest)
+        if self.observer is not None:
+            self.observer.execution_begun(manifest.plan.items, manifest.plan.shards)
         self.reused: ReusedItems | None = None
         if (source := manifest.settings.get("reuse")) is not None:
             from evalcore.execution.reuse import ReusedItems
@@ -126,13 +130,13 @@ class RunCalls:
             shared=options.rates or find_shared_rates(options.settings.rate_limits),
         )
         if self._mode is Mode.LIVE:
-            return CallContext(limits)
+            return CallContext(limits, observer=self.observer)
         from evalcore.recording.recorder import open_recorder
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
-        return CallContext(limits, recorder, self._mode)
+        return CallContext(limits, recorder, self._mode, observer=self.observer)
 
     def _used(self) -> tuple[float, int, float]:
         """Return what earlier processes of the run used, if it has a budget."""
@@ -208,7 +212,9 @@ def _execute_with_pilot(
 ) -> tuple[ShardReceipt, ...]:
     """Execute an unsettled plan: the other shards begin while the pilot's last items run."""
     receipts: list[ShardReceipt] = []
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused)
+    work = StoredShards(
+        run, plan, on_commit=receipts.append, reused=calls.reused, observer=calls.observer
+    )
     took_s: list[float] = []
 
     def progress(finished: Finished) -> None:
@@ -223,7 +229,7 @@ def _execute_with_pilot(
         work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
         return tuple(shard for shard in range(work.plan.shards) if shard)
 
-    bench = Bench(_runner(run, options, calls), work, progress)
+    bench = Bench(_runner(run, options, calls), work, progress, calls.observer)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
         _run_pool(bench, rest, calls.context, options, following)
@@ -243,8 +249,9 @@ def execute_shards(
             return execute_shards(run, plan, shards, replace(options, calls=calls))
     receipts: list[ShardReceipt] = []
     runner = _runner(run, options, options.calls)
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=options.calls.reused)
-    bench = Bench(runner, work, options.progress)
+    observer, reused = options.calls.observer, options.calls.reused
+    work = StoredShards(run, plan, on_commit=receipts.append, reused=reused, observer=observer)
+    bench = Bench(runner, work, options.progress, observer)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
         _run_pool(bench, rest, options.calls.context, options)
@@ -302,7 +309,9 @@ def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetim
         ended = iso_time(now)
         return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
 
-    return run.update(cancelled)
+    manifest = run.update(cancelled)
+    tell_stop(manifest)
+    return manifest
 
 
 def reopen_run(run: StoredRun) -> int:

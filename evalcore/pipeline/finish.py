@@ -20,6 +20,7 @@ from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
+from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
@@ -107,7 +108,7 @@ def finish_run(
             "decision": view.report.decision,
             "execution": facts,
         }
-        run.update(lambda current: replace(current, **final))
+        tell_end(run.update(lambda current: replace(current, **final)), summary.total_cost_usd)
         yield view
 
 

@@ -107,8 +107,12 @@ def chosen_store(address: str | None) -> ObjectStore:
     return open_store(address or settings().store)
 
 
-def load_options(given: dict[str, Any]) -> LoadOptions:
-    """Return what the options of `suite_options` lay over a suite."""
+def load_options(given: dict[str, Any], store: str | None = None) -> LoadOptions:
+    """Return what the options of `suite_options` lay over a suite.
+
+    Files of tests may lie below the store at `store`, by default the configured one.
+    """
+    configured = settings()
     try:
         gates = tuple(parse_gate_option(text) for text in given["gates"])
     except GateSyntaxError as error:
@@ -127,7 +131,8 @@ def load_options(given: dict[str, Any]) -> LoadOptions:
         variants=frozenset(given["variants"]),
         baseline=given.get("baseline"),
         strict=given["strict"],
-        readable_names=frozenset(settings().readable_names),
+        readable_names=frozenset(configured.readable_names),
+        datasets=(store or configured.store, *configured.allow_datasets),
         environment=os.environ,
     )
 

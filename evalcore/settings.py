@@ -27,9 +27,14 @@ class Settings:
     `readable_names`: environment variables that a suite may read (EVALCORE_READABLE_NAMES).
     `rate_limits`: which installed package keeps rate limits for all workers
     (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what no recording may hold
-    (EVALCORE_REDACT_PATTERNS, one a line). In the file only: `providers`, by name or protocol
-    (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
-    by model (`[prices."MODEL"]` with input and output), which go before the known ones.
+    (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
+    (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans and metrics to OpenTelemetry
+    (EVALCORE_OTEL, else on where OpenTelemetry's own variables name a receiver); `otel_content`:
+    with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
+    of object stores below which a suite may name files of tests, beside those in the configured
+    store (EVALCORE_ALLOW_DATASETS, separated by commas). In the file only: `providers`, by name or
+    protocol (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and
+    `prices` by model (`[prices."MODEL"]` with input and output), which go before the known ones.
     """
 
     store: str = DEFAULT_STORE
@@ -37,6 +42,10 @@ class Settings:
     readable_names: tuple[str, ...] = ()
     rate_limits: str | None = None
     redact_patterns: tuple[str, ...] = ()
+    log: str | None = None
+    otel: bool = False
+    otel_content: bool = False
+    allow_datasets: tuple[str, ...] = ()
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -59,6 +68,7 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
         given = environment.get(f"EVALCORE_{name.upper()}")
         if given:
             values[name] = given if name in _TEXTS else _split(given)
+    _read_switches(environment, values)
     given = environment.get("EVALCORE_REDACT_PATTERNS")
     if given:
         try:
@@ -70,7 +80,8 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
 
 _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits")
-_LISTS = ("allow_imports", "readable_names")
+_LISTS = ("allow_imports", "readable_names", "allow_datasets")
+_SWITCHES = ("otel", "otel_content")
 _PRICE_KEYS = ("input", "output")
 
 
@@ -90,6 +101,72 @@ def _read_file(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise SettingsError(f"{path}: {name}{error}") from None
     return values
+
+
+def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> None:
+    """Add what the environment says of logs and telemetry."""
+    # OpenTelemetry's own variables are read by every program of a machine: our own word counts
+    # more, in the environment as in the file.
+    if "otel" not in values:
+        values["otel"] = _is_receiver_named(environment)
+    readers: dict[str, Callable[[str], object]] = {"log": _log, "otel": _switch}
+    for name in ("log", *_SWITCHES):
+        given = environment.get(f"EVALCORE_{name.upper()}")
+        if given:
+            try:
+                values[name] = readers.get(name, _switch)(given)
+            except ValueError as error:
+                raise SettingsError(f"EVALCORE_{name.upper()}{error}") from None
+
+
+def _is_receiver_named(environment: Mapping[str, str]) -> bool:
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    return any(environment.get(name) for name in _RECEIVERS)
+
+
+_RECEIVERS = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+)
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in _ON | _OFF:
+        raise ValueError(f": {value!r} is neither on nor off: 1 or 0 would work")
+    return word in _ON
+
+
+_ON = frozenset({"1", "true", "yes", "on"})
+_OFF = frozenset({"0", "false", "no", "off"})
+
+
+def parse_log(text: str) -> tuple[str, str] | None:
+    """Return format and least level of log lines, None for `off`; else raise `ValueError`."""
+    form, _, level = text.strip().partition(":")
+    if form == "off" and not level:
+        return None
+    level = level or "info"
+    if form not in LOG_FORMATS or level not in LOG_LEVELS:
+        raise ValueError(
+            f": {text!r} is no form of log lines: json, text or off; a level may follow, as in "
+            f"json:debug ({', '.join(LOG_LEVELS)})"
+        )
+    return form, level
+
+
+LOG_FORMATS = ("json", "text")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _log(value: object) -> str:
+    text = _text(value)
+    parse_log(text)
+    return text
 
 
 def _text(value: object) -> str:
@@ -160,6 +237,10 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "allow_imports": _texts,
     "readable_names": _texts,
     "redact_patterns": _patterns,
+    "log": _log,
+    "otel": _switch,
+    "otel_content": _switch,
+    "allow_datasets": _texts,
     "providers": _providers,
     "prices": _prices,
 }

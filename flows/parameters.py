@@ -202,6 +202,8 @@ def load_options(
         strict=parameters.strict,
         readable_names=frozenset(settings.readable_names),
         environment=environment,
+        # The store that a parameter names grants nothing: parameters come over the network.
+        datasets=(settings.store, *settings.allow_datasets),
         # A replay asks nobody: a worker without keys can do it.
         secrets_required=parameters.mode != "replay",
     )

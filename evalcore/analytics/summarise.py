@@ -20,11 +20,13 @@ from evalcore.model.summary import (
     Summary,
     VariantSummary,
 )
-from evalcore.sql.connection import connect, literal_path, use_threads_for
+from evalcore.sql.connection import connect, literal_path, use_memory_for, use_threads_for
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
 OUTPUT_CHARACTERS = 2_000
+# Fewer need no bound of their own.
+_MANY_ITEMS = 200_000
 
 
 class Aggregates:
@@ -39,7 +41,10 @@ class Aggregates:
         self._plan = plan
         self._policy = policy
         earlier = None if against is None else against.earlier
-        use_threads_for(plan.items + (earlier.plan.items if earlier is not None else 0))
+        rows = plan.items + (earlier.plan.items if earlier is not None else 0)
+        use_threads_for(rows)
+        if rows >= _MANY_ITEMS:
+            use_memory_for(rows)
         self._connection = connect()
         self._comparer = None if against is None else Comparer(self._connection, against)
         if self._comparer is not None and earlier is not None:
@@ -64,7 +69,8 @@ class Aggregates:
             iterations=plan.iterations,
             errors=str(policy.errors),
         )
-        self._run("cases", reducer=str(policy.reducer), k=policy.k, by_score=by_score)
+        reduce = "cases_single" if plan.iterations == 1 else "cases"
+        self._run(reduce, reducer=str(policy.reducer), k=policy.k, by_score=by_score)
 
     def __enter__(self) -> Aggregates:
         return self

@@ -41,6 +41,22 @@ def verbose_option(command: F) -> F:
     return click.option("-v", "--verbose", is_flag=True, help="Show more.")(command)
 
 
+def log_option(command: F) -> F:
+    """Add `--log-format`: the process's own choice, handed on to the processes that it starts."""
+
+    def choose(_ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            os.environ["EVALCORE_LOG"] = value
+
+    return click.option(
+        "--log-format",
+        type=click.Choice(["json", "text", "off"]),
+        callback=choose,
+        expose_value=False,
+        help="Structured log lines on standard error.  [default: EVALCORE_LOG, else off]",
+    )(command)
+
+
 def mode_option(command: F) -> F:
     """Add `--mode`; None means that it was not given."""
     return click.option(
@@ -91,8 +107,12 @@ def chosen_store(address: str | None) -> ObjectStore:
     return open_store(address or settings().store)
 
 
-def load_options(given: dict[str, Any]) -> LoadOptions:
-    """Return what the options of `suite_options` lay over a suite."""
+def load_options(given: dict[str, Any], store: str | None = None) -> LoadOptions:
+    """Return what the options of `suite_options` lay over a suite.
+
+    Files of tests may lie below the store at `store`, by default the configured one.
+    """
+    configured = settings()
     try:
         gates = tuple(parse_gate_option(text) for text in given["gates"])
     except GateSyntaxError as error:
@@ -111,7 +131,8 @@ def load_options(given: dict[str, Any]) -> LoadOptions:
         variants=frozenset(given["variants"]),
         baseline=given.get("baseline"),
         strict=given["strict"],
-        readable_names=frozenset(settings().readable_names),
+        readable_names=frozenset(configured.readable_names),
+        datasets=(store or configured.store, *configured.allow_datasets),
         environment=os.environ,
     )
 

@@ -12,6 +12,7 @@ from evalcore.cli.options import (
     chosen_store,
     json_option,
     load_options,
+    log_option,
     override_options,
     store_option,
     verbose_option,
@@ -28,6 +29,7 @@ from evalcore.storage.runs import StoredRun, find_run
 @click.argument("suite_file", metavar="[SUITE]", required=False)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @override_options
+@log_option
 @store_option
 @json_option
 @verbose_option
@@ -49,7 +51,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
             f"run {run_id} was made from {path}, which is not there; name the file: "
             f"evalcore regrade {run_id} SUITE"
         )
-    wanted = load_options({**given, "format_": given["format_"] or manifest.format})
+    wanted = load_options({**given, "format_": given["format_"] or manifest.format}, given["store"])
     suite = load(path, replace(wanted, secrets_required=False))
     if suite.definition.name != manifest.suite:
         raise UsageError(

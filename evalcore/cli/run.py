@@ -17,6 +17,7 @@ from evalcore.cli.options import (
     chosen_store,
     json_option,
     load_options,
+    log_option,
     mode_option,
     settings,
     store_option,
@@ -72,6 +73,7 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@log_option
 @store_option
 @json_option
 @verbose_option
@@ -104,7 +106,7 @@ def run(**given: Any) -> int:
         return int(_resume(chosen_store(address), resume, options))
     # A replay asks nobody: a machine without keys can do it.
     needed = options.mode != Mode.REPLAY
-    suites = load_suites(paths, replace(load_options(given), secrets_required=needed))
+    suites = load_suites(paths, replace(load_options(given, address), secrets_required=needed))
     return int(run_suites(suites, chosen_store(address), options))
 
 
@@ -173,7 +175,9 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
-    with ProgressDisplay(manifest.suite, manifest.plan.items) as progress:
+    # Lines of a log are read by machines: nothing else stands between them.
+    quiet = (configured.log or "").startswith("json")
+    with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress:
         execute = ExecuteOptions(
             imports=policy,
             settings=configured,

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
-from evalcore.errors import RunConflictError
+from evalcore.errors import ExitCode, RunConflictError
+from evalcore.gates.decide import exit_code
+from evalcore.model.gate import Decision
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline import cancel_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.runs import find_run, list_runs
+
+if TYPE_CHECKING:
+    from evalcore.pipeline.watch import Watched
 
 
 @click.group()
@@ -66,6 +71,74 @@ def cancel_command(run_id: str, store: str | None) -> None:
     run.request_cancel()
     cancel_run(run, (), now=datetime.now(UTC))
     click.echo(f"cancelled; go on with: evalcore run --resume {run_id}", err=True)
+
+
+@runs.command("watch")
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.05),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the store is looked at.",
+)
+@store_option
+@json_option
+def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bool) -> int:
+    """Follow a run until it is decided; the exit code is that of the run.
+
+    Whatever processes execute it, here or elsewhere. Ctrl-C ends the watching only.
+    """
+    import time
+
+    from evalcore.pipeline.watch import Watch
+
+    watch = Watch(find_run(chosen_store(store), run_id), clock=time.time)
+    shown = ""
+    try:
+        for watched in watch.follow(lambda: time.sleep(interval_s)):
+            document = watched.document()
+            told = {key: value for key, value in document.items() if key not in _MOVING}
+            if (key := repr(told)) == shown:
+                continue
+            shown = key
+            line = orjson.dumps(document).decode()
+            click.echo(on_one_line(line) if as_json else one_line(_progress(watched)))
+    except KeyboardInterrupt:
+        click.echo("watching ended; the run goes on without it", err=True)
+        return int(ExitCode.ERRORS)
+    if watched.decision is None:
+        if not as_json:
+            click.echo(f"stopped; go on with: evalcore run --resume {one_line(run_id)}", err=True)
+        return int(ExitCode.ERRORS)
+    return int(exit_code([Decision(watched.decision)]))
+
+
+# What changes although nothing has happened.
+_MOVING = ("items_per_s", "left_s", "elapsed_s")
+
+
+def _progress(watched: Watched) -> str:
+    """Return one line for people."""
+    shards, tally = watched.shards, watched.tally
+    parts = [
+        f"{watched.suite}: {tally.done}/{watched.items} items",
+        f"{tally.passed} passed",
+        f"{tally.failed} failed",
+        f"{tally.errors} errors",
+    ]
+    parts += [f"{tally.blocked} blocked"] if tally.blocked else []
+    parts += [f"{tally.skipped} skipped"] if tally.skipped else []
+    parts.append(f"shards {shards.done}/{shards.total} done, {shards.claimed} begun")
+    if watched.rate is not None:
+        parts.append(f"{watched.rate:.1f} items/s")
+    if watched.ended:
+        parts.append(f"{watched.decision or watched.state} after {watched.elapsed_s:.1f} s")
+    elif watched.left_s is not None:
+        parts.append(f"about {watched.left_s:.0f} s left")
+    return ", ".join(parts)
 
 
 def _summary(manifest: Manifest) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.row import INLINE_BYTES, Finished, RowEncoder, without_evidence
+from evalcore.execution.telling import ended_item
+from evalcore.observability.observer import Observer
 from evalcore.planning.expand import WorkItem
 
 _FULL_SHARD_BYTES = 32 * 1024 * 1024
@@ -47,16 +49,23 @@ class Bench:
     """Opens shards and records what becomes of their items."""
 
     def __init__(
-        self, runner: ItemRunner, work: ShardWork, progress: Progress | None = None
+        self,
+        runner: ItemRunner,
+        work: ShardWork,
+        progress: Progress | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.runner = runner
         self.work = work
         self._progress = progress
+        self._observer = observer
         self._encoder = RowEncoder()
 
     def open(self, number: int) -> list[Task]:
         """Return the items of a shard, each with its place in it."""
         items = self.work.begin(number)
+        if self._observer is not None and items:
+            self._observer.shard_begun(number, [item.number for item in items])
         shard = OpenShard(number, [b""] * len(items), len(items))
         return [(shard, place, item) for place, item in enumerate(items)]
 
@@ -76,4 +85,6 @@ class Bench:
             self.work.store_blobs(shard)
         if self._progress is not None:
             self._progress(finished)
+        if self._observer is not None:
+            self._observer.item_ended(shard.number, ended_item(finished))
         return shard.missing == 0

@@ -28,6 +28,7 @@ from evalcore.model.exchange import (
     request_digest,
 )
 from evalcore.model.mode import Mode
+from evalcore.observability.observer import CallEnded, CallRetried
 from evalcore.providers.registry import open_session, send
 
 if TYPE_CHECKING:
@@ -73,24 +74,30 @@ class Calls:
         self.context.limits.cost_usd(request, Usage(1, 1))
         import evalcore.sql.rows  # noqa: F401  (the rows of the first shard)
 
-    def for_item(self, iteration: int, clock: asyncio.Timeout | None = None) -> ItemCalls:
+    def for_item(
+        self, iteration: int, clock: asyncio.Timeout | None = None, item: int = 0
+    ) -> ItemCalls:
         """Return what makes the calls of one work item, for its target or for its judges.
 
         The item's time limit `clock` stands still while it waits for others: for the budget, for a
         rate limit. It goes on while it backs off.
         """
-        return ItemCalls(self, iteration, clock)
+        return ItemCalls(self, iteration, clock, item)
 
 
 class ItemCalls:
     """Calls of one work item (`Complete`), and the ledger of them."""
 
-    def __init__(self, calls: Calls, iteration: int, clock: asyncio.Timeout | None) -> None:
+    def __init__(
+        self, calls: Calls, iteration: int, clock: asyncio.Timeout | None, item: int = 0
+    ) -> None:
         self.ledger = Ledger()
         self._calls = calls
         self._context = calls.context
         self._limits = calls.context.limits
         self._iteration = iteration
+        self._item = item
+        self._observer = calls.context.observer
         self._clock = clock
         self._waiting = 0
         self._left_s = 0.0
@@ -99,13 +106,31 @@ class ItemCalls:
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
         began = self.ledger.begin()
+        began_ns = 0 if self._observer is None else time.time_ns()
         try:
             reply = await self._recorded_or_called(request, began)
         except ProviderError as error:
             self.ledger.add_failure(request, error)
+            self._tell_end(request, error, began_ns)
             raise
         self.ledger.add_reply(began, request, reply)
+        self._tell_end(request, reply, began_ns)
         return reply
+
+    def _tell_end(self, request: Request, outcome: Reply | ProviderError, began_ns: int) -> None:
+        if self._observer is not None:
+            self._observer.call_ended(
+                CallEnded(self._item, request, outcome, began_ns, time.time_ns())
+            )
+            self._observer.window_changed(self._limits.window.limit)
+
+    def _tell_retry(
+        self, request: Request, error: ProviderError, attempt: int, delay_s: float
+    ) -> None:
+        if self._observer is not None:
+            self._observer.call_retried(
+                CallRetried(self._item, request, error, attempt, delay_s, time.time_ns())
+            )
 
     async def _recorded_or_called(self, request: Request, began: float) -> Reply:
         recorder = self._context.recorder
@@ -128,6 +153,7 @@ class ItemCalls:
 
     async def _called(self, request: Request, began: float) -> Reply:
         """Return the answer of the first attempt that has one."""
+        asked = request
         if request.timeout_s is None:
             request = replace(request, timeout_s=CALL_TIMEOUT_S)
         demand = self._limits.demand(request)
@@ -139,7 +165,8 @@ class ItemCalls:
                 reply = await self._paid(request, demand, attempt, began)
                 self._limits.note_outcome(endpoint, given_up=False)
                 return reply
-            except ProviderError as error:
+            except ProviderError as failed:
+                error = failed
                 error.attempts = attempt
                 policy = self._limits.retry_policy(endpoint, self._context.retry)
                 delay = policy.delay_s(
@@ -153,6 +180,7 @@ class ItemCalls:
                     self._limits.note_outcome(endpoint, given_up=error.retryable)
                     raise
             waited_s += delay
+            self._tell_retry(asked, error, attempt, delay)
             await self._calls.stay_away(delay)
 
     async def _paid(

@@ -10,6 +10,7 @@ from evalcore.execution.limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
+from evalcore.observability.observer import Observer
 
 
 class Recorder(Protocol):
@@ -39,3 +40,4 @@ class CallContext:
     mode: str = Mode.LIVE
     retry: RetryPolicy = DEFAULT_POLICY
     draw: Draw = random.random
+    observer: Observer | None = None

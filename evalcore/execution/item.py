@@ -206,7 +206,7 @@ class ItemRunner:
         """Return the evidence, also what an attempt leaves that fails later."""
         complete: Complete = no_provider
         if calls is not None and item.case.fixture is None:
-            complete = made = calls.for_item(item.iteration, clock)
+            complete = made = calls.for_item(item.iteration, clock, item.number)
             attempt.ledger = made.ledger
         case = item.case
         given = case.fixture is not None or case.reason_not_executable is not None
@@ -229,7 +229,7 @@ class ItemRunner:
         if not any(assertion.check in AWAITED for assertion in case.assertions):
             return None
         if calls is not None:
-            context = replace(context, complete=calls.for_item(item.iteration, clock))
+            context = replace(context, complete=calls.for_item(item.iteration, clock, item.number))
         return await grade(case.assertions, evidence, case, context)
 
     def _evidence_now(self, item: WorkItem, work: Work | None = None) -> Evidence | None:

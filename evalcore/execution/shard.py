@@ -15,6 +15,7 @@ from evalcore.execution.bench import OpenShard
 from evalcore.execution.claims import begin_alone
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
+from evalcore.observability.observer import Observer
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.spool import decode_part
 from evalcore.storage.layout import blob_key
@@ -68,6 +69,7 @@ class StoredShards:
         on_commit: Callable[[ShardReceipt], None] | None = None,
         reused: ReusedItems | None = None,
         claims: Claims | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._run = run
         self.plan = plan
@@ -75,6 +77,7 @@ class StoredShards:
         self._on_commit = on_commit
         self._reused = reused
         self._claims = claims
+        self._observer = observer
         self._lock = threading.Lock()
         self._part: tuple[int, list[Case]] = (-1, [])
         self._started: dict[int, float] = {}
@@ -134,6 +137,8 @@ class StoredShards:
         )
         if self._on_commit is not None:
             self._on_commit(receipt)
+        if self._observer is not None:
+            self._observer.shard_committed(shard.number, receipt.items, committed=receipt.committed)
 
     def _write(self, shard: OpenShard) -> str | None:
         """Write a shard's blobs and rows; None if another's rows were there first."""

@@ -34,7 +34,8 @@ class LoadOptions:
     suite may read beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the
     variables themselves. `secrets_required` is False where no provider is asked (replay): what a
     secret option refers to need not be set then. `executor` says that the caller executes the cases
-    of a workflow file that are not given, by a function of its own.
+    of a workflow file that are not given, by a function of its own. `datasets` are addresses of
+    object stores below which files of tests may lie.
     """
 
     format: str | None = None
@@ -53,6 +54,7 @@ class LoadOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets_required: bool = True
     executor: bool = False
+    datasets: tuple[str, ...] = ()
 
 
 def suite_name(path: Path, *named: str | None) -> str:

@@ -126,7 +126,7 @@ def _load(
     selection = Selection(options)
     others = [level.targets.file_problems] if level.targets.file_problems else []
     columns = raw.get("columns", {})
-    rows = _raw_tests(tests, key, path, columns, problems)
+    rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
     with collector_paused():
         spool = _spool(rows, reader, selection, [problems, *others])
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
@@ -161,15 +161,20 @@ def _sound_level(raw: dict[str, Any], problems: Problems) -> tuple[dict[str, Any
 
 
 def _raw_tests(
-    tests: Any, key: str, path: Path, columns: Mapping[str, str], problems: Problems
+    tests: Any,
+    key: str,
+    path: Path,
+    columns: Mapping[str, str],
+    problems: Problems,
+    datasets: Sequence[str],
 ) -> Iterator[RawTest]:
     """Yield the raw tests of whatever `tests` is: a list, a path, a list of paths."""
     if path.suffix.lower() in ROW_SUFFIXES:
         return file_tests(path, tests, columns, problems)
     if isinstance(tests, str):
-        return named_tests([tests], (key,), path.parent, columns, problems)
+        tests = [tests]
     if isinstance(tests, list) and tests and all(isinstance(item, str) for item in tests):
-        return named_tests(tests, (key,), path.parent, columns, problems)
+        return named_tests(tests, (key,), path.parent, columns, problems, datasets)
     if isinstance(tests, list):
         if not tests:
             problems.add((key,), "holds no test")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from evalcore.formats.environment import MARK
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.raw_test import NO_TEST, RawTest
+from evalcore.formats.remote_tests import is_remote, remote_tests
 from evalcore.formats.source import parse_json, read_document
 from evalcore.formats.syntax_reasons import json_reason
 from evalcore.formats.tables import is_table, table_tests, text_of
@@ -110,15 +111,25 @@ def _move_output(value: dict[str, Any], problems: Problems) -> None:
 
 
 def named_tests(
-    names: list[str], loc: Loc, folder: Path, columns: Mapping[str, str], problems: Problems
+    names: list[str],
+    loc: Loc,
+    folder: Path,
+    columns: Mapping[str, str],
+    problems: Problems,
+    datasets: Sequence[str] = (),
 ) -> Iterator[RawTest]:
     """Yield the tests of the files that `tests` names (paths or globs, `file://` allowed).
+
+    Addresses `s3://…` have to lie below one of `datasets`.
 
     A file that cannot be read is a mistake of its own; the others are read all the same.
     """
     root = repository_root(folder)
     for index, written in enumerate(names):
         place = (*loc, index) if len(names) > 1 else loc
+        if is_remote(written):
+            yield from remote_tests(written, datasets, columns, place, problems)
+            continue
         for name in _matching(written.removeprefix("file://"), folder, place, problems):
             try:
                 path = resolve_inside(root, folder, name)

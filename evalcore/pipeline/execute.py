@@ -19,6 +19,7 @@ from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.pipeline.observe import observer_of, tell_stop
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, HISTORY, iso_time
 from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.settings import DEFAULT_SETTINGS, Settings
@@ -75,6 +76,9 @@ class RunCalls:
         manifest = run.manifest()
         self._lanes = max(1, int(manifest.settings.get("workers") or 1))
         self._mode = Mode(manifest.mode)
+        self.observer = observer_of(manifest)
+        if self.observer is not None:
+            self.observer.execution_begun(manifest.plan.items, manifest.plan.shards)
         self.reused: ReusedItems | None = None
         if (source := manifest.settings.get("reuse")) is not None:
             from evalcore.execution.reuse import ReusedItems
@@ -141,13 +145,13 @@ class RunCalls:
             ),
         )
         if self._mode is Mode.LIVE:
-            return CallContext(limits)
+            return CallContext(limits, observer=self.observer)
         from evalcore.recording.recorder import open_recorder
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
-        return CallContext(limits, recorder, self._mode)
+        return CallContext(limits, recorder, self._mode, observer=self.observer)
 
     def _pot(self, spent: Spent) -> Pot | None:
         """Return the budget that lanes share, joined by this one; None for a process alone."""
@@ -244,7 +248,14 @@ def execute_with_pilot(
     `others` says which ones of the settled plan this process executes.
     """
     receipts: list[ShardReceipt] = []
-    work = StoredShards(run, plan, on_commit=receipts.append, reused=calls.reused, claims=claims)
+    work = StoredShards(
+        run,
+        plan,
+        on_commit=receipts.append,
+        reused=calls.reused,
+        claims=claims,
+        observer=calls.observer,
+    )
     took_s: list[float] = []
 
     def progress(finished: Finished) -> None:
@@ -259,7 +270,7 @@ def execute_with_pilot(
         work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
         return others(work.plan)
 
-    bench = Bench(make_runner(run, options, calls), work, progress)
+    bench = Bench(make_runner(run, options, calls), work, progress, calls.observer)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
         run_pool(bench, rest, calls.context, options, following)
@@ -287,9 +298,14 @@ def execute_shards(
     receipts: list[ShardReceipt] = []
     runner = make_runner(run, options, options.calls)
     work = StoredShards(
-        run, plan, on_commit=receipts.append, reused=options.calls.reused, claims=claims
+        run,
+        plan,
+        on_commit=receipts.append,
+        reused=options.calls.reused,
+        claims=claims,
+        observer=options.calls.observer,
     )
-    bench = Bench(runner, work, options.progress)
+    bench = Bench(runner, work, options.progress, options.calls.observer)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
         run_pool(bench, rest, options.calls.context, options)
@@ -349,7 +365,9 @@ def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetim
         ended = iso_time(now)
         return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
 
-    return run.update(cancelled)
+    manifest = run.update(cancelled)
+    tell_stop(manifest)
+    return manifest
 
 
 def reopen_run(run: StoredRun) -> None:

@@ -21,6 +21,7 @@ from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
+from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
@@ -116,6 +117,7 @@ def finish_run(
             # Another process has ended the run just before; all that is stored says the same.
             view.report = replace(view.report, run=_run_facts(settled))
             run.store.put(run.keys.report, view.json())
+        tell_end(settled, summary.total_cost_usd)
         yield view
 
 

@@ -14,6 +14,7 @@ import duckdb
 MEMORY_LIMIT = "512MB"
 # Waking a second thread takes longer than a query over this many rows.
 _ROWS_FOR_THREADS = 2_000
+_LEAST_MB, _MB_PER_MILLION_ROWS = 256, 256
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -34,6 +35,15 @@ def use_threads_for(rows: int) -> None:
     """Let the process's database use all cores if its queries are over many rows, else one."""
     threads = (os.cpu_count() or 1) if rows >= _ROWS_FOR_THREADS else 1
     connect().execute(f"SET threads = {threads}")
+
+
+def use_memory_for(rows: int) -> None:
+    """Bound the process's database by what aggregates over so many rows need.
+
+    What a process holds besides must not add up to more than 700 MB for a million rows.
+    """
+    megabytes = max(_LEAST_MB, _MB_PER_MILLION_ROWS * rows // 1_000_000)
+    connect().execute(f"SET memory_limit = '{megabytes}MB'")
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,34 @@
+"""The observer of a run in this process, as its settings ask for it."""
+
+from __future__ import annotations
+
+from evalcore.errors import SettingsError
+from evalcore.observability.observer import Cover, Observer, Observers, RunScope
+from evalcore.settings import Settings, parse_log
+
+_INSTALL = "`pip install 'evalcore-pipeline[otel]'` (or `uv sync --extra otel`)"
+
+
+def open_observer(scope: RunScope, settings: Settings, cover: Cover) -> Observer | None:
+    """Return who is to be told about a run; None if nobody is. Contents pass through `cover`.
+
+    Raises `SettingsError` if OpenTelemetry is asked for and not installed.
+    """
+    observers: list[Observer] = []
+    log = None if settings.log is None else parse_log(settings.log)
+    if log is not None:
+        from evalcore.observability.log import LogObserver
+
+        observers.append(LogObserver(scope, *log))
+    if settings.otel:
+        try:
+            from evalcore.observability.telemetry import telemetry
+        except ModuleNotFoundError as error:
+            raise SettingsError(
+                f"EVALCORE_OTEL: {error.name} is not installed: {_INSTALL}; EVALCORE_OTEL=0 "
+                "switches OpenTelemetry off"
+            ) from error
+        observers.append(telemetry().observer(scope, cover if settings.otel_content else None))
+    if not observers:
+        return None
+    return observers[0] if len(observers) == 1 else Observers(observers)

@@ -1,0 +1,59 @@
+"""Who is told of a run in this process, as the configuration says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalcore.model.run import Manifest, State
+from evalcore.observability.observer import Observer, RunEnded, RunScope
+from evalcore.observability.opening import open_observer
+from evalcore.settings import read_settings
+
+if TYPE_CHECKING:
+    from evalcore.model.exchange import Endpoint
+    from evalcore.recording.redaction import Redaction
+
+
+def observer_of(manifest: Manifest) -> Observer | None:
+    """Return who is told of a run here; None if nobody is."""
+    settings = read_settings(os.environ, Path.cwd())
+    if settings.log is None and not settings.otel:
+        return None
+    redaction: Redaction | None = None
+
+    def cover(value: Any, endpoint: Endpoint | None) -> Any:
+        nonlocal redaction
+        if redaction is None:
+            from evalcore.recording.redaction import Redaction
+
+            redaction = Redaction.of_process(os.environ, settings.redact_patterns)
+        known = redaction if endpoint is None else redaction.knowing(endpoint)
+        return known.value(value)
+
+    scope = RunScope(manifest.id, manifest.suite, manifest.mode)
+    return open_observer(scope, settings, cover)
+
+
+def tell_end(manifest: Manifest, cost_usd: float | None = None) -> None:
+    """Tell that a run is decided, or was stopped."""
+    observer = observer_of(manifest)
+    if observer is None:
+        return
+    observer.run_ended(
+        RunEnded(
+            state=manifest.state,
+            decision=manifest.decision,
+            created_at=manifest.created_at,
+            ended_at=manifest.ended_at or manifest.created_at,
+            counts={name: int(number) for name, number in (manifest.counts or {}).items()},
+            cost_usd=cost_usd,
+        )
+    )
+
+
+def tell_stop(manifest: Manifest) -> None:
+    """Tell that a run was stopped, unless another process completed it."""
+    if manifest.state is State.CANCELLED:
+        tell_end(manifest)

@@ -1,0 +1,168 @@
+"""`evalcore runs watch`: a run that another process executes, followed by its store alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import list_runs
+from tests.end_to_end.shell import PROGRAM, ROOT, environment, evalcore, start
+from tests.model_server import UNAUTHORIZED, model_server
+from tests.servers import BUCKET, S3Server
+
+pytestmark = [pytest.mark.multiprocess]
+
+SUITE = """\
+name: watched
+targets: [{{name: model, provider: openai, model: m, base_url: '{url}', api_key: none}}]
+execution: {{target: model}}
+assertions: [{{type: contains, value: odd}}]
+tests:
+{tests}
+"""
+
+
+def write_suite(folder: Path, url: str, cases: int) -> Path:
+    path = folder / "watched.eval.yaml"
+    words = ("even", "odd")
+    tests = "\n".join(f"  - {{id: c{n}, input: {words[n % 2]}}}" for n in range(cases))
+    path.write_text(SUITE.format(url=url, tests=tests))
+    return path
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def run_of(store: str) -> str:
+    return next(iter(list_runs(open_store(store)))).id
+
+
+def wait_for_run(store: str) -> str:
+    """Return the id of the run that is being started there."""
+    while True:
+        found = next(iter(list_runs(open_store(store))), None)
+        if found is not None:
+            return found.id
+
+
+@pytest.fixture
+def ended_run(tmp_path: Path) -> str:
+    with model_server(failures=[UNAUTHORIZED]) as server:
+        suite = write_suite(tmp_path, server.base_url, 7)
+        evalcore("run", suite, "--concurrency", "1", store=tmp_path / "store")
+    return run_of(str(tmp_path / "store"))
+
+
+def test_a_completed_run_is_told_in_one_line_with_its_decision(
+    tmp_path: Path, ended_run: str
+) -> None:
+    ended = evalcore("runs", "watch", ended_run, "--json", store=tmp_path / "store")
+    (told,) = documents(ended.out)
+    assert ended.code == 1
+    assert (told["state"], told["decision"]) == ("completed", "fail")
+    assert told["shards"] == {"total": 4, "done": 4, "claimed": 0}
+    counts = {"total": 7, "done": 7, "passed": 3, "failed": 3, "errors": 1}
+    assert counts.items() <= told["items"].items()
+    assert told["left_s"] is None
+
+
+def test_people_read_the_same(tmp_path: Path, ended_run: str) -> None:
+    ended = evalcore("runs", "watch", ended_run, store=tmp_path / "store")
+    assert "watched: 7/7 items, 3 passed, 3 failed, 1 errors, shards 4/4 done" in ended.out
+
+
+def test_a_running_run_is_followed_to_its_decision(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    with model_server(latency_s=0.02) as server:
+        suite = write_suite(tmp_path, server.base_url, 300)
+        run = start(
+            *("run", suite, "--concurrency", "4"), store=store, cwd=ROOT, out=tmp_path / "out"
+        )
+        watched = evalcore(
+            *("runs", "watch", wait_for_run(store), "--json", "--interval", "0.1"), store=store
+        )
+        assert run.wait(60) == watched.code == 1
+    told = documents(watched.out)
+    done = [one["items"]["done"] for one in told]
+    assert told[0]["state"] == "running"
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 300)
+    assert told[-1]["items"]["passed"] == 150
+    assert any(one["items_per_s"] for one in told)
+
+
+def test_an_interrupt_ends_the_watching_and_not_the_run(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    with model_server(latency_s=0.02) as server:
+        suite = write_suite(tmp_path, server.base_url, 100)
+        run = start(
+            *("run", suite, "--concurrency", "4"), store=store, cwd=ROOT, out=tmp_path / "out"
+        )
+        watch = subprocess.Popen(
+            [PROGRAM, "runs", "watch", wait_for_run(store), "--json", "--interval", "0.1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(store),
+        )
+        assert watch.stdout is not None
+        watch.stdout.readline()
+        watch.send_signal(signal.SIGINT)
+        _, said = watch.communicate(timeout=30)
+        assert watch.returncode == 4
+        assert "the run goes on" in said
+        assert run.wait(60) == 1
+
+
+def test_a_stopped_run_ends_the_watching_with_4(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    with model_server(latency_s=0.05) as server:
+        suite = write_suite(tmp_path, server.base_url, 300)
+        run = start(
+            *("run", suite, "--concurrency", "2"), store=store, cwd=ROOT, out=tmp_path / "out"
+        )
+        found = wait_for_run(store)
+        while not list((tmp_path / "store").glob("runs/*/*/claims/*")):
+            pass
+        os.killpg(run.pid, signal.SIGINT)
+        ended = evalcore("runs", "watch", found, "--json", "--interval", "0.1", store=store)
+        run.wait(60)
+    assert ended.code == 4
+    assert documents(ended.out)[-1]["state"] == "cancelled"
+
+
+def test_only_new_parts_are_read(tmp_path: Path, ended_run: str) -> None:
+    from evalcore.pipeline.watch import Watch
+    from evalcore.storage.runs import find_run
+
+    run = find_run(open_store(str(tmp_path / "store")), ended_run)
+    watch = Watch(run, clock=lambda: 0.0)
+    assert watch.look().tally.done == 7
+    # What was read once need not be readable again.
+    for part in (tmp_path / "store").glob("runs/*/*/results/*.parquet"):
+        part.unlink()
+        part.write_bytes(b"torn")
+    assert watch.look().tally.done == 7
+
+
+@pytest.mark.s3
+def test_a_run_in_a_bucket_is_watched_alike(tmp_path: Path, s3: S3Server) -> None:
+    store = f"s3://{BUCKET}/{tmp_path.name}"
+    with model_server() as server:
+        suite = write_suite(tmp_path, server.base_url, 5)
+        evalcore("run", suite, store=store)
+    ended = evalcore("runs", "watch", run_of(store), "--json", store=store)
+    (told,) = documents(ended.out)
+    assert (ended.code, told["items"]["done"]) == (1, 5)
+
+
+def test_an_unknown_run_is_a_usage_error(tmp_path: Path) -> None:
+    assert evalcore("runs", "watch", "nonsense", store=tmp_path).code == 2

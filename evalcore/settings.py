@@ -27,9 +27,11 @@ class Settings:
     `readable_names`: environment variables that a suite may read (EVALCORE_READABLE_NAMES).
     `rate_limits`: which installed package keeps rate limits for all workers
     (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what no recording may hold
-    (EVALCORE_REDACT_PATTERNS, one a line). In the file only: `providers`, by name or protocol
-    (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
-    by model (`[prices."MODEL"]` with input and output), which go before the known ones.
+    (EVALCORE_REDACT_PATTERNS, one a line). `lease_s`: after twice as many seconds without a sign of
+    life a worker's shards are taken over by others (EVALCORE_LEASE_S). In the file only:
+    `providers`, by name or protocol (`[providers.NAME]` with requests_per_minute,
+    tokens_per_minute, max_concurrency), and `prices` by model (`[prices."MODEL"]` with input and
+    output), which go before the known ones.
     """
 
     store: str = DEFAULT_STORE
@@ -37,6 +39,7 @@ class Settings:
     readable_names: tuple[str, ...] = ()
     rate_limits: str | None = None
     redact_patterns: tuple[str, ...] = ()
+    lease_s: float = 20.0
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -65,12 +68,19 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["redact_patterns"] = _patterns(given.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
+    given = environment.get("EVALCORE_LEASE_S")
+    if given:
+        try:
+            values["lease_s"] = _seconds(float(given))
+        except ValueError:
+            raise SettingsError(f"EVALCORE_LEASE_S: {_SECONDS_WANTED}") from None
     return Settings(**values)
 
 
 _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits")
 _LISTS = ("allow_imports", "readable_names")
+_SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
 
 
@@ -102,6 +112,13 @@ def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(": expected a list of texts")
     return tuple(value)
+
+
+def _seconds(value: object) -> float:
+    sound = isinstance(value, int | float) and not isinstance(value, bool)
+    if not sound or not 0.1 <= float(value) <= 3_600:  # type: ignore[arg-type]  # sound
+        raise ValueError(f": {_SECONDS_WANTED}")
+    return float(value)  # type: ignore[arg-type]  # sound
 
 
 def _patterns(value: object) -> tuple[str, ...]:
@@ -160,6 +177,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "allow_imports": _texts,
     "readable_names": _texts,
     "redact_patterns": _patterns,
+    "lease_s": _seconds,
     "providers": _providers,
     "prices": _prices,
 }

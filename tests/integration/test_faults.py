@@ -18,6 +18,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from tests.end_to_end.shell import evalcore
 from tests.end_to_end.shell import start as start_evalcore
+from tests.prefect_server import free_port, prefect_server
 from tests.reports import stable_report
 from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.worker_runs import (
@@ -176,6 +177,44 @@ def test_run_with_workers_survives_the_death_of_one(folder: Path) -> None:
     assert process.wait(90) == 1, out.read_text()
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
     assert stable_report(out.read_text().splitlines()[-1]) == whole
+
+
+def test_the_workers_of_a_killed_parent_end_the_run_without_it(folder: Path) -> None:
+    store, out = folder / "store", folder / "out.txt"
+    env = {"EVALCORE_LEASE_S": str(LEASE_S)}
+    arguments = ("run", "shared.eval.yaml", "--workers", "2", "--json")
+    process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
+    deadline = time.monotonic() + 60
+    while not list((folder / "calls").iterdir()):
+        assert process.poll() is None, out.read_text()
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    while not (reports := list(store.rglob("report.json"))):
+        assert time.monotonic() < deadline, out.read_text()
+        time.sleep(0.1)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(reports[0].read_text()) == whole
+
+
+@pytest.mark.prefect
+@pytest.mark.xdist_group("prefect")
+def test_a_prefect_server_restarted_in_the_middle_changes_nothing(tmp_path: Path) -> None:
+    write_suite(tmp_path, items=80, sleep_s=0.4)
+    store, out, port = tmp_path / "store", tmp_path / "out.txt", free_port()
+    arguments = ("run", "shared.eval.yaml", "--prefect", "--json")
+    with prefect_server(tmp_path / "home", port) as server:
+        env = {name: server.environment[name] for name in ("PREFECT_HOME", "PREFECT_API_URL")}
+        process = start_evalcore(*arguments, store=store, cwd=tmp_path, out=out, env=env)
+        deadline = time.monotonic() + 60
+        while not list(store.rglob("results/*.parquet")):
+            assert process.poll() is None, out.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    with prefect_server(tmp_path / "home", port):
+        assert process.wait(120) == 1, out.read_text()
+    whole = undisturbed_report(tmp_path, open_store(str(tmp_path / "whole")))
+    assert stable_report(next(store.rglob("report.json")).read_text()) == whole
 
 
 # Stores

@@ -32,7 +32,8 @@ class Settings:
     (EVALCORE_OTEL, else on where OpenTelemetry's own variables name a receiver); `otel_content`:
     with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
     of object stores below which a suite may name files of tests, beside those in the configured
-    store (EVALCORE_ALLOW_DATASETS, separated by commas). In the file only: `providers`, by name or
+    store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
+    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). In the file only: `providers`, by name or
     protocol (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and
     `prices` by model (`[prices."MODEL"]` with input and output), which go before the known ones.
     """
@@ -46,6 +47,7 @@ class Settings:
     otel: bool = False
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
+    lease_s: float = 20.0
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -75,6 +77,12 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["redact_patterns"] = _patterns(given.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
+    given = environment.get("EVALCORE_LEASE_S")
+    if given:
+        try:
+            values["lease_s"] = _seconds(float(given))
+        except ValueError:
+            raise SettingsError(f"EVALCORE_LEASE_S: {_SECONDS_WANTED}") from None
     return Settings(**values)
 
 
@@ -82,6 +90,7 @@ _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits")
 _LISTS = ("allow_imports", "readable_names", "allow_datasets")
 _SWITCHES = ("otel", "otel_content")
+_SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
 
 
@@ -181,6 +190,13 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _seconds(value: object) -> float:
+    sound = isinstance(value, int | float) and not isinstance(value, bool)
+    if not sound or not 0.1 <= float(value) <= 3_600:  # type: ignore[arg-type]  # sound
+        raise ValueError(f": {_SECONDS_WANTED}")
+    return float(value)  # type: ignore[arg-type]  # sound
+
+
 def _patterns(value: object) -> tuple[str, ...]:
     import re
 
@@ -241,6 +257,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel": _switch,
     "otel_content": _switch,
     "allow_datasets": _texts,
+    "lease_s": _seconds,
     "providers": _providers,
     "prices": _prices,
 }

@@ -167,6 +167,7 @@ def _execute_in_lanes(execution: Execution, lanes: int, parameters: EvaluatePara
         lanes,
         progress,
         concurrency=parameters.concurrency,
+        lease_s=read_settings(os.environ, Path.cwd()).lease_s,
         stopped=lambda: execution.stopped,
     )
 

@@ -53,9 +53,12 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def prefect_server(home: Path) -> Iterator[PrefectServer]:
-    """Run a server on a free loopback port with a new database; it needs some seconds to start."""
-    port = _free_port()
+def prefect_server(home: Path, port: int | None = None) -> Iterator[PrefectServer]:
+    """Run a server on a loopback port (a free one) with the database in `home`, new or not.
+
+    It needs some seconds to start.
+    """
+    port = port or free_port()
     server = PrefectServer(f"http://127.0.0.1:{port}/api", home)
     command = [sys.executable, "-m", "prefect", "server", "start"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
@@ -66,7 +69,8 @@ def prefect_server(home: Path) -> Iterator[PrefectServer]:
         yield server
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a loopback port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -15,7 +15,6 @@ from evalcore.cli.options import chosen_store, json_option, settings, store_opti
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, Stopper, show
 from evalcore.errors import ExitCode
-from evalcore.execution.claims import LEASE_S
 from evalcore.gates.decide import exit_code
 from evalcore.model.run import State
 from evalcore.pipeline import (
@@ -29,7 +28,7 @@ from evalcore.pipeline import (
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 
-_LEASE_HELP = "After twice as long without a sign of life others take over (EVALCORE_LEASE_S)."
+_LEASE_HELP = "After twice as long without a sign of life others take over.  [20]"
 
 
 @click.command()
@@ -40,10 +39,7 @@ _LEASE_HELP = "After twice as long without a sign of life others take over (EVAL
     "--lease",
     "lease_s",
     type=click.FloatRange(0.1, 3600),
-    default=LEASE_S,
-    show_default=True,
     metavar="SECONDS",
-    envvar="EVALCORE_LEASE_S",
     help=_LEASE_HELP,
 )
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
@@ -75,7 +71,8 @@ def worker(**given: Any) -> int:
             stopped=lambda: stopper.stopped,
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
-        end = execute_lane(run, execute, lane=name, lease_s=given["lease_s"])
+        lease_s = given["lease_s"] or execute.settings.lease_s
+        end = execute_lane(run, execute, lane=name, lease_s=lease_s)
     if part is not None and os.getppid() == part:
         return int(ExitCode.PASS)
     if end.cancelled:

@@ -20,10 +20,11 @@ import orjson
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.model.run import Plan
 from evalcore.planning.shards import pending_shards
+from evalcore.settings import DEFAULT_SETTINGS
 from evalcore.storage.layout import parse_shard_key
 from evalcore.storage.runs import StoredRun
 
-LEASE_S = 20.0
+LEASE_S = DEFAULT_SETTINGS.lease_s
 # A holder renews three times in a lease, so that one late renewal loses nothing.
 RENEWALS = 3
 # Two, because observer and holder look at different moments.

@@ -72,7 +72,11 @@ def evalcore(
 
 
 def start(
-    *arguments: str | Path, store: str | Path, cwd: Path, out: Path
+    *arguments: str | Path,
+    store: str | Path,
+    cwd: Path,
+    out: Path,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `evalcore` in a process group of its own; both of its outputs go to the file `out`."""
     with out.open("wb") as file:
@@ -82,7 +86,7 @@ def start(
             stdout=file,
             stderr=file,
             cwd=cwd,
-            env=environment(store),
+            env=environment(store, **(env or {})),
             start_new_session=True,
         )
 

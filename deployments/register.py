@@ -35,6 +35,8 @@ from evalcore.model.suite import ProviderLimits
 from evalcore.version import VERSION
 
 POOL = "evalcore"
+# Of `deployments/kubernetes`.
+NAMESPACE = "evalcore"
 KUBERNETES_JOB = HERE / "kubernetes" / "job-template.yaml"
 # A limit holds the slots of so many seconds, which may be taken at once.
 BURST_S = 6.0
@@ -107,6 +109,7 @@ def job_template(pool_type: str) -> dict[str, Any]:
     if pool_type == "kubernetes":
         manifest = yaml.safe_load(KUBERNETES_JOB.read_text("utf-8"))
         template["job_configuration"]["job_manifest"] = manifest
+        template["variables"]["properties"]["namespace"]["default"] = NAMESPACE
     return template
 
 

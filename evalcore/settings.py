@@ -33,9 +33,10 @@ class Settings:
     with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
     of object stores below which a suite may name files of tests, beside those in the configured
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
-    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). In the file only: `providers`, by name or
-    protocol (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and
-    `prices` by model (`[prices."MODEL"]` with input and output), which go before the known ones.
+    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). In the
+    file only: `providers`, by name or protocol (`[providers.NAME]` with requests_per_minute,
+    tokens_per_minute, max_concurrency), and `prices` by model (`[prices."MODEL"]` with input and
+    output), which go before the known ones.
     """
 
     store: str = DEFAULT_STORE

@@ -66,7 +66,7 @@ def test_no_flag_is_documented_that_a_command_does_not_have(path: str) -> None:
     tables = "\n".join(
         line.split("|")[1] for line in section_of(path).splitlines() if line.startswith("| `-")
     )
-    named = set(re.findall(r"(?<![\w-])-{1,2}[a-z][a-z-]*", tables))
+    named = set(re.findall(r"(?<![\w-])-{1,2}[a-z][a-z0-9-]*", tables))
     assert named - flags_of(COMMANDS[path]) == set()
 
 

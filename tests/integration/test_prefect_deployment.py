@@ -22,6 +22,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from flows.nightly_parameters import NightlyParameters
 from flows.parameters import EvaluateParameters
 from tests.prefect_runs import write_suite
 from tests.prefect_server import PrefectServer, clean_environment
@@ -74,8 +75,9 @@ def deployed(prefect: PrefectServer, checkout: Path) -> PrefectServer:
 
 
 def deployment(name: str) -> DeploymentResponse:
+    flow = "nightly" if name == "nightly" else "evaluate"
     with get_client(sync_client=True) as client:
-        return client.read_deployment_by_name(f"evaluate/{name}")
+        return client.read_deployment_by_name(f"{flow}/{name}")
 
 
 # prefect deploy
@@ -83,8 +85,10 @@ def deployment(name: str) -> DeploymentResponse:
 
 def test_every_deployment_of_the_file_is_registered(deployed: PrefectServer) -> None:
     names = [row["name"] for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]]
-    assert names == ["on-demand", "nightly"]
-    assert [deployment(name).name for name in names] == names
+    assert names[:3] == ["on-demand", "nightly", "benchmark"]
+    with get_client(sync_client=True) as client:
+        there = {found.name for found in client.read_deployments()}
+    assert set(names) <= there
 
 
 def test_the_form_describes_every_parameter(deployed: PrefectServer) -> None:
@@ -120,13 +124,24 @@ def test_the_nightly_deployment_has_a_cron_schedule_with_a_timezone(
     }
 
 
-def test_the_nightly_suite_is_part_of_the_repository() -> None:
+def test_the_form_of_the_nightly_describes_every_parameter(deployed: PrefectServer) -> None:
+    schema: dict[str, Any] = deployment("nightly").parameter_openapi_schema or {}
+    assert list(schema["properties"]) == list(NightlyParameters.model_fields)
+    assert schema["required"] == ["suites"]
+    for name, field in NightlyParameters.model_fields.items():
+        assert schema["properties"][name]["description"] == field.description
+    assert schema["properties"]["at_once"]["maximum"] == 16
+
+
+def test_the_nightly_suites_are_part_of_the_repository() -> None:
     (nightly,) = (
         row
         for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]
         if row["name"] == "nightly"
     )
-    assert (ROOT / nightly["parameters"]["suite"]).is_file()
+    suites = nightly["parameters"]["suites"]
+    assert len(suites) > 1
+    assert [suite for suite in suites if not (ROOT / suite).is_file()] == []
 
 
 @pytest.mark.parametrize(

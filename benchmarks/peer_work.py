@@ -129,8 +129,9 @@ def agentv_command(work: Work, home: Path) -> Command:
         target = {"provider": "mock", "response": cases[0]["fixtures"]["output"]}
         note = "one canned answer for all cases (its `mock` target)"
     else:
-        target = {"provider": "openai", "base_url": work.url, "api_key": "${{ PEER_KEY }}"}
-        target |= {"model": "m", "api_format": "chat"}
+        target = {"provider": "openai", "base_url": "${{ PEER_URL }}"}
+        target |= {"api_key": "${{ PEER_KEY }}", "model": "${{ PEER_MODEL }}"}
+        target |= {"api_format": "chat"}
         note = ""
     workers = min(_AGENTV_MOST, work.concurrency)
     if workers < work.concurrency:
@@ -154,7 +155,7 @@ def agentv_command(work: Work, home: Path) -> Command:
         *(str(suite), "--target", "peer", "--workers", str(workers), "--no-cache"),
         *("--output", str(output)),
     )
-    env = {"PEER_KEY": "none", "HOME": str(folder)}
+    env = {"PEER_KEY": "none", "PEER_MODEL": "m", "PEER_URL": work.url, "HOME": str(folder)}
     return Command(words, env, folder, output / "index.jsonl", note)
 
 

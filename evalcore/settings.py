@@ -130,9 +130,20 @@ def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> No
 
 
 def _is_receiver_named(environment: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's variables name a receiver, and what sends to it is installed.
+
+    They may be meant for other programs: without the extra nobody is told, and nothing is wrong.
+    """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
-    return any(environment.get(name) for name in _RECEIVERS)
+    if not any(environment.get(name) for name in _RECEIVERS):
+        return False
+    from importlib.util import find_spec
+
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except (ImportError, ValueError):
+        return False
 
 
 _RECEIVERS = (

@@ -63,12 +63,9 @@ class Check(BaseMetric):
 
 
 async def ask(raw):
-    import httpx
     from openai import AsyncOpenAI
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY)
-    http = httpx.AsyncClient(limits=limits, timeout=60)
-    client = AsyncOpenAI(base_url=URL, api_key="none", http_client=http)
+    client = AsyncOpenAI(base_url=URL, api_key="none")
     places = asyncio.Semaphore(CONCURRENCY)
 
     async def one(case):

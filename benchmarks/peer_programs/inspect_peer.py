@@ -79,7 +79,7 @@ if __name__ == "__main__":
         cases = [json.loads(line) for line in file]
     model = {"model": "mockllm/model"}
     if KIND == "model":
-        model = {"model": "openai/m", "model_base_url": URL, "model_args": {"api_key": "none"}}
+        model = {"model": "openai/m", "model_base_url": URL, "model_args": {"responses_api": False}}
     (log,) = eval(
         peer(cases),
         **model,

@@ -60,13 +60,9 @@ async def main():
 
         report = await dataset.evaluate(answer, progress=False)
     else:
-        import httpx
         from openai import AsyncOpenAI
 
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=CONCURRENCY)
-        client = AsyncOpenAI(
-            base_url=URL, api_key="none", http_client=httpx.AsyncClient(limits=limits, timeout=60)
-        )
+        client = AsyncOpenAI(base_url=URL, api_key="none")
 
         async def answer(one):
             made = await client.chat.completions.create(

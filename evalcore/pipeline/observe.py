@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.model.run import Manifest, State
 from evalcore.observability.observer import Observer, RunEnded, RunScope
-from evalcore.observability.opening import open_observer
+from evalcore.observability.opening import import_telemetry, open_observer
 from evalcore.settings import read_settings
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ def observer_of(manifest: Manifest) -> Observer | None:
 
     scope = RunScope(manifest.id, manifest.suite, manifest.mode)
     return open_observer(scope, settings, cover)
+
+
+def check_observers() -> None:
+    """Raise `SettingsError` if somebody is to be told who cannot be, before a run is begun."""
+    if read_settings(os.environ, Path.cwd()).otel:
+        import_telemetry()
 
 
 def tell_end(manifest: Manifest, cost_usd: float | None = None) -> None:

@@ -15,6 +15,7 @@ from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline.baseline import settle_baseline
+from evalcore.pipeline.observe import check_observers
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
 from evalcore.storage.layout import new_run_id
@@ -136,6 +137,7 @@ def plan_run(
 ) -> StoredRun:
     """Create a run in the store: its manifest first, then its whole plan."""
     options = options or PlanOptions()
+    check_observers()
     definition = suite.definition
     regraded = options.reuse not in {None, HISTORY}
     baseline = settle_baseline(store, definition)

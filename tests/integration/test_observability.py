@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import evalcore
+from tests.end_to_end.shell import environment, evalcore
 from tests.model_server import RATE_LIMITED, SERVER_ERROR, UNAUTHORIZED, model_server
 from tests.otlp_receiver import Receiver, otlp_receiver
 
@@ -188,10 +189,6 @@ def test_without_it_opentelemetry_is_not_imported(tmp_path: Path) -> None:
         "print([name for name in sys.modules if name.startswith('opentelemetry')], "
         "[name for name in sys.modules if name == 'evalcore.observability.log'])"
     )
-    import subprocess
-
-    from tests.end_to_end.shell import environment
-
     ended = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -202,7 +199,36 @@ def test_without_it_opentelemetry_is_not_imported(tmp_path: Path) -> None:
     assert ended.stdout.splitlines()[-1] == "[] []"
 
 
-def logged(text: str) -> list[dict[str, object]]:
+@pytest.mark.parametrize(
+    ("env", "code"),
+    [({"EVALCORE_OTEL": "1"}, 2), ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, 1)],
+    ids=["asked for", "for other programs"],
+)
+def test_without_the_extra_only_who_asks_for_it_is_refused(
+    tmp_path: Path, env: dict[str, str], code: int
+) -> None:
+    suite = tmp_path / "given.eval.yaml"
+    suite.write_text(FIXTURES)
+    store = tmp_path / "store"
+    program = (
+        "import sys; sys.modules['opentelemetry.exporter'] = None; "
+        "from evalcore.cli.main import call; "
+        f"sys.exit(call(['run', {str(suite)!r}, '--store', {str(store)!r}]))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment(**env),
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    if code == 2:
+        assert "evalcore-pipeline[otel]" in ended.stderr
+        assert list(store.glob("runs/*/*")) == []
+
+
+def logged(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 

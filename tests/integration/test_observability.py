@@ -247,7 +247,7 @@ def test_json_logs_tell_shards_retries_refusals_and_errors_with_their_ids(tmp_pa
     assert len(events) == len(set(events))
     assert {line["run"] for line in lines} == {ended.report["run"]["id"]}
     assert {line["suite"] for line in lines} == {"told"}
-    assert [line["status"] for line in lines if line["event"].startswith("call.")] == [
+    assert [line["status"] for line in lines if str(line["event"]).startswith("call.")] == [
         *(429, 500, 401)
     ]
     assert lines[-1]["decision"] == "fail"

@@ -20,7 +20,6 @@ for axis, group in zip(axes, groups, strict=True):
     axis.bar_label(drawn, [bar["label"] for bar in bars], padding=4, fontsize=9)
     axis.set_title(group["title"], fontsize=10)
     axis.set_xlabel("seconds, the whole command")
-    axis.set_xscale("log")
     axis.margins(x=0.25)
     if group.get("ideal"):
         axis.axvline(group["ideal"], color="#16a34a", linestyle="--", linewidth=1)

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import regex
 import regress
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from evalcore.assertions.ecmascript import translate
@@ -218,7 +218,10 @@ TEXTS = st.lists(st.text(st.sampled_from(LETTERS), max_size=6), min_size=4, max_
 def test_finds_what_another_ecmascript_engine_finds(
     pattern: str, flags: str, texts: list[str]
 ) -> None:
-    oracle = regress.Regex(pattern, flags)
+    try:
+        oracle = regress.Regex(pattern, flags)
+    except regress.RegressError:
+        reject()  # two atoms that make none together: `\\0` and `1` with the flag u
     for text in texts:
         assert is_found(pattern, text, flags) is (oracle.find(text) is not None), text
 

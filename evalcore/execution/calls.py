@@ -39,6 +39,7 @@ CALL_TIMEOUT_S = 120.0
 _LENGTH = frozenset({"length", "max_tokens"})
 _BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _GUESSED_ANSWER_TOKENS = 500
+_FIRST_CALLS_OUT_S = 0.08
 _BYTES_PER_TOKEN = 4
 
 # What a worker does while its item backs off for so many seconds: it lets another one begin.
@@ -66,8 +67,10 @@ class Calls:
         """Return the session, open until the context is left; `request` is what is asked first."""
         if self._session is None:
             self._session = open_session()
-            # What the answers will need is loaded while the first ones are waited for.
-            asyncio.get_running_loop().run_in_executor(None, self._prepare, request)
+            # What the answers will need is loaded while the first ones are waited for: here, once
+            # the first calls are out. A thread would take turns with each of them.
+            loop = asyncio.get_running_loop()
+            loop.call_later(_FIRST_CALLS_OUT_S, self._prepare, request)
         return self._session
 
     def _prepare(self, request: Request) -> None:

@@ -8,7 +8,7 @@ is read once need not be decoded, hashed or written again for each of them. Defa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -26,6 +26,7 @@ _LEFT_OUT_AS_NONE = (
     "reason_not_executable",
 )
 _LEFT_OUT_AS_EMPTY = ("tags", "metadata")
+_METRICS = tuple(field.name for field in fields(Metrics))
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -134,4 +135,5 @@ def decode_evidence(raw: Mapping[str, Any]) -> Evidence:
 
 
 def _encode_metrics(metrics: Metrics) -> dict[str, Any]:
-    return {name: value for name, value in asdict(metrics).items() if value is not None}
+    measured = ((name, getattr(metrics, name)) for name in _METRICS)
+    return {name: value for name, value in measured if value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import orjson
@@ -23,8 +24,13 @@ def secrets_of(endpoint: Endpoint) -> tuple[str, ...]:
 
     Values of fewer than four characters are left out: to hide each `1` hides no secret.
     """
+    return _secrets_in((endpoint.api_key or "", *endpoint.headers.values()))
+
+
+@lru_cache(maxsize=64)
+def _secrets_in(values: tuple[str, ...]) -> tuple[str, ...]:
     found: set[str] = set()
-    for value in (endpoint.api_key or "", *endpoint.headers.values()):
+    for value in values:
         parts = (part for part in re.split(r"[\s;,]+", value) if len(part) >= _SHORTEST_PART)
         for text in (value.strip(), *parts):
             if len(text) >= _SHORTEST:

@@ -6,8 +6,7 @@ import asyncio
 import re
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -54,6 +53,7 @@ class ServerSent(NamedTuple):
 OnEvent = Callable[[ServerSent], None]
 
 
+@lru_cache(maxsize=256)
 def joined_url(base_url: str, path: str) -> str:
     """Return the URL of `path` below `base_url`, which may end with a slash, or with `path`."""
     parts = urlsplit(base_url)
@@ -88,18 +88,30 @@ async def exchange(
         # Neither shown nor sent: it may be a key that was read with its line's end.
         what = "a header (or the key) holds a line break or another control character"
         raise failed(request.endpoint, sent.url, ErrorKind.REQUEST, what)
+    try:
+        async with asyncio.timeout(request.timeout_s):
+            return await _exchanged(session, request, sent, on_event)
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
+        raise _named(problem, request, sent.url) from problem
+
+
+async def _exchanged(
+    session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None
+) -> Received:
     started = time.perf_counter()
-    async with (
-        _errors_named(request, sent.url),
-        asyncio.timeout(request.timeout_s),
-        _opened(session, sent) as response,
-    ):
+    async with session.request(
+        sent.method,
+        sent.url,
+        headers={"User-Agent": _AGENT, **sent.headers},
+        data=sent.body,
+        allow_redirects=sent.follow,
+        proxy=_proxy_for(sent.url),
+    ) as response:
         if response.status >= 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
             raise refused(request.endpoint, sent.url, response.status, headers, body)
-        streamed = on_event is not None and response.content_type == "text/event-stream"
-        if on_event is not None and streamed:
+        if on_event is not None and response.content_type == "text/event-stream":
             await _read_events(response, started, on_event)
             body = b""
         else:
@@ -108,32 +120,17 @@ async def exchange(
         return Received(response.status, response.headers, body, response.charset, latency_ms)
 
 
-@asynccontextmanager
-async def _opened(
-    session: aiohttp.ClientSession, sent: Sent
-) -> AsyncIterator[aiohttp.ClientResponse]:
-    headers = {"User-Agent": _AGENT, **sent.headers}
-    parts = urlsplit(sent.url)
-    async with session.request(
-        sent.method,
-        sent.url,
-        headers=headers,
-        data=sent.body,
-        allow_redirects=sent.follow,
-        proxy=_proxy_for(parts.scheme, parts.hostname or ""),
-    ) as response:
-        yield response
-
-
 @lru_cache(maxsize=256)
-def _proxy_for(scheme: str, host: str) -> str | None:
+def _proxy_for(url: str) -> str | None:
     """Return the proxy that the environment names; none for this machine.
 
     aiohttp's own way would also send what `.netrc` says of the host.
     """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
     if is_local(host) or urllib.request.proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(scheme)
+    return urllib.request.getproxies().get(parts.scheme)
 
 
 def is_local(host: str) -> bool:
@@ -141,37 +138,28 @@ def is_local(host: str) -> bool:
     return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")  # noqa: S104
 
 
-@asynccontextmanager
-async def _errors_named(request: Request, url: str) -> AsyncIterator[None]:
-    """Raise what the network does wrong as `ProviderError`."""
-
-    def error(kind: ErrorKind, what: str) -> ProviderError:
-        return failed(request.endpoint, url, kind, what)
-
-    try:
-        yield
-    except ProviderError:
-        raise
-    except TimeoutError as problem:
+def _named(problem: Exception, request: Request, url: str) -> ProviderError:
+    """Return what the network did wrong as a `ProviderError`."""
+    if isinstance(problem, TimeoutError):
         limit = "the time limit" if request.timeout_s is None else f"{request.timeout_s:g} s"
-        raise error(ErrorKind.TIMEOUT, f"no complete answer within {limit}") from problem
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as problem:
+        kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit}"
+    elif isinstance(problem, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        kind = ErrorKind.REQUEST
         what = f"'{request.endpoint.base_url}' is no URL that can be called; check base_url"
-        raise error(ErrorKind.REQUEST, what) from problem
-    except aiohttp.ClientConnectorError as problem:
-        what = f"no connection: {problem.os_error.strerror or problem.os_error}"
-        raise error(ErrorKind.CONNECTION, f"{what}; is base_url right?") from problem
-    except aiohttp.ClientPayloadError as problem:
-        raise error(ErrorKind.CONNECTION, "the answer was cut off") from problem
-    except aiohttp.ClientResponseError as problem:
-        raise error(ErrorKind.SERVER, f"no sound HTTP: {problem.message}") from problem
-    except (aiohttp.ClientError, OSError) as problem:
-        what = f"the connection was lost ({type(problem).__name__})"
-        raise error(ErrorKind.CONNECTION, what) from problem
-    except ValueError as problem:
+    elif isinstance(problem, aiohttp.ClientConnectorError):
+        reason = problem.os_error.strerror or problem.os_error
+        kind, what = ErrorKind.CONNECTION, f"no connection: {reason}; is base_url right?"
+    elif isinstance(problem, aiohttp.ClientPayloadError):
+        kind, what = ErrorKind.CONNECTION, "the answer was cut off"
+    elif isinstance(problem, aiohttp.ClientResponseError):
+        kind, what = ErrorKind.SERVER, f"no sound HTTP: {problem.message}"
+    elif isinstance(problem, aiohttp.ClientError | OSError):
+        kind, what = ErrorKind.CONNECTION, f"the connection was lost ({type(problem).__name__})"
+    else:
         # aiohttp's message would show the header's value.
+        kind = ErrorKind.REQUEST
         what = "a header or the URL holds a character that HTTP does not allow"
-        raise error(ErrorKind.REQUEST, what) from problem
+    return failed(request.endpoint, url, kind, what)
 
 
 async def _whole(response: aiohttp.ClientResponse) -> bytes:

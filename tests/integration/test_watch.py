@@ -101,7 +101,7 @@ def test_a_running_run_is_followed_to_its_decision(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_the_watching_and_not_the_run(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    with model_server(latency_s=0.02) as server:
+    with model_server(latency_s=0.1) as server:
         suite = write_suite(tmp_path, server.base_url, 100)
         run = start(
             *("run", suite, "--concurrency", "4"), store=store, cwd=ROOT, out=tmp_path / "out"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -30,27 +30,40 @@ class CommandFailedError(Exception):
     """A measured command ended with another exit code than 0."""
 
 
+# A small process of its own: a child's peak counts what its parent had when it was forked. Unlike
+# getrusage(RUSAGE_CHILDREN), wait4 tells the peak of the one process alone.
+_MEASURER = """
+import json, os, subprocess, sys, time
+started = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+process.returncode = os.waitstatus_to_exitcode(status)
+print(json.dumps([time.perf_counter() - started, process.returncode, usage.ru_maxrss]))
+"""
+
+
 def run_measured(command: Sequence[str]) -> Measured:
     """Run a command to its end; raise `CommandFailedError` with what it wrote to standard error."""
     environment = {
         name: text for name, text in os.environ.items() if not name.startswith("EVALCORE_")
     }
     with tempfile.TemporaryFile() as errors:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=errors, env=environment, cwd=ROOT
+        measured = subprocess.run(
+            [sys.executable, "-S", "-c", _MEASURER, *command],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            cwd=ROOT,
+            check=True,
         )
-        # Unlike getrusage(RUSAGE_CHILDREN), wait4 tells the peak of this process alone.
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        seconds, code, peak = json.loads(measured.stdout)
+        if code:
             errors.seek(0)
             said = errors.read().decode(errors="replace")
-            raise CommandFailedError(f"{' '.join(command)}: exit code {process.returncode}\n{said}")
+            raise CommandFailedError(f"{' '.join(command)}: exit code {code}\n{said}")
     # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
-    return Measured(seconds, usage.ru_maxrss * unit / 1e6)
+    return Measured(seconds, peak * unit / 1e6)
 
 
 def in_turn(*runs: Callable[[], Measured], rounds: int) -> list[Measured]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
 from tests.servers import S3Server, s3_server
+
+
+def pytest_configure() -> None:
+    """Let processes that tests start be interrupted, even where the tests run in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

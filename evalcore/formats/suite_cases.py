@@ -8,13 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalcore.errors import LoadError, Problem
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.environment import Variables, interpolate
 from evalcore.formats.positions import Loc
-from evalcore.formats.problems import Problems, raise_all
-from evalcore.formats.raw_test import NO_TEST, RawTest
-from evalcore.formats.selection import Selection
+from evalcore.formats.problems import Problems
+from evalcore.formats.raw_test import RawTest
 from evalcore.formats.shapes import adapter
 from evalcore.formats.source import as_json
 from evalcore.formats.suite_assertions import SuiteAssertions
@@ -23,7 +21,6 @@ from evalcore.formats.test_sources import listed_tests, named_tests
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
-from evalcore.planning.spool import CaseSpool
 from evalcore.targets.flow_answer import (
     AnswerError,
     answer_evidence,
@@ -185,39 +182,3 @@ def raw_cases(
         return listed_tests(cases, loc, problems)
     problems.add(loc, "expected a list of cases, a path, or a list of paths")
     return iter(())
-
-
-def spool_cases(
-    rows: Iterator[RawTest],
-    reader: CaseReader,
-    selection: Selection,
-    collectors: Sequence[Problems],
-    *,
-    raises: bool = True,
-) -> CaseSpool:
-    """Return the valid, selected cases; raise `LoadError` if there are mistakes in any file."""
-    spool = CaseSpool()
-    every = {id(problems): problems for problems in collectors}
-    last = collectors[0]
-    read = 0
-    try:
-        for value, loc, found, marked in rows:
-            if found is not last:
-                every[id(found)] = last = found
-            if value is NO_TEST:
-                continue
-            read += 1
-            case = reader.read(value, loc, found, marked=marked)
-            if case is None or not selection.keeps(case.id, case.tags):
-                continue
-            try:
-                spool.append(case)
-            except (TypeError, RecursionError) as error:
-                found.add(loc, f"case '{case.id}' holds a value that JSON cannot: {error}")
-    except LoadError as error:
-        last.add_found(error.problems)
-    if not read and not any(problems.count for problems in every.values()):
-        last.add_found([Problem(last.file, None, "cases", "holds no case")])
-    if raises:
-        raise_all(tuple(every.values()))
-    return spool

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.errors import UsageError
 from evalcore.formats.camel_case import Renames
+from evalcore.formats.case_rows import spool_rows
 from evalcore.formats.environment import interpolate, variables_for
 from evalcore.formats.options import (
     LoadOptions,
@@ -18,12 +19,12 @@ from evalcore.formats.options import (
     refuse_both,
 )
 from evalcore.formats.positions import Loc
-from evalcore.formats.problems import Problems
+from evalcore.formats.problems import Problems, raise_all
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import adapter, fields_of
-from evalcore.formats.source import Document, collector_paused
-from evalcore.formats.suite_cases import CaseReader, raw_cases, spool_cases
+from evalcore.formats.source import Document
+from evalcore.formats.suite_cases import CaseReader, raw_cases
 from evalcore.formats.suite_file_shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.suite_flow import Flow, FlowReader, blocks_of
 from evalcore.formats.targets_file import Targets
@@ -115,12 +116,9 @@ def read_suite(
     if cases is None:
         problems.add(("cases",), "is required: a list of cases, or the path of one")
     rows = raw_cases([] if cases is None else cases, folder, sound.get("columns", {}), problems)
-    with collector_paused():
-        spool = spool_cases(rows, reader, selection, [problems, *others], raises=False)
+    spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="case")
     level.check_required_cases(policy.gates, reader.ids)
-    problems.raise_if_any()
-    for other in others:
-        other.raise_if_any()
+    raise_all(collectors)
     warnings = [*reader.warnings, *selection.finish(problems.file)]
     definition = SuiteDefinition(
         name=level.name,

@@ -279,6 +279,31 @@ def test_cases_may_stand_in_other_files(tmp_path: Path) -> None:
     assert [one.type for one in cases["t"].assertions] == ["contains"]
 
 
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        pytest.param(
+            '{"id": "ok", "assertions": []}\n{"id": "b", "assertions": [{"type": "contian"}]}\n',
+            "lines.jsonl:2: assertions[0].type: unknown assertion 'contian'",
+            id="a mistake",
+        ),
+        pytest.param("{", "lines.jsonl:1: not valid JSON", id="no JSON"),
+        pytest.param("", "lines.jsonl: holds no case", id="empty"),
+    ],
+)
+def test_a_mistake_in_a_file_of_cases_is_told(tmp_path: Path, content: str, mistake: str) -> None:
+    write(tmp_path, {"lines.jsonl": content})
+    (problem,) = problems_of(tmp_path, f"{HEAD}\n    cases: lines.jsonl\n")
+    assert mistake in str(problem)
+
+
+def test_mistakes_of_the_suite_and_of_its_files_are_told_together(tmp_path: Path) -> None:
+    write(tmp_path, {"lines.jsonl": '{"id": 5}\n'})
+    text = f"{HEAD}\n    gates: [{{gate: pass_rat}}]\n    cases: lines.jsonl\n"
+    files = [Path(problem.file).name for problem in problems_of(tmp_path, text)]
+    assert files == ["suite.eval.yaml", "lines.jsonl"]
+
+
 def test_a_flow_may_be_a_target(tmp_path: Path) -> None:
     suite = load(
         tmp_path,

@@ -172,6 +172,9 @@ def raw_cases(
 ) -> Iterator[RawTest]:
     """Yield the raw cases of whatever `cases` is: a list, a path, a list of paths."""
     loc: Loc = ("cases",)
+    if cases is None:
+        problems.add(loc, "is required: a list of cases, or the path of one")
+        return iter(())
     if isinstance(cases, str):
         return named_tests([cases], loc, folder, columns, problems)
     if isinstance(cases, list) and cases and all(isinstance(item, str) for item in cases):

@@ -21,6 +21,7 @@ from evalcore.targets.registry import COMMON_OPTIONS, merged_options, options_mo
 from evalcore.trust.secret_options import (
     SecretOption,
     is_secret_path,
+    known_addresses,
     secret_options,
     without_literals,
 )
@@ -115,7 +116,7 @@ class Targets:
             return
         target = Target(name, definition.kind, definition.options)
         self.used[name] = target
-        _check_options(target, DEFAULT_VARIANT, place, found, without)
+        self._check_options(target, DEFAULT_VARIANT, place, found, without)
         self._embed_fallbacks(target, place, found)
         grader = definition.options.get("grader_target")
         if grader is not None:
@@ -192,10 +193,34 @@ class Targets:
         """Note at `loc` that the variant's configuration does not fit the target of this name."""
         if name not in self.sound:
             return
-        _check_options(self.used[name], variant, loc, problems)
+        self._check_options(self.used[name], variant, loc, problems)
         for option in secret_options(variant.config):
             if option.is_literal:
                 self._refuse_literal(option, loc, problems)
+
+    def _check_options(
+        self,
+        target: Target,
+        variant: Variant,
+        loc: Loc,
+        problems: Problems,
+        without: Collection[str] = (),
+    ) -> None:
+        label = f"target '{target.name}'"
+        try:
+            model = options_model(target.kind)
+        except UsageError as error:
+            problems.add((*loc, "provider"), str(error), label=label)
+            return
+        merged = merged_options(target, variant)
+        # Some value that the model takes for certain: its own name.
+        given = {**{name: name for name in without if name in model.model_fields}, **merged}
+        try:
+            model.model_validate(given)
+        except ValidationError as error:
+            problems.add_invalid(error, given, model, loc, label=label)
+        else:
+            _check_addresses(merged, self._variables, loc, problems, label)
 
     def _refuse_literal(self, option: SecretOption, loc: Loc, problems: Problems) -> None:
         # Only what stands in a list of targets can be found again when the target is built.
@@ -247,22 +272,18 @@ def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Pr
     return True
 
 
-def _check_options(
-    target: Target, variant: Variant, loc: Loc, problems: Problems, without: Collection[str] = ()
+def _check_addresses(
+    options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
 ) -> None:
-    label = f"target '{target.name}'"
-    try:
-        model = options_model(target.kind)
-    except UsageError as error:
-        problems.add((*loc, "provider"), str(error), label=label)
-        return
-    merged = merged_options(target, variant)
-    # Some value that the model takes for certain: its own name.
-    given = {**{name: name for name in without if name in model.model_fields}, **merged}
-    try:
-        model.model_validate(given)
-    except ValidationError as error:
-        problems.add_invalid(error, given, model, loc, label=label)
+    """Note addresses that are none with the values of their variables, where those are set."""
+    for option in known_addresses(options, variables):
+        from evalcore.targets.context import check_address
+
+        try:
+            check_address(option.text)
+        except ValueError as error:
+            message = f"with its variables replaced, {error}"
+            problems.add((*loc, *option.path), message, label=label)
 
 
 def _nearest(folder: Path) -> Path | None:

@@ -123,6 +123,7 @@ def _loading(reference: str) -> Iterator[None]:
         yield
     except EvalError:
         raise
+    # Somebody else's module may raise anything, and `sys.exit()` in it must not end the run.
     except (Exception, SystemExit) as error:
         module = reference.partition(":")[0]
         message = f"{reference}: importing '{module}' failed: {type(error).__name__}: {error}"

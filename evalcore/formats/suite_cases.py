@@ -49,9 +49,11 @@ class CaseReader:
     ) -> None:
         """Take the blocks of the workflow that the suite runs (none if it runs another flow).
 
-        `verbatim` leaves `${{ … }}` as it is.
+        `verbatim` leaves `${{ … }}` as it is. `executes` says whether a case that was read has no
+        answer of its own.
         """
         self._blocks = blocks
+        self.executes = False
         self._verbatim = verbatim
         self.assertions = SuiteAssertions(folder, renames)
         self.ids: set[str] = set()
@@ -88,7 +90,8 @@ class CaseReader:
         case = _case(raw, assertions, fixture)
         if fixture is not None and self._expected(assertions) - fixture.outputs.keys():
             # As in a workflow file: the blocks that are given yield that, the others run.
-            return case._replace(fixture=None, given=fixture)
+            case = case._replace(fixture=None, given=fixture)
+        self.executes = self.executes or case.fixture is None
         return case
 
     def _expected(self, assertions: Sequence[Assertion]) -> set[str]:

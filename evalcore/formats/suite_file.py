@@ -26,7 +26,7 @@ from evalcore.formats.shapes import adapter, fields_of
 from evalcore.formats.source import Document
 from evalcore.formats.suite_cases import CaseReader, raw_cases
 from evalcore.formats.suite_file_shapes import SuiteLevel, SuiteVariant
-from evalcore.formats.suite_flow import Flow, FlowReader, blocks_of
+from evalcore.formats.suite_flow import Flow, FlowReader, blocks_of, check_function
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.wording import suggest
 from evalcore.gates.registry import GateSyntaxError, parse_gate
@@ -106,6 +106,8 @@ def read_suite(
     others = [targets.file_problems] if targets.file_problems else []
     spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="case")
     level.check_required_cases(definition.policy.gates, reader.ids)
+    if reader.executes:
+        check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
     raise_all(collectors)
     warnings = [*reader.warnings, *selection.finish(problems.file)]
     return Suite(choose_variants(definition, options), spool, tuple(warnings))

@@ -376,6 +376,60 @@ def test_a_case_that_asserts_nothing_is_a_warning_and_in_strict_mode_a_mistake(
     assert "asserts nothing" in messages(tmp_path, text, strict=True)[0]
 
 
+MODULE = "import json\ndef answer(case_input): ...\nclass Bot: ...\n"
+
+
+@pytest.mark.parametrize(
+    ("flow", "mistake"),
+    [
+        ("mine:answr", "flow: mine:answr: 'mine' has no 'answr'. Did you mean 'answer'?"),
+        ("{flow: 'mine:zz'}", "flow.flow: mine:zz: 'mine' has no 'zz'. There is: Bot, answer"),
+        ("{callable: 'mine:zz'}", "flow.callable: mine:zz: 'mine' has no 'zz'."),
+        ("{target: p}", "flow.target: mine:missing: 'mine' has no 'missing'."),
+        ("nobody:fn", "flow: nobody:fn: there is no module 'nobody' below"),
+        ("broken:fn", "flow: broken:fn: importing 'broken' would fail: SyntaxError"),
+    ],
+)
+def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, flow: str, mistake: str) -> None:
+    write(tmp_path, {"mine.py": MODULE, "broken.py": "def"})
+    text = f"""
+    name: n
+    flow: {flow}
+    targets: [{{name: p, provider: python, callable: "mine:missing"}}]
+    variants: [{{id: a}}]
+    {CASES}
+    """
+    (found,) = messages(tmp_path, text, allow_imports=())
+    assert mistake in found
+    assert load(tmp_path, text).definition.name == "n"
+
+
+@pytest.mark.parametrize(
+    ("flow", "fixtures"),
+    [
+        ("mine:answer", "{}"),
+        ("mine:json", "{}"),
+        ("mine:Bot.ask", "{}"),
+        ("dynamic:anything", "{}"),
+        ("starred:anything", "{}"),
+        ("somewhere.flows:fn", "{}"),
+        ("json:loads", "{}"),
+        ("mine:missing", "{output: given}"),
+    ],
+)
+def test_a_function_that_may_be_there_or_is_not_called_is_no_mistake(
+    tmp_path: Path, flow: str, fixtures: str
+) -> None:
+    dynamic = "def __getattr__(name): return print\n"
+    write(
+        tmp_path,
+        {"mine.py": MODULE, "dynamic.py": dynamic, "starred.py": "from json import *\n"},
+    )
+    case = f"{{id: c, input: x, fixtures: {fixtures}, assertions: [{{type: behavior.no_errors}}]}}"
+    text = f"name: n\nflow: {flow}\nvariants: [{{id: a}}]\ncases: [{case}]\n"
+    assert load(tmp_path, text, allow_imports=("somewhere",)).definition.name == "n"
+
+
 def test_gates_take_camel_case(tmp_path: Path) -> None:
     more = "    gates: [{gate: passRate, threshold: 0.5, perVariant: true}]"
     gates = load(tmp_path, f"{HEAD}{more}\n{CASES}").definition.policy.gates

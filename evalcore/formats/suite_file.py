@@ -88,7 +88,9 @@ def read_suite(
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
     sound = _sound_level(raw, problems)
-    targets = Targets(sound.get("targets"), Path(source.folder), variables, problems)
+    targets = Targets(
+        sound.get("targets"), Path(source.folder), variables, problems, in_file=not verbatim
+    )
     level = _Level(raw, sound, options, problems)
     flow = level.flow(targets, Path(source.folder))
     reader = CaseReader(

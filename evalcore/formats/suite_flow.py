@@ -249,6 +249,7 @@ class FlowReader:
             laid = {**config, **own}
         variant = Variant(raw["id"], named, laid, tuple(raw.get("tags", ())))
         if target.kind in {FLOW, WORKFLOW}:
+            self._targets.refuse_literals(config, (*loc, "config"), self._problems)
             return variant
         if "provider" in own:
             message = f"target '{target.name}' is of kind '{target.kind}'; name a target here"

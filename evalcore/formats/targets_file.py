@@ -19,7 +19,6 @@ from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.targets.registry import COMMON_OPTIONS, merged_options, options_model
 from evalcore.trust.secret_options import (
-    SecretOption,
     is_secret_path,
     known_addresses,
     secret_options,
@@ -56,9 +55,18 @@ class Targets:
     """
 
     def __init__(
-        self, inline: object, folder: Path, variables: Variables, problems: Problems
+        self,
+        inline: object,
+        folder: Path,
+        variables: Variables,
+        problems: Problems,
+        *,
+        in_file: bool = True,
     ) -> None:
-        """Take the suite's own targets (None if it has none), their variables already read."""
+        """Take the suite's own targets (None if it has none), their variables already read.
+
+        `in_file` says that they stand in a file, where a literal secret can be read again.
+        """
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
         self.file_problems: Problems | None = None
@@ -79,6 +87,10 @@ class Targets:
         if inline is not None:
             # Whatever the file is called in messages, it lies in the suite's folder.
             self._read(inline, ("targets",), problems, folder / Path(problems.file).name, done=True)
+            if not in_file:
+                for written in self._written.values():
+                    if written.problems is problems:
+                        self.refuse_literals(written.entry, written.loc, problems)
 
     def __contains__(self, name: str) -> bool:
         return name in self._written
@@ -92,9 +104,7 @@ class Targets:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
         self._written[name] = _Written(entry, problems, loc, file, True)
-        for option in secret_options(entry):
-            if option.is_literal:
-                self._refuse_literal(option, loc, problems)
+        self.refuse_literals(entry, loc, problems)
 
     def use(
         self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
@@ -194,9 +204,7 @@ class Targets:
         if name not in self.sound:
             return
         self._check_options(self.used[name], variant, loc, problems)
-        for option in secret_options(variant.config):
-            if option.is_literal:
-                self._refuse_literal(option, loc, problems)
+        self.refuse_literals(variant.config, loc, problems)
 
     def _check_options(
         self,
@@ -222,10 +230,16 @@ class Targets:
         else:
             _check_addresses(merged, self._variables, loc, problems, label)
 
-    def _refuse_literal(self, option: SecretOption, loc: Loc, problems: Problems) -> None:
-        # Only what stands in a list of targets can be found again when the target is built.
+    def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+        """Note secrets in options that are stored with the run.
+
+        Only what stands in a file's list of targets can be found again when one is built.
+        """
         message = "must not be written here, where it would be stored with the run; write"
-        problems.add((*loc, *option.path), f"{message} ${{{{ NAME }}}} and set that variable")
+        for option in secret_options(options):
+            if option.is_literal:
+                hint = f"{message} ${{{{ NAME }}}} and set that variable"
+                problems.add((*loc, *option.path), hint)
 
     def _read(
         self, raw: object, prefix: Loc, problems: Problems, file: Path, *, done: bool = False

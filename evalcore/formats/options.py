@@ -36,7 +36,8 @@ class LoadOptions:
     secret option refers to need not be set then. `executor` says that the caller executes the cases
     of a workflow file that are not given, by a function of its own. `allow_imports` are the modules
     that may be imported beside those below the suite's folder and the current one; None: it is not
-    known here which functions there are.
+    known here which functions there are. `option_names` are what the caller calls the command
+    line's flags, for messages.
     """
 
     format: str | None = None
@@ -56,6 +57,11 @@ class LoadOptions:
     secrets_required: bool = True
     executor: bool = False
     allow_imports: tuple[str, ...] | None = None
+    option_names: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, flag: str) -> str:
+        """Return what the caller calls a flag of the command line, such as `--case`."""
+        return self.option_names.get(flag, flag)
 
 
 def suite_name(path: Path, *named: str | None) -> str:

@@ -186,8 +186,8 @@ class _Level:
         if name is not None:
             if name not in targets:
                 hint = suggest(name, targets.names) or " None is defined."
-                message = f"{self._problems.file}: --target: unknown target '{name}'.{hint}"
-                raise UsageError(message)
+                where = f"{self._problems.file}: {self._options.called('--target')}"
+                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
             return reader.named(name, written)
         return reader.read(self._raw.get("flow"), written)
 

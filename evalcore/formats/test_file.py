@@ -273,8 +273,8 @@ class _SuiteLevel:
         if name is not None:
             if name not in self.targets:
                 hint = suggest(name, self.targets.names) or " None is defined."
-                message = f"{self.problems.file}: --target: unknown target '{name}'.{hint}"
-                raise UsageError(message)
+                where = f"{self.problems.file}: {self.options.called('--target')}"
+                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
             self.targets.use(name, (), self.problems)
             return name
         name = self.execution.get("target")

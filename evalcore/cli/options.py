@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,12 +91,17 @@ def chosen_store(address: str | None) -> ObjectStore:
     return open_store(address or settings().store)
 
 
-def load_options(given: dict[str, Any]) -> LoadOptions:
-    """Return what the options of `suite_options` lay over a suite."""
+def load_options(given: dict[str, Any], allow_imports: Sequence[str] | None = None) -> LoadOptions:
+    """Return what the options of `suite_options` lay over a suite.
+
+    With `allow_imports` (those of `--allow-import`) a function that is not there is a mistake.
+    """
     try:
         gates = tuple(parse_gate_option(text) for text in given["gates"])
     except GateSyntaxError as error:
         raise UsageError(f"--gate: {error}") from error
+    configured = settings()
+    allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)
     listed = [case for text in given["case_lists"] for case in _split(text)]
     return LoadOptions(
         format=given["format_"],
@@ -111,8 +116,9 @@ def load_options(given: dict[str, Any]) -> LoadOptions:
         variants=frozenset(given["variants"]),
         baseline=given.get("baseline"),
         strict=given["strict"],
-        readable_names=frozenset(settings().readable_names),
+        readable_names=frozenset(configured.readable_names),
         environment=os.environ,
+        allow_imports=allowed,
     )
 
 

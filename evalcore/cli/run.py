@@ -98,7 +98,9 @@ def run(**given: Any) -> int:
         return int(_resume(chosen_store(address), resume, options))
     # A replay asks nobody: a machine without keys can do it.
     needed = options.mode != Mode.REPLAY
-    suites = load_suites(paths, replace(load_options(given), secrets_required=needed))
+    suites = load_suites(
+        paths, replace(load_options(given, options.imports), secrets_required=needed)
+    )
     return int(run_suites(suites, chosen_store(address), options))
 
 

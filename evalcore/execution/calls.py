@@ -144,7 +144,8 @@ class ItemCalls:
                 return reply
             except ProviderError as error:
                 error.attempts = attempt
-                policy = self._limits.retry_policy(endpoint, self._context.retry)
+                self._limits.note_failure(endpoint, error)
+                policy = self._limits.retry_policy(endpoint, self._context.retry, error)
                 delay = policy.delay_s(
                     error,
                     attempt=attempt,

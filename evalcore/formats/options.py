@@ -34,7 +34,10 @@ class LoadOptions:
     suite may read beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the
     variables themselves. `secrets_required` is False where no provider is asked (replay): what a
     secret option refers to need not be set then. `executor` says that the caller executes the cases
-    of a workflow file that are not given, by a function of its own.
+    of a workflow file that are not given, by a function of its own. `allow_imports` are the modules
+    that may be imported beside those below the suite's folder and the current one; None: it is not
+    known here which functions there are. `option_names` are what the caller calls the command
+    line's flags, for messages.
     """
 
     format: str | None = None
@@ -53,6 +56,12 @@ class LoadOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets_required: bool = True
     executor: bool = False
+    allow_imports: tuple[str, ...] | None = None
+    option_names: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, flag: str) -> str:
+        """Return what the caller calls a flag of the command line, such as `--case`."""
+        return self.option_names.get(flag, flag)
 
 
 def suite_name(path: Path, *named: str | None) -> str:

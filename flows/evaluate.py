@@ -108,8 +108,8 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     except KeyboardInterrupt:
         execution.stop()
         request_cancel(run)
+    # Terminated, or out of luck with the store: what is committed stays.
     except BaseException:
-        # Terminated, or out of luck with the store: what is committed stays.
         request_cancel(run)
         _note_stop(run, execution.receipts)
         raise
@@ -210,8 +210,8 @@ def _run_shards(execution: Execution, shards: tuple[int, ...], progress: RunProg
             for future in as_completed(futures):
                 future.wait()  # else its state would be asked of the server, which may lag behind
                 progress.show(execution.executed_items)
+        # Whatever it was, leaving the runner waits for the shards that were begun.
         except BaseException:
-            # Leaving the runner waits for the shards that were begun.
             execution.stop()
             raise
     _raise_failures(futures)

@@ -21,6 +21,13 @@ from evalcore.settings import Settings
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 AUTO = "auto"
+_OPTION_NAMES = {
+    "--case": "cases",
+    "--exclude-tag": "exclude_tags",
+    "--tag": "tags",
+    "--target": "target",
+    "--variant": "variants",
+}
 _FORMATS = Literal[
     "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
 ]
@@ -206,4 +213,5 @@ def load_options(
         datasets=(settings.store, *settings.allow_datasets),
         # A replay asks nobody: a worker without keys can do it.
         secrets_required=parameters.mode != "replay",
+        option_names=_OPTION_NAMES,
     )

@@ -11,7 +11,7 @@ from evalcore.assertions.strict_json import NotJsonError, parse
 from evalcore.assertions.structure import same_json
 from evalcore.assertions.subject import AsyncCheck, Subject, SyncCheck
 from evalcore.assertions.transform import TransformError, apply_transform
-from evalcore.assertions.wording import json_text, quote, shorten
+from evalcore.assertions.wording import QUOTED_LENGTH, json_text, quote, shorten
 from evalcore.model.assertion import Outcome, Verdict, broken, failed
 from evalcore.model.evidence_path import PRIMARY_PATH, Missing, PathSyntaxError, find_value
 
@@ -51,7 +51,8 @@ def equals(params: Mapping[str, Any], subject: Subject) -> Verdict:
             return failed(str(error), actual=actual)
     if same_json(value, wanted):
         return _passed(actual)
-    return failed(f"is not {quote(json_text(wanted))}", actual=actual)
+    shown = quote(wanted) if isinstance(wanted, str) else shorten(json_text(wanted), QUOTED_LENGTH)
+    return failed(f"is not {shown}", actual=actual)
 
 
 def matches(params: Mapping[str, Any], subject: Subject) -> Verdict:

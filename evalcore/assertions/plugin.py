@@ -7,13 +7,10 @@ metadata, outputs, metrics`.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import dataclasses
-import inspect
 import json
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from evalcore.assertions.python_call import arguments_for
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import describe_error, one_line
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
+from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
 
 _RUNNER = Path(__file__).with_name("plugin_runner.py")
@@ -71,9 +69,9 @@ async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
     arguments = arguments_for(function, subject, _context(params, subject))
     timeout_s = context.plugin_timeout_s
     try:
-        answer = await asyncio.wait_for(_call_in_thread(function, *arguments), timeout_s)
-    except _CallError as error:
-        return broken(f"{reference} failed: {error}")
+        answer = await asyncio.wait_for(call_foreign(function, *arguments), timeout_s)
+    except ForeignError as error:
+        return broken(f"{reference} failed: {describe_error(error.__cause__ or error)}")
     except TimeoutError:
         return broken(f"{reference} did not return within {timeout_s:g} s")
     if isinstance(answer, bool):
@@ -116,43 +114,3 @@ def _grading_verdict(answer: Any, who: str) -> Verdict:
         return broken(one_line(f"{who}: 'reason' has to be a text, not {reason!r}"))
     base = PASSED if passed else FAILED
     return base._replace(score=float(score), message=one_line(reason))
-
-
-class _CallError(Exception):
-    """Somebody else's function raised."""
-
-
-async def _call_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function (await it, if it is one to await) in a thread of its own.
-
-    The thread is a daemon: a call that never returns must not keep the process from ending.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-
-    def settle(answer: Any, error: str | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(answer)
-        else:
-            done.set_exception(_CallError(error))
-
-    def call() -> None:
-        answer, error = None, None
-        try:
-            answer = function(*arguments)
-            if inspect.isawaitable(answer):
-                answer = asyncio.run(_awaited(answer))
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - somebody else's code
-            error = describe_error(raised)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, answer, error)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(call,), daemon=True).start()
-    return await done
-
-
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable

@@ -9,7 +9,7 @@ from typing import Any
 from evalcore.errors import EvalError
 
 KEPT_LENGTH = 500
-_QUOTED_LENGTH = 80
+QUOTED_LENGTH = 80
 _LISTED = 5
 # In this order: the first that an assertion has is its value to a person.
 _VALUE_PARAMS = ("value", "pattern", "values", "schema", "callable", "id")
@@ -22,7 +22,7 @@ def shorten(text: str, limit: int = KEPT_LENGTH) -> str:
 
 def quote(text: str) -> str:
     """Return the text in quotes, on one line, shortened."""
-    return repr(shorten(text, _QUOTED_LENGTH))
+    return repr(shorten(text, QUOTED_LENGTH))
 
 
 def quote_all(texts: Sequence[str]) -> str:

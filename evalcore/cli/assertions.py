@@ -3,64 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
+from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import settings
 from evalcore.errors import LoadError, UsageError
 from evalcore.execution.single import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
-from evalcore.formats.source import parse_json, too_large_number
 from evalcore.formats.wording import describe
 from evalcore.model.suite import Format
-from evalcore.report.document import on_one_line
 from evalcore.trust.imports import ImportPolicy
 
 
 @click.command("assert")
 @click.option("--format", "format_", required=True, metavar="FORMAT", help="Whose assertions.")
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help="May be imported.")
-def assert_(format_: str, imports: tuple[str, ...]) -> None:
+def assert_(format_: str, imports: tuple[str, ...]) -> int:
     """Grade outputs: {"id", "assertion", "output", "measured"?} a line on standard input.
 
-    Prints {"id", "score", "outcome", "message"} a line, in the same order.
+    Prints {"id", "score", "outcome", "message"} a line, in the same order; the outcome is "error"
+    for an assertion that a suite could not have, and for a line that is no question, which makes
+    the exit code 2.
     """
     if format_ not in FORMATS:
         raise UsageError(f"no assertions of format '{format_}'; formats: {', '.join(FORMATS)}")
     allowed = (*settings().allow_imports, *imports)
     policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if not line.strip():
-            continue
-        try:
-            raw = parse_json(line)
-        except ValueError as error:
-            raise UsageError(f"standard input:{number}: not valid JSON: {error}") from error
-        if not isinstance(raw, dict) or "assertion" not in raw:
-            raise UsageError(f"standard input:{number}: expected an object with 'assertion'")
-        answer = _refused(line, raw) or _graded(format_, raw, policy)
-        click.echo(on_one_line(orjson.dumps(answer).decode()))
-
-
-def _refused(line: bytes, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the answer to a question with a number that no suite could have."""
-    problem = too_large_number(line, raw)
-    if problem is None:
-        return None
-    identity = raw.get("id")
-    return _error(None if too_large_number(line, identity) else identity, problem)
+    return answer_lines(lambda raw: _graded(format_, raw, policy), _error)
 
 
 def _error(identity: object, message: str) -> dict[str, Any]:
     return {"id": identity, "score": 0.0, "outcome": "error", "message": message}
 
 
-def _graded(format_: str, raw: Mapping[str, Any], imports: ImportPolicy) -> dict[str, Any]:
+def _graded(format_: str, raw: Any, imports: ImportPolicy) -> dict[str, Any]:
+    if not isinstance(raw, dict) or "assertion" not in raw:
+        identity = raw.get("id") if isinstance(raw, dict) else None
+        raise NoQuestionError("expected an object with 'assertion'", identity)
     measured = raw.get("measured") or {}
     try:
         assertion = read_single(format_, raw["assertion"], Path.cwd())

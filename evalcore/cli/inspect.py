@@ -23,7 +23,7 @@ def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
     """Check suite files and run nothing; exit code 2 if one has a mistake."""
     if not suites:
         raise UsageError("name at least one suite file: evalcore validate SUITE…")
-    options = load_options(given)
+    options = load_options(given, allow_imports=())
     worst = ExitCode.PASS
     for path in suites:
         entry: dict[str, Any] = {"file": path, "valid": True, "problems": [], "warnings": []}
@@ -65,7 +65,7 @@ def _problem(found: Any) -> dict[str, Any]:
 @json_option
 def plan(as_json: bool, suites: tuple[str, ...], **given: Any) -> None:
     """Show what a run would execute: cases, variants, iterations, items, shards."""
-    for suite in load_suites(suites, load_options(given)):
+    for suite in load_suites(suites, load_options(given, allow_imports=())):
         definition = suite.definition
         check_baseline(definition)
         size = plan_size(suite, PlanOptions(), latency_s=None)

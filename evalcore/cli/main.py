@@ -107,8 +107,8 @@ def call(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output went away; there is nobody left to tell.
         sys.stderr.close()
         code = ExitCode.PASS
+    # A fault of ours must not look like a failed gate, whose exit code Python's own is.
     except Exception as error:
-        # A fault of ours must not look like a failed gate, whose exit code Python's own is.
         if os.environ.get("EVALCORE_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,16 +107,22 @@ def chosen_store(address: str | None) -> ObjectStore:
     return open_store(address or settings().store)
 
 
-def load_options(given: dict[str, Any], store: str | None = None) -> LoadOptions:
+def load_options(
+    given: dict[str, Any],
+    store: str | None = None,
+    allow_imports: Sequence[str] | None = None,
+) -> LoadOptions:
     """Return what the options of `suite_options` lay over a suite.
 
-    Files of tests may lie below the store at `store`, by default the configured one.
+    Files of tests may lie below the store at `store`, by default the configured one. With
+    `allow_imports` (those of `--allow-import`) a function that is not there is a mistake.
     """
-    configured = settings()
     try:
         gates = tuple(parse_gate_option(text) for text in given["gates"])
     except GateSyntaxError as error:
         raise UsageError(f"--gate: {error}") from error
+    configured = settings()
+    allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)
     listed = [case for text in given["case_lists"] for case in _split(text)]
     return LoadOptions(
         format=given["format_"],
@@ -134,6 +140,7 @@ def load_options(given: dict[str, Any], store: str | None = None) -> LoadOptions
         readable_names=frozenset(configured.readable_names),
         datasets=(store or configured.store, *configured.allow_datasets),
         environment=os.environ,
+        allow_imports=allowed,
     )
 
 

@@ -106,7 +106,8 @@ def run(**given: Any) -> int:
         return int(_resume(chosen_store(address), resume, options))
     # A replay asks nobody: a machine without keys can do it.
     needed = options.mode != Mode.REPLAY
-    suites = load_suites(paths, replace(load_options(given, address), secrets_required=needed))
+    wanted = load_options(given, address, options.imports)
+    suites = load_suites(paths, replace(wanted, secrets_required=needed))
     return int(run_suites(suites, chosen_store(address), options))
 
 

@@ -143,6 +143,7 @@ class Budget:
             self._serve()
         try:
             grant = await waiting.waiter.wait()
+        # However the wait ends (cancelled, or closed with its loop), its grant must not be lost.
         except BaseException:
             with self._lock:
                 if waiting in self._waiting:

@@ -171,7 +171,8 @@ class ItemCalls:
             except ProviderError as failed:
                 error = failed
                 error.attempts = attempt
-                policy = self._limits.retry_policy(endpoint, self._context.retry)
+                self._limits.note_failure(endpoint, error)
+                policy = self._limits.retry_policy(endpoint, self._context.retry, error)
                 delay = policy.delay_s(
                     error,
                     attempt=attempt,

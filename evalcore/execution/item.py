@@ -245,8 +245,8 @@ class ItemRunner:
             return None if given is None else checked_evidence(given)
         except EvalError:
             raise
+        # Somebody else's target; recorded in the row.
         except Exception as error:
-            # Somebody else's target; recorded in the row.
             raise TargetError("target", f"{type(error).__name__}: {error}") from error
 
     def _stored_evidence(self, item: WorkItem) -> Evidence | None:

@@ -12,7 +12,7 @@ from evalcore.execution.budget import Budget, Demand, Spent, TokenPrice, demand_
 from evalcore.execution.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
 from evalcore.execution.window import Window
-from evalcore.model.exchange import Endpoint, ProviderError, Request, Usage
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Limits, ProviderLimits, SuiteDefinition
 from evalcore.settings import Settings
@@ -67,6 +67,7 @@ class RunLimits:
         self._prices: dict[tuple[str, str], TokenPrice | None] = {}
         self._given_up: dict[str, int] = {}
         self._answered_at: dict[str, float] = {}
+        self._heard: set[str] = set()
         self._clock = clock
         duration_s = limits.max_duration_s
         self._ends = None if duration_s is None else clock() + duration_s - busy_s
@@ -99,11 +100,24 @@ class RunLimits:
 
         return cost_of(request.model, request.endpoint.provider, usage, self._own_prices)
 
-    def retry_policy(self, endpoint: Endpoint, policy: RetryPolicy) -> RetryPolicy:
-        """Return how often a call is made again: hardly, where every call has been given up."""
+    def retry_policy(
+        self, endpoint: Endpoint, policy: RetryPolicy, error: ProviderError
+    ) -> RetryPolicy:
+        """Return how often a call that failed is made again.
+
+        Hardly, where every call has been given up; not for long, where nobody has ever answered as
+        a provider does.
+        """
+        if _host(endpoint) not in self._heard and not _is_heard(error):
+            policy = policy._replace(total_s=min(policy.total_s, policy.unheard_s))
         if self._given_up.get(endpoint.base_url, 0) < _HOPELESS:
             return policy
         return policy._replace(attempts=min(policy.attempts, _LAST_ATTEMPTS))
+
+    def note_failure(self, endpoint: Endpoint, error: ProviderError) -> None:
+        """Note that an attempt failed: whoever refuses one is there."""
+        if _is_heard(error):
+            self._heard.add(_host(endpoint))
 
     def note_outcome(self, endpoint: Endpoint, *, given_up: bool) -> None:
         """Note that an endpoint answered, or that a call was given up after its last retry."""
@@ -112,6 +126,7 @@ class RunLimits:
             self._given_up[where] = self._given_up.get(where, 0) + 1
             return
         self._answered_at[where] = self._clock()
+        self._heard.add(_host(endpoint))
         self._given_up.pop(where, None)
 
     def silence_s(self, endpoint: Endpoint) -> float:
@@ -123,6 +138,18 @@ class RunLimits:
         if key not in self._prices:
             self._prices[key] = highest_price(model, provider, self._own_prices)
         return self._prices[key]
+
+
+def _host(endpoint: Endpoint) -> str:
+    """Return scheme, host and port: what lies behind them may differ from call to call."""
+    return "/".join(endpoint.base_url.split("/", 3)[:3])
+
+
+def _is_heard(error: ProviderError) -> bool:
+    """Whether a provider refused; else nobody answered, or somebody who makes no sense."""
+    if error.kind == ErrorKind.CONNECTION:
+        return False
+    return error.kind != ErrorKind.SERVER or error.status not in {None, 200}
 
 
 def highest_price(

@@ -79,6 +79,7 @@ class Gate:
             self._waiting.append(waiter)
         try:
             await waiter.wait()
+        # However the wait ends (cancelled, or closed with its loop), its place must not be lost.
         except BaseException:
             with self._lock:
                 if waiter in self._waiting:

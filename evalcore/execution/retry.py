@@ -15,7 +15,7 @@ class RetryPolicy(NamedTuple):
     """Times in seconds. `attempts` counts the first call; `total_s` bounds all waiting of a call.
 
     With ten attempts a provider that fails three times in ten loses one call in 170 000; a dead one
-    is given up after about fifteen seconds.
+    is given up after about fifteen seconds, one that nobody has heard of yet after three.
     """
 
     attempts: int = 10
@@ -26,6 +26,8 @@ class RetryPolicy(NamedTuple):
     # A provider that refuses for the rest of a minute is worth waiting for.
     longest_rate_s: float = 15.0
     total_s: float = 300.0
+    # Most often an address is wrong, or a server was not started.
+    unheard_s: float = 3.0
 
     def delay_s(
         self,

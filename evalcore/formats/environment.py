@@ -17,7 +17,7 @@ from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.source import read_bytes
 from evalcore.formats.wording import shown_path
-from evalcore.trust.secret_options import is_secret_path
+from evalcore.trust.secret_options import is_address, is_secret_path
 from evalcore.trust.variables import (
     MARK,
     PROVIDER_KEYS,
@@ -67,11 +67,11 @@ def interpolate(
     if isinstance(value, str):
         if MARK not in value:
             return value
-        secret = is_secret(loc)
+        stays = is_secret(loc)
 
         def replacement(match: re.Match[str]) -> str:
-            found = _value(match, variables, loc, problems, secret=secret)
-            return match[0] if secret or found is None else found
+            found = _value(match, variables, loc, problems, stays=stays)
+            return match[0] if stays or found is None else found
 
         return REFERENCE.sub(replacement, value)
     if isinstance(value, dict):
@@ -88,10 +88,11 @@ def interpolate(
 
 
 def _value(
-    match: re.Match[str], variables: Variables, loc: Loc, problems: Problems, *, secret: bool
+    match: re.Match[str], variables: Variables, loc: Loc, problems: Problems, *, stays: bool
 ) -> str | None:
     """Return what a reference stands for; note what is wrong with it and return None."""
     name = match[1]
+    secret = stays and not is_address(loc)
     if not variables.may_read(name, secret=secret):
         message = f"may not read the environment variable {name}; name it in a .env file"
         if name in PROVIDER_KEYS:
@@ -100,7 +101,7 @@ def _value(
         problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
         return None
     found = variables.value(name, match[2], secret=secret)
-    if found is None and (variables.required or not secret):
+    if found is None and (variables.required or not stays):
         message = f"the environment variable {name} is not set; set it or write a default:"
         problems.add(loc, f"{message} ${{{{ {name}:-… }}}}")
     return found

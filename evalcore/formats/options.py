@@ -35,7 +35,10 @@ class LoadOptions:
     variables themselves. `secrets_required` is False where no provider is asked (replay): what a
     secret option refers to need not be set then. `executor` says that the caller executes the cases
     of a workflow file that are not given, by a function of its own. `datasets` are addresses of
-    object stores below which files of tests may lie.
+    object stores below which files of tests may lie. `allow_imports` are the modules
+    that may be imported beside those below the suite's folder and the current one; None: it is not
+    known here which functions there are. `option_names` are what the caller calls the command
+    line's flags, for messages.
     """
 
     format: str | None = None
@@ -55,6 +58,12 @@ class LoadOptions:
     secrets_required: bool = True
     executor: bool = False
     datasets: tuple[str, ...] = ()
+    allow_imports: tuple[str, ...] | None = None
+    option_names: Mapping[str, str] = field(default_factory=dict)
+
+    def called(self, flag: str) -> str:
+        """Return what the caller calls a flag of the command line, such as `--case`."""
+        return self.option_names.get(flag, flag)
 
 
 def suite_name(path: Path, *named: str | None) -> str:

@@ -56,9 +56,10 @@ class Selection:
 
     def _unmet(self) -> Iterator[str]:
         options = self._options
-        yield from _unknown("--case", "case has the id", options.cases, self._ids)
-        yield from _unknown("--tag", "case has the tag", options.tags, self._tags)
-        yield from _unknown("--exclude-tag", "case has the tag", options.excluded_tags, self._tags)
+        tag = "case has the tag"
+        yield from _unknown(options.called("--case"), "case has the id", options.cases, self._ids)
+        yield from _unknown(options.called("--tag"), tag, options.tags, self._tags)
+        yield from _unknown(options.called("--exclude-tag"), tag, options.excluded_tags, self._tags)
 
     def _written(self) -> Iterator[str]:
         options = self._options
@@ -67,7 +68,7 @@ class Selection:
             ("--tag", options.tags),
             ("--exclude-tag", options.excluded_tags),
         ):
-            yield from (f"{name} {value}" for value in sorted(values))
+            yield from (f"{options.called(name)} {value}" for value in sorted(values))
 
 
 def _unknown(option: str, what: str, wanted: Iterable[str], known: set[str]) -> Iterator[str]:
@@ -98,7 +99,8 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     if not options.variants:
         return definition
     known = {variant.id for variant in definition.variants}
-    unknown = list(_unknown("--variant", "variant is called", options.variants, known))
+    flag = options.called("--variant")
+    unknown = list(_unknown(flag, "variant is called", options.variants, known))
     if unknown:
         raise UsageError("\n".join(f"{definition.source.path}: {message}" for message in unknown))
     kept = tuple(variant for variant in definition.variants if variant.id in options.variants)
@@ -107,8 +109,8 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
         return replace(definition, variants=kept)
     if options.baseline is not None:
         raise UsageError(
-            f"{definition.source.path}: --baseline {baseline}: --variant leaves it out; "
-            f"add --variant {baseline}"
+            f"{definition.source.path}: {options.called('--baseline')} {baseline}: {flag} leaves "
+            f"it out; add {flag} {baseline}"
         )
     return replace(definition, variants=kept, baseline=None, dropped_baseline=baseline)
 

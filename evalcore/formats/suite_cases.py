@@ -8,13 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalcore.errors import LoadError, Problem
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.environment import Variables, interpolate
 from evalcore.formats.positions import Loc
-from evalcore.formats.problems import Problems, raise_all
-from evalcore.formats.raw_test import NO_TEST, RawTest
-from evalcore.formats.selection import Selection
+from evalcore.formats.problems import Problems
+from evalcore.formats.raw_test import RawTest
 from evalcore.formats.shapes import adapter
 from evalcore.formats.source import as_json
 from evalcore.formats.suite_assertions import SuiteAssertions
@@ -23,7 +21,6 @@ from evalcore.formats.test_sources import listed_tests, named_tests
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
-from evalcore.planning.spool import CaseSpool
 from evalcore.targets.flow_answer import (
     AnswerError,
     answer_evidence,
@@ -52,9 +49,11 @@ class CaseReader:
     ) -> None:
         """Take the blocks of the workflow that the suite runs (none if it runs another flow).
 
-        `verbatim` leaves `${{ … }}` as it is.
+        `verbatim` leaves `${{ … }}` as it is. `executes` says whether a case that was read has no
+        answer of its own.
         """
         self._blocks = blocks
+        self.executes = False
         self._verbatim = verbatim
         self.assertions = SuiteAssertions(folder, renames)
         self.ids: set[str] = set()
@@ -91,7 +90,8 @@ class CaseReader:
         case = _case(raw, assertions, fixture)
         if fixture is not None and self._expected(assertions) - fixture.outputs.keys():
             # As in a workflow file: the blocks that are given yield that, the others run.
-            return case._replace(fixture=None, given=fixture)
+            case = case._replace(fixture=None, given=fixture)
+        self.executes = self.executes or case.fixture is None
         return case
 
     def _expected(self, assertions: Sequence[Assertion]) -> set[str]:
@@ -175,6 +175,9 @@ def raw_cases(
 ) -> Iterator[RawTest]:
     """Yield the raw cases of whatever `cases` is: a list, a path, a list of paths."""
     loc: Loc = ("cases",)
+    if cases is None:
+        problems.add(loc, "is required: a list of cases, or the path of one")
+        return iter(())
     if isinstance(cases, str):
         return named_tests([cases], loc, folder, columns, problems)
     if isinstance(cases, list) and cases and all(isinstance(item, str) for item in cases):
@@ -185,39 +188,3 @@ def raw_cases(
         return listed_tests(cases, loc, problems)
     problems.add(loc, "expected a list of cases, a path, or a list of paths")
     return iter(())
-
-
-def spool_cases(
-    rows: Iterator[RawTest],
-    reader: CaseReader,
-    selection: Selection,
-    collectors: Sequence[Problems],
-    *,
-    raises: bool = True,
-) -> CaseSpool:
-    """Return the valid, selected cases; raise `LoadError` if there are mistakes in any file."""
-    spool = CaseSpool()
-    every = {id(problems): problems for problems in collectors}
-    last = collectors[0]
-    read = 0
-    try:
-        for value, loc, found, marked in rows:
-            if found is not last:
-                every[id(found)] = last = found
-            if value is NO_TEST:
-                continue
-            read += 1
-            case = reader.read(value, loc, found, marked=marked)
-            if case is None or not selection.keeps(case.id, case.tags):
-                continue
-            try:
-                spool.append(case)
-            except (TypeError, RecursionError) as error:
-                found.add(loc, f"case '{case.id}' holds a value that JSON cannot: {error}")
-    except LoadError as error:
-        last.add_found(error.problems)
-    if not read and not any(problems.count for problems in every.values()):
-        last.add_found([Problem(last.file, None, "cases", "holds no case")])
-    if raises:
-        raise_all(tuple(every.values()))
-    return spool

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.errors import UsageError
 from evalcore.formats.camel_case import Renames
+from evalcore.formats.case_rows import spool_rows
 from evalcore.formats.environment import interpolate, variables_for
 from evalcore.formats.options import (
     LoadOptions,
@@ -18,14 +19,14 @@ from evalcore.formats.options import (
     refuse_both,
 )
 from evalcore.formats.positions import Loc
-from evalcore.formats.problems import Problems
+from evalcore.formats.problems import Problems, raise_all
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import adapter, fields_of
-from evalcore.formats.source import Document, collector_paused
-from evalcore.formats.suite_cases import CaseReader, raw_cases, spool_cases
+from evalcore.formats.source import Document
+from evalcore.formats.suite_cases import CaseReader, raw_cases
 from evalcore.formats.suite_file_shapes import SuiteLevel, SuiteVariant
-from evalcore.formats.suite_flow import Flow, FlowReader, blocks_of
+from evalcore.formats.suite_flow import Flow, FlowReader, blocks_of, check_function
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.wording import suggest
 from evalcore.gates.registry import GateSyntaxError, parse_gate
@@ -82,24 +83,18 @@ def read_suite(
 
     `verbatim` leaves `${{ … }}` in its own texts as it is.
     """
-    folder = Path(source.folder)
-    variables = variables_for(folder, options)
-    raw = renames.read(raw, (*fields_of(SuiteLevel), "cases"), ())
-    cases = raw.pop("cases", None)
+    variables = variables_for(Path(source.folder), options)
+    cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
-    if isinstance(raw.get("variants"), list):
-        known = fields_of(SuiteVariant)
-        raw["variants"] = [
-            renames.read(one, known, ("variants", index))
-            for index, one in enumerate(raw["variants"])
-        ]
     sound = _sound_level(raw, problems)
-    targets = Targets(sound.get("targets"), folder, variables, problems)
+    targets = Targets(
+        sound.get("targets"), Path(source.folder), variables, problems, in_file=not verbatim
+    )
     level = _Level(raw, sound, options, problems)
-    flow = level.flow(targets, folder)
+    flow = level.flow(targets, Path(source.folder))
     reader = CaseReader(
-        folder,
+        Path(source.folder),
         renames,
         variables,
         primary_output=level.primary_output,
@@ -108,34 +103,29 @@ def read_suite(
         verbatim=verbatim and isinstance(cases, list),
     )
     selection = Selection(options)
+    definition = level.definition(source, flow)
+    rows = raw_cases(cases, Path(source.folder), sound.get("columns", {}), problems)
     others = [targets.file_problems] if targets.file_problems else []
-    policy = level.policy()
-    scorers = level.scorers()
-    variants, baseline = level.variants(flow)
-    if cases is None:
-        problems.add(("cases",), "is required: a list of cases, or the path of one")
-    rows = raw_cases([] if cases is None else cases, folder, sound.get("columns", {}), problems)
-    with collector_paused():
-        spool = spool_cases(rows, reader, selection, [problems, *others], raises=False)
-    level.check_required_cases(policy.gates, reader.ids)
-    problems.raise_if_any()
-    for other in others:
-        other.raise_if_any()
+    spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="case")
+    level.check_required_cases(definition.policy.gates, reader.ids)
+    if reader.executes:
+        check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
+    raise_all(collectors)
     warnings = [*reader.warnings, *selection.finish(problems.file)]
-    definition = SuiteDefinition(
-        name=level.name,
-        format=Format.SUITE,
-        source=source,
-        policy=policy,
-        targets=flow.targets,
-        default_target=flow.default,
-        variants=variants,
-        baseline=baseline,
-        limits=limits_of(level.section, options),
-        tags=tuple(level.section.get("tags", ())),
-        scorers=scorers,
-    )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _renamed(raw: dict[str, Any], renames: Renames) -> tuple[Any, dict[str, Any]]:
+    """Return the cases and the rest, both with keys as they are called here."""
+    rest = renames.read(raw, (*fields_of(SuiteLevel), "cases"), ())
+    cases = rest.pop("cases", None)
+    if isinstance(rest.get("variants"), list):
+        known = fields_of(SuiteVariant)
+        rest["variants"] = [
+            renames.read(one, known, ("variants", index))
+            for index, one in enumerate(rest["variants"])
+        ]
+    return cases, rest
 
 
 def _sound_level(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
@@ -177,11 +167,6 @@ class _Level:
             problems.add(("name",), "is required")
 
     @property
-    def name(self) -> str:
-        """The suite's name."""
-        return str(self.section["name"])
-
-    @property
     def primary_output(self) -> str | None:
         """Which block's output is checked, as far as the suite itself says so."""
         found = self._raw.get("primary_output")
@@ -201,12 +186,12 @@ class _Level:
         if name is not None:
             if name not in targets:
                 hint = suggest(name, targets.names) or " None is defined."
-                message = f"{self._problems.file}: --target: unknown target '{name}'.{hint}"
-                raise UsageError(message)
+                where = f"{self._problems.file}: {self._options.called('--target')}"
+                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
             return reader.named(name, written)
         return reader.read(self._raw.get("flow"), written)
 
-    def variants(self, flow: Flow) -> tuple[tuple[Variant, ...], str | None]:
+    def _variants(self, flow: Flow) -> tuple[tuple[Variant, ...], str | None]:
         """Return the variants and the baseline; note none, duplicates and an unknown baseline."""
         loc = self._loc("variants")
         written = self.section.get("variants", ())
@@ -226,7 +211,26 @@ class _Level:
             self._problems.add(self._loc("baseline"), message)
         return flow.variants or (DEFAULT_VARIANT,), baseline
 
-    def policy(self) -> Policy:
+    def definition(self, source: Source, flow: Flow) -> SuiteDefinition:
+        """Return everything but the cases; note what is wrong in it."""
+        policy = self._policy()
+        scorers = self._scorers()
+        variants, baseline = self._variants(flow)
+        return SuiteDefinition(
+            name=str(self.section.get("name")),
+            format=Format.SUITE,
+            source=source,
+            policy=policy,
+            targets=flow.targets,
+            default_target=flow.default,
+            variants=variants,
+            baseline=baseline,
+            limits=limits_of(self.section, self._options),
+            tags=tuple(self.section.get("tags", ())),
+            scorers=scorers,
+        )
+
+    def _policy(self) -> Policy:
         """Return the policy; the default gate: no regressions, all pass without a baseline."""
         default = GateSpec("pass_rate", {"threshold": 1.0, "per_variant": False})
         if self.section.get("baseline") is not None or self._options.baseline is not None:
@@ -264,7 +268,7 @@ class _Level:
                     message = f"gate 'required_cases': no case has the id '{case_id}'.{hint}"
                     self._problems.add(loc, message)
 
-    def scorers(self) -> tuple[ScorerSpec, ...]:
+    def _scorers(self) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""
         found: dict[str, ScorerSpec] = {}
         for index, raw in enumerate(self._raw.get("scorers", ())):

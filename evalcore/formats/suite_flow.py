@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.errors import EvalError, LoadError
+from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.camel_case import snake_case
+from evalcore.formats.options import LoadOptions
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import CALLABLE
@@ -18,6 +19,7 @@ from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import KINDS
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.trust.imports import ImportPolicy
 
 FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
@@ -40,6 +42,27 @@ def blocks_of(flow: Flow) -> frozenset[str]:
     if target is None or target.kind != WORKFLOW:
         return frozenset()
     return frozenset(target.options["definition"]["blocks"])
+
+
+def check_function(
+    flow: Flow, written: Any, folder: Path, options: LoadOptions, problems: Problems
+) -> None:
+    """Note that there is no such function as the suite's flow names, if that is known here.
+
+    `written` is the suite's `flow`. Nothing is imported.
+    """
+    target = None if flow.default is None else flow.targets.get(flow.default)
+    reference = None if target is None else target.options.get("callable")
+    if options.allow_imports is None or not isinstance(reference, str):
+        return
+    try:
+        ImportPolicy((folder, Path.cwd()), options.allow_imports).check(reference)
+    except UsageError as error:
+        loc: Loc = ("flow",)
+        while isinstance(written, Mapping):
+            key = next((key for key in ("flow", "target", "callable") if key in written), "")
+            loc, written = (*loc, key), written.get(key)
+        problems.add(loc, str(error))
 
 
 class FlowReader:
@@ -226,6 +249,7 @@ class FlowReader:
             laid = {**config, **own}
         variant = Variant(raw["id"], named, laid, tuple(raw.get("tags", ())))
         if target.kind in {FLOW, WORKFLOW}:
+            self._targets.refuse_literals(config, (*loc, "config"), self._problems)
             return variant
         if "provider" in own:
             message = f"target '{target.name}' is of kind '{target.kind}'; name a target here"

@@ -19,8 +19,8 @@ from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.targets.registry import COMMON_OPTIONS, merged_options, options_model
 from evalcore.trust.secret_options import (
-    SecretOption,
     is_secret_path,
+    known_addresses,
     secret_options,
     without_literals,
 )
@@ -55,9 +55,18 @@ class Targets:
     """
 
     def __init__(
-        self, inline: object, folder: Path, variables: Variables, problems: Problems
+        self,
+        inline: object,
+        folder: Path,
+        variables: Variables,
+        problems: Problems,
+        *,
+        in_file: bool = True,
     ) -> None:
-        """Take the suite's own targets (None if it has none), their variables already read."""
+        """Take the suite's own targets (None if it has none), their variables already read.
+
+        `in_file` says that they stand in a file, where a literal secret can be read again.
+        """
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
         self.file_problems: Problems | None = None
@@ -78,6 +87,10 @@ class Targets:
         if inline is not None:
             # Whatever the file is called in messages, it lies in the suite's folder.
             self._read(inline, ("targets",), problems, folder / Path(problems.file).name, done=True)
+            if not in_file:
+                for written in self._written.values():
+                    if written.problems is problems:
+                        self.refuse_literals(written.entry, written.loc, problems)
 
     def __contains__(self, name: str) -> bool:
         return name in self._written
@@ -91,9 +104,7 @@ class Targets:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
         self._written[name] = _Written(entry, problems, loc, file, True)
-        for option in secret_options(entry):
-            if option.is_literal:
-                self._refuse_literal(option, loc, problems)
+        self.refuse_literals(entry, loc, problems)
 
     def use(
         self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
@@ -115,7 +126,7 @@ class Targets:
             return
         target = Target(name, definition.kind, definition.options)
         self.used[name] = target
-        _check_options(target, DEFAULT_VARIANT, place, found, without)
+        self._check_options(target, DEFAULT_VARIANT, place, found, without)
         self._embed_fallbacks(target, place, found)
         grader = definition.options.get("grader_target")
         if grader is not None:
@@ -192,15 +203,43 @@ class Targets:
         """Note at `loc` that the variant's configuration does not fit the target of this name."""
         if name not in self.sound:
             return
-        _check_options(self.used[name], variant, loc, problems)
-        for option in secret_options(variant.config):
-            if option.is_literal:
-                self._refuse_literal(option, loc, problems)
+        self._check_options(self.used[name], variant, loc, problems)
+        self.refuse_literals(variant.config, loc, problems)
 
-    def _refuse_literal(self, option: SecretOption, loc: Loc, problems: Problems) -> None:
-        # Only what stands in a list of targets can be found again when the target is built.
+    def _check_options(
+        self,
+        target: Target,
+        variant: Variant,
+        loc: Loc,
+        problems: Problems,
+        without: Collection[str] = (),
+    ) -> None:
+        label = f"target '{target.name}'"
+        try:
+            model = options_model(target.kind)
+        except UsageError as error:
+            problems.add((*loc, "provider"), str(error), label=label)
+            return
+        merged = merged_options(target, variant)
+        # Some value that the model takes for certain: its own name.
+        given = {**{name: name for name in without if name in model.model_fields}, **merged}
+        try:
+            model.model_validate(given)
+        except ValidationError as error:
+            problems.add_invalid(error, given, model, loc, label=label)
+        else:
+            _check_addresses(merged, self._variables, loc, problems, label)
+
+    def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+        """Note secrets in options that are stored with the run.
+
+        Only what stands in a file's list of targets can be found again when one is built.
+        """
         message = "must not be written here, where it would be stored with the run; write"
-        problems.add((*loc, *option.path), f"{message} ${{{{ NAME }}}} and set that variable")
+        for option in secret_options(options):
+            if option.is_literal:
+                hint = f"{message} ${{{{ NAME }}}} and set that variable"
+                problems.add((*loc, *option.path), hint)
 
     def _read(
         self, raw: object, prefix: Loc, problems: Problems, file: Path, *, done: bool = False
@@ -247,22 +286,18 @@ def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Pr
     return True
 
 
-def _check_options(
-    target: Target, variant: Variant, loc: Loc, problems: Problems, without: Collection[str] = ()
+def _check_addresses(
+    options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
 ) -> None:
-    label = f"target '{target.name}'"
-    try:
-        model = options_model(target.kind)
-    except UsageError as error:
-        problems.add((*loc, "provider"), str(error), label=label)
-        return
-    merged = merged_options(target, variant)
-    # Some value that the model takes for certain: its own name.
-    given = {**{name: name for name in without if name in model.model_fields}, **merged}
-    try:
-        model.model_validate(given)
-    except ValidationError as error:
-        problems.add_invalid(error, given, model, loc, label=label)
+    """Note addresses that are none with the values of their variables, where those are set."""
+    for option in known_addresses(options, variables):
+        from evalcore.targets.context import check_address
+
+        try:
+            check_address(option.text)
+        except ValueError as error:
+            message = f"with its variables replaced, {error}"
+            problems.add((*loc, *option.path), message, label=label)
 
 
 def _nearest(folder: Path) -> Path | None:

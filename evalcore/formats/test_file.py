@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.case_rows import spool_rows
 from evalcore.formats.environment import Variables, interpolate, variables_for
 from evalcore.formats.options import (
     LoadOptions,
@@ -22,11 +23,11 @@ from evalcore.formats.options import (
     variants_of,
 )
 from evalcore.formats.problems import Problems, raise_all
-from evalcore.formats.raw_test import NO_TEST, RawTest
+from evalcore.formats.raw_test import RawTest
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import Document, collector_paused, read_document
+from evalcore.formats.source import Document, read_document
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_cases import (
     MAX_WARNINGS,
@@ -51,7 +52,6 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
-from evalcore.planning.spool import CaseSpool
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -127,8 +127,8 @@ def _load(
     others = [level.targets.file_problems] if level.targets.file_problems else []
     columns = raw.get("columns", {})
     rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
-    with collector_paused():
-        spool = _spool(rows, reader, selection, [problems, *others])
+    spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="test")
+    raise_all(collectors)
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
     warnings = [*level.warnings, *reader.warnings, *selection.finish(shown)]
     if reader.warned > MAX_WARNINGS:
@@ -181,42 +181,6 @@ def _raw_tests(
         return listed_tests(tests, (key,), problems)
     problems.add((key,), "expected a list of tests, a path, or a list of paths")
     return iter(())
-
-
-def _spool(
-    rows: Iterator[RawTest],
-    reader: TestReader,
-    selection: Selection,
-    collectors: Sequence[Problems],
-) -> CaseSpool:
-    """Return the valid, selected cases; raise `LoadError` if there are mistakes in any file.
-
-    The first collector is the suite's own.
-    """
-    spool = CaseSpool()
-    every = {id(problems): problems for problems in collectors}
-    last = collectors[0]
-    read = 0
-    try:
-        for value, loc, found, marked in rows:
-            if found is not last:
-                every[id(found)] = last = found
-            if value is NO_TEST:
-                continue
-            read += 1
-            case = reader.read(value, loc, found, marked=marked)
-            if case is None or not selection.keeps(case.id, case.tags):
-                continue
-            try:
-                spool.append(case)
-            except (TypeError, RecursionError) as error:
-                found.add(loc, f"test '{case.id}' holds a value that JSON cannot: {error}")
-    except LoadError as error:
-        last.add_found(error.problems)
-    if not read and not any(problems.count for problems in every.values()):
-        last.add_found([Problem(last.file, None, "", "holds no test")])
-    raise_all(tuple(every.values()))
-    return spool
 
 
 class _SuiteLevel:
@@ -314,8 +278,8 @@ class _SuiteLevel:
         if name is not None:
             if name not in self.targets:
                 hint = suggest(name, self.targets.names) or " None is defined."
-                message = f"{self.problems.file}: --target: unknown target '{name}'.{hint}"
-                raise UsageError(message)
+                where = f"{self.problems.file}: {self.options.called('--target')}"
+                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
             self.targets.use(name, (), self.problems)
             return name
         name = self.execution.get("target")

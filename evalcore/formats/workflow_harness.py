@@ -103,7 +103,7 @@ def _variants(section: Mapping[str, Any], problems: Problems) -> tuple[Variant, 
 def _check_target(options: LoadOptions, file: str) -> None:
     if options.target not in {None, TARGET}:
         message = f"unknown target '{options.target}'; a workflow file has only '{TARGET}'"
-        raise UsageError(f"{file}: --target: {message}")
+        raise UsageError(f"{file}: {options.called('--target')}: {message}")
 
 
 def _threshold(evals: Mapping[str, Any], section: Mapping[str, Any], options: LoadOptions) -> float:

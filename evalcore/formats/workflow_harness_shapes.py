@@ -218,17 +218,17 @@ class _Block(TypedDict, total=False):
     id: str
     description: str | None
     assertions: list[Any] | None
-    inputs: dict[str, Any]
+    inputs: dict[str, Any] | None
     depends: str | list[str]
-    error_route: str
-    outputs: dict[str, Any]
+    error_route: str | None
+    outputs: dict[str, Any] | None
     timeout_seconds: Annotated[float, Field(gt=0)]
-    retry_config: dict[str, Any]
-    output_conditions: list[dict[str, Any]]
-    routes: list[dict[str, Any]]
-    exit_conditions: list[dict[str, Any]]
-    exits: list[dict[str, Any]]
-    limits: dict[str, Any]
+    retry_config: dict[str, Any] | None
+    output_conditions: list[dict[str, Any]] | None
+    routes: list[dict[str, Any]] | None
+    exit_conditions: list[dict[str, Any]] | None
+    exits: list[dict[str, Any]] | None
+    limits: dict[str, Any] | None
 
 
 @with_config(STRICT)

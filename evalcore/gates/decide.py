@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evalcore.errors import ExitCode
 from evalcore.gates.own_functions import CustomGates, custom
-from evalcore.gates.registry import CUSTOM, GATES, with_defaults
+from evalcore.gates.registry import GATES, with_defaults
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -36,8 +36,9 @@ def decide_gates(
     results: list[GateResult] = []
     for place, gate in enumerate(policy.gates):
         params = with_defaults(gate)
-        if gate.gate != CUSTOM:
-            results.append(GATES[gate.gate].decide(params, summary, policy))
+        decide = GATES[gate.gate].decide
+        if decide is not None:
+            results.append(decide(params, summary, policy))
         elif place in called.known:
             results.append(called.known[place])
         else:

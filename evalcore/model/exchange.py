@@ -24,6 +24,8 @@ class Endpoint:
     `protocol` is a row of `providers.registry` (openai, anthropic, http); `provider` is what
     limits, prices and reports call it: the name of the target's entry or of the protocol. `api_key`
     and the values of `headers` are secrets: never part of an identity, a message or a recording.
+    So are `values`: what stands for the references (`${{ NAME }}`) in `base_url`, and in the `url`
+    of a request over `http`.
     """
 
     protocol: str
@@ -31,6 +33,18 @@ class Endpoint:
     base_url: str
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def address(self) -> str:
+        """The base URL that is called."""
+        return self.filled(self.base_url)
+
+    def filled(self, url: str) -> str:
+        """Return a URL with the values of its references in it."""
+        for reference, value in self.values.items():
+            url = url.replace(reference, value)
+        return url
 
 
 @dataclass(frozen=True, slots=True)

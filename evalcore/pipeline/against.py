@@ -30,8 +30,8 @@ def open_baseline(
     recorded = manifest.settings.get("baseline")
     if definition.dropped_baseline is not None:
         dropped = definition.dropped_baseline
-        reason = f"the baseline variant '{dropped}' was left out: add --variant {dropped}"
-        yield None, reason
+        chosen = f"add it to the variants that run (--variant {dropped})"
+        yield None, f"the baseline variant '{dropped}' was left out: {chosen}"
     elif definition.baseline is not None:
         yield _against(definition, baseline=definition.baseline), None
     elif recorded is None:

@@ -37,9 +37,7 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
         raise UsageError(_unknown(store, definition, name))
     found = find_run(store, name).manifest()
     if found.state is not State.COMPLETED:
-        raise UsageError(
-            f"--baseline: run {name} is {found.state}; only a completed run can be one"
-        )
+        raise UsageError(f"baseline: run {name} is {found.state}; only a completed run can be one")
     return {"name": None, "suite": found.suite, "run": found.id}
 
 
@@ -48,6 +46,6 @@ def _unknown(store: ObjectStore, definition: SuiteDefinition, name: str) -> str:
     known = [pointer.name for pointer in list_baselines(store, definition.name)]
     named = f"no baseline of that name (known: {', '.join(known) or 'none'})"
     return (
-        f"--baseline: suite '{definition.name}' has no variant '{name}' (variants: {variants}) and "
+        f"baseline: suite '{definition.name}' has no variant '{name}' (variants: {variants}) and "
         f"{named}, and it is no run's id"
     )

@@ -22,6 +22,7 @@ BASE_URLS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "tool_choice")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_REFERENCE: Final = "${{"
 
 
 def checked_web_address(url: str) -> str:
@@ -38,7 +39,12 @@ def checked_web_address(url: str) -> str:
     return url
 
 
-WebAddress = Annotated[str, AfterValidator(checked_web_address)]
+def _written_address(url: str) -> str:
+    # With a variable it is checked when that one's value is known (targets.context).
+    return url if _REFERENCE in url else checked_web_address(url)
+
+
+WebAddress = Annotated[str, AfterValidator(_written_address)]
 
 
 class ChatOptions(BaseModel):
@@ -156,20 +162,23 @@ def chat_model(
     options: ChatOptions,
     environment: Mapping[str, str],
     secret_headers: frozenset[str] | None = None,
+    address_values: Mapping[str, str] = NOTHING,
 ) -> ChatModel:
     """Return the model that options, with their secrets in them, describe.
 
     `name` is the target's; limits, prices and reports call the provider that. `environment` has
     the defaults of `base_url` and `api_key`. `secret_headers` are those whose values are secret
-    (None: all); the others belong to the question.
+    (None: all); the others belong to the question. `address_values` stand for the references in
+    `base_url`.
     """
     prefix = protocol.upper()
     from_environment = environment.get(f"{prefix}_BASE_URL")
     base_url = options.base_url or from_environment or BASE_URLS[protocol]
     key = (options.api_key or "").strip() or None
+    address = Endpoint(protocol, name, base_url, values=address_values).address
     # A key goes to nobody but whom it is for.
     owners = (BASE_URLS[protocol], from_environment)
-    if key is None and (_is_local(base_url) or _host(base_url) in map(_host, filter(None, owners))):
+    if key is None and (_is_local(address) or _host(address) in map(_host, filter(None, owners))):
         key = environment.get(f"{prefix}_API_KEY") or None
     headers = options.headers
     secret = {
@@ -179,7 +188,7 @@ def chat_model(
     }
     public = {header: value for header, value in headers.items() if header not in secret}
     return ChatModel(
-        endpoint=Endpoint(protocol, name, base_url, key, secret),
+        endpoint=Endpoint(protocol, name, base_url, key, secret, address_values),
         model=options.model,
         parameters=_parameters(options, public),
         system_prompt=options.system_prompt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +13,8 @@ import orjson
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
 from evalcore.providers.redaction import excerpt, secrets_of
 
+# The host of a URL in which `${{ NAME }}` may stand.
+_HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
 _TIMEOUTS: Final = (408, 504)
 _CONTENT_CODES: Final = ("content_filter", "content_policy_violation", "responsibleaipolicy")
 _CONTENT_WORDS: Final = ("content filter", "content management policy", "content policy")
@@ -30,11 +33,24 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
+def _shown(endpoint: Endpoint, url: str) -> str:
+    """Return the URL without its query; as it is written where it has values that are secret."""
+    return (endpoint.base_url if endpoint.values else url).partition("?")[0]
+
+
+def _shown_host(endpoint: Endpoint, url: str) -> str:
+    if not endpoint.values:
+        return host_of(url)
+    found = _HOST.match(endpoint.base_url)
+    return found[1] if found else ""
+
+
 def failed(
     endpoint: Endpoint, url: str, kind: ErrorKind, what: str, status: int | None = None
 ) -> ProviderError:
     """Return the error with the provider and the host in front of its message."""
-    return ProviderError(kind, f"{endpoint.provider} at {host_of(url)}: {what}", status)
+    where = _shown_host(endpoint, url)
+    return ProviderError(kind, f"{endpoint.provider} at {where}: {what}", status)
 
 
 def refused(
@@ -141,10 +157,11 @@ def _said(endpoint: Endpoint, body: bytes) -> str:
 
 
 def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str]) -> str:
-    bare = url.partition("?")[0]
+    bare = _shown(endpoint, url)
     if status == 404:
-        option = "url" if endpoint.protocol == "http" else f"base_url ({endpoint.base_url})"
-        return f" (asked {bare}; check {option} and the model's name)"
+        if endpoint.protocol == "http":
+            return f" (asked {bare}; check url)"
+        return f" (asked {bare}; check base_url ({endpoint.base_url}) and the model's name)"
     if 300 <= status < 400:
         target = headers.get("location", "").partition("?")[0]
         return f" (redirects are not followed; {bare} points to {target or 'nowhere'})"

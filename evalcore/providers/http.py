@@ -19,7 +19,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     with them.
     """
     parameters = request.parameters
-    url = str(parameters.get("url") or request.endpoint.base_url)
+    url = request.endpoint.filled(str(parameters.get("url") or request.endpoint.base_url))
     body, headers = _body_of(request, url, parameters.get("body"))
     public = {str(name): str(value) for name, value in (parameters.get("headers") or {}).items()}
     headers = _laid_over(_laid_over(headers, public), request.endpoint.headers)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
@@ -17,14 +19,31 @@ _SHORTEST: Final = 4
 # Of `Bearer abc…` the server may repeat the second word alone.
 _SHORTEST_PART: Final = 8
 _LONGEST_EXCERPT: Final = 300
+# Host and port, or no more of a URL than that: an address, not what opens it.
+_HOST: Final = re.compile(r"https?://[^/?#@]*/?|[\w.-]+:\d+/?")
+_SHORTEST_IN_PATH: Final = 16
 
 
 def secrets_of(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return the endpoint's key and secret headers as they may turn up, longest first.
+    """Return the endpoint's key, secret headers and values as they may turn up, longest first.
 
     Values of fewer than four characters are left out: to hide each `1` hides no secret.
     """
-    return _secrets_in((endpoint.api_key or "", *endpoint.headers.values()))
+    values = (part for value in endpoint.values.values() for part in _parts_of_url(value))
+    return _secrets_in((endpoint.api_key or "", *endpoint.headers.values(), *values))
+
+
+def _parts_of_url(value: str) -> Iterator[str]:
+    """Yield what may be secret in a part of a URL: all of it, keys in its query and its path."""
+    if _HOST.fullmatch(value):
+        return
+    yield value
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return
+    yield from (part for _, part in parse_qsl(parts.query))
+    yield from (part for part in parts.path.split("/") if len(part) >= _SHORTEST_IN_PATH)
 
 
 @lru_cache(maxsize=64)

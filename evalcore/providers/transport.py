@@ -140,15 +140,16 @@ def is_local(host: str) -> bool:
 
 def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     """Return what the network did wrong as a `ProviderError`."""
+    option = "url" if request.endpoint.protocol == "http" else "base_url"
     if isinstance(problem, TimeoutError):
         limit = "the time limit" if request.timeout_s is None else f"{request.timeout_s:g} s"
         kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit}"
     elif isinstance(problem, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind = ErrorKind.REQUEST
-        what = f"'{request.endpoint.base_url}' is no URL that can be called; check base_url"
+        what = f"'{request.endpoint.base_url}' is no URL that can be called; check {option}"
     elif isinstance(problem, aiohttp.ClientConnectorError):
         reason = problem.os_error.strerror or problem.os_error
-        kind, what = ErrorKind.CONNECTION, f"no connection: {reason}; is base_url right?"
+        kind, what = ErrorKind.CONNECTION, f"no connection: {reason}; is {option} right?"
     elif isinstance(problem, aiohttp.ClientPayloadError):
         kind, what = ErrorKind.CONNECTION, "the answer was cut off"
     elif isinstance(problem, aiohttp.ClientResponseError):

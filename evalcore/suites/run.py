@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 Store = ObjectStore | str | os.PathLike[str]
 T = TypeVar("T")
+_OPTION_NAMES: Final = {
+    "--baseline": "baseline_run",
+    "--case": "cases",
+    "--exclude-tag": "excluded_tags",
+    "--tag": "tags",
+    "--variant": "variants",
+}
 
 
 class RunChoices(TypedDict, total=False):
@@ -200,6 +207,7 @@ class _Call:
             readable_names=frozenset(read_settings(os.environ, Path.cwd()).readable_names),
             environment=os.environ,
             secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},
+            option_names=_OPTION_NAMES,
         )
 
 

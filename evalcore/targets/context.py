@@ -10,8 +10,15 @@ from typing import Any, Final
 from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
+from evalcore.providers.chat import checked_web_address
 from evalcore.settings import read_settings
-from evalcore.trust.secret_options import resolved, without_secrets
+from evalcore.targets.template import PLACEHOLDER
+from evalcore.trust.secret_options import (
+    address_values,
+    known_addresses,
+    resolved,
+    without_secrets,
+)
 from evalcore.trust.variables import Variables, nearest_env_file, variables_from
 
 _DEFAULTS: Final = (
@@ -28,7 +35,8 @@ class BuildContext:
 
     `environment` holds what a provider's address and key default to; `surroundings` are what the
     targets that this one asks are built with. `secrets` are the paths of options whose values are
-    secret. `problem` is why a secret could not be read: an error unless nobody is asked (replay).
+    secret; `address_values` what stands for the references in the target's address. `problem` is
+    why one of these could not be had: an error unless nobody is asked (replay).
     """
 
     name: str
@@ -37,6 +45,7 @@ class BuildContext:
     surroundings: Mapping[str, str] = field(default=NOTHING, repr=False)
     secrets: frozenset[tuple[str, ...]] = frozenset()
     problem: TargetError | None = None
+    address_values: Mapping[str, str] = field(default=NOTHING, repr=False)
 
     def check(self, mode: str) -> None:
         """Raise `TargetError` if a secret could not be read that somebody may be asked with."""
@@ -60,10 +69,24 @@ def context_for(
     defaults = {key: environment.get(key) or variables.values.get(key) or "" for key in _DEFAULTS}
     try:
         given, secrets = resolved(options, folder, variables)
+        addresses = address_values(options, folder, variables)
+        for option in known_addresses(options, variables):
+            try:
+                check_address(option.text)
+            except ValueError as error:
+                message = f"{option.name}, with its variables replaced, {error}"
+                raise TargetError("target", message) from None
     except TargetError as error:
         context = BuildContext(name, folder, defaults, environment, problem=error)
         return without_secrets(options), context
-    return given, BuildContext(name, folder, defaults, environment, secrets)
+    context = BuildContext(name, folder, defaults, environment, secrets, None, addresses)
+    return given, context
+
+
+def check_address(url: str) -> None:
+    """Raise `ValueError` if a target's address, with its variables replaced, is none."""
+    # A placeholder's braces are no characters of a host or a port.
+    checked_web_address(PLACEHOLDER.sub("x", url))
 
 
 def _variables(folder: Path, environment: Mapping[str, str]) -> Variables:

@@ -83,6 +83,7 @@ class FlowTarget:
         Raise `TargetError`: of kind `import` if there is no such function or trust does not grant
         it, of kind `flow` if it raises or returns what is no answer; those of what it calls.
         """
+        self._context.check(work.mode)
         calls = CountedCalls(work.complete)
         context = self._call_context(work, calls)
         started = time.perf_counter()

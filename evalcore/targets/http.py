@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
@@ -12,19 +13,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
-from evalcore.providers.chat import checked_web_address
-from evalcore.targets.context import BuildContext
+from evalcore.targets.context import BuildContext, check_address
 from evalcore.targets.exchange_evidence import evidence_of
 from evalcore.targets.messages import json_text
 from evalcore.targets.template import PLACEHOLDER, filled, filled_value, value_of
 from evalcore.targets.work import Work
+from evalcore.trust.variables import MARK, REFERENCE
 
 _KIND: Final = "http"
 
 
 def _web_address(url: str) -> str:
-    # A placeholder's braces are no characters of a host or a port.
-    checked_web_address(PLACEHOLDER.sub("x", url))
+    if MARK not in url:
+        check_address(url)
     return url
 
 
@@ -45,7 +46,7 @@ class HttpOptions(BaseModel):
 
     url: Annotated[str, AfterValidator(_web_address)] = Field(
         description="The address; `{prompt}`, `{input}`, `{input.x}` and `{id}` are replaced, and "
-        "escaped for a URL."
+        "escaped for a URL. What stands for `${{ NAME }}` is never stored."
     )
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = Field(
         default=None, description="Default: POST with a body, else GET."
@@ -94,6 +95,7 @@ class HttpTarget:
             provider=context.name,
             base_url=options.url,
             headers={name: value for name, value in headers.items() if name in secret},
+            values=context.address_values,
         )
         self._context = context
 
@@ -147,9 +149,15 @@ class HttpTarget:
 
 
 def _filled_url(url: str, work: Work) -> str:
-    def escaped(placeholder: str) -> str:
-        value = value_of(placeholder, work)
+    """Return the URL with the placeholders filled and the references as they are."""
+
+    def escaped(match: re.Match[str]) -> str:
+        value = value_of(match[1], work)
         text = value if isinstance(value, str) else json_text(value)
         return quote(text, safe="")
 
-    return PLACEHOLDER.sub(lambda match: escaped(match[1]), url)
+    parts, end = [], 0
+    for reference in REFERENCE.finditer(url):
+        parts += [PLACEHOLDER.sub(escaped, url[end : reference.start()]), reference[0]]
+        end = reference.end()
+    return "".join([*parts, PLACEHOLDER.sub(escaped, url[end:])])

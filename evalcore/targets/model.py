@@ -37,6 +37,7 @@ class _ChatTarget:
             options,
             context.environment,
             context.secret_keys("headers"),
+            context.address_values,
         )
         self._context = context
 

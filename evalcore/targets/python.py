@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +14,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.targets.messages import Message, json_text
 from evalcore.targets.work import Work
+from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 
 _KIND: Final = "python"
@@ -69,13 +66,7 @@ class CallContext(Mapping[str, Any]):
 
 class _Function(NamedTuple):
     call: Callable[..., Any]
-    is_async: bool
     takes_context: bool
-
-
-class _Return(NamedTuple):
-    value: Any
-    error: BaseException | None
 
 
 class PythonTarget:
@@ -105,7 +96,7 @@ class PythonTarget:
         function = self._function(work.imports)
         keywords = {"context": self._context(work)} if function.takes_context else {}
         started = time.perf_counter()
-        value = await _called(function, work.case.input, keywords)
+        value = await _called(function.call, work.case.input, keywords)
         return _evidence(value, (time.perf_counter() - started) * 1000)
 
     def _function(self, imports: ImportPolicy) -> _Function:
@@ -130,59 +121,28 @@ class PythonTarget:
 
 
 def _described(function: Callable[..., Any]) -> _Function:
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an instance with an async __call__
-    )
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # written in C, without a signature
-        return _Function(function, is_async, takes_context=False)
+        return _Function(function, takes_context=False)
     takes_context = any(
         item.kind is item.VAR_KEYWORD
         or (item.name == "context" and item.kind is not item.POSITIONAL_ONLY)
         for item in parameters
     )
-    return _Function(function, is_async, takes_context)
+    return _Function(function, takes_context)
 
 
-async def _called(function: _Function, case_input: Any, keywords: Mapping[str, Any]) -> Any:
+async def _called(
+    function: Callable[..., Any], case_input: Any, keywords: Mapping[str, Any]
+) -> Any:
     try:
-        if function.is_async:
-            return await function.call(case_input, **keywords)
-        returned = await _in_thread(lambda: function.call(case_input, **keywords))
-        if returned.error is not None:
-            raise returned.error
-        if inspect.isawaitable(returned.value):
-            return await returned.value
-        return returned.value
-    except (TargetError, asyncio.CancelledError, GeneratorExit):
-        raise
-    # Somebody else's code; `sys.exit()` or `pytest.fail()` in it must not end the run.
-    except BaseException as error:
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise TargetError(_KIND, text) from error
-
-
-def _in_thread(call: Callable[[], Any]) -> Awaitable[_Return]:
-    """Run `call` in a thread of its own; what it raises is returned (a future cannot carry all)."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Return] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(returned: _Return) -> None:
-        if not future.done():
-            future.set_result(returned)
-
-    def run() -> None:
-        try:
-            returned = _Return(context.run(call), None)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
-            returned = _Return(None, error)
-        with suppress(RuntimeError):  # the loop has ended, nobody waits any more
-            loop.call_soon_threadsafe(deliver, returned)
-
-    threading.Thread(target=run, name="evalcore-python-target", daemon=True).start()
-    return future
+        return await call_foreign(function, case_input, **keywords)
+    except ForeignError as error:
+        cause = error.__cause__
+        if isinstance(cause, TargetError):
+            raise cause from None
+        raise TargetError(_KIND, str(error)) from cause
 
 
 def _evidence(value: Any, latency_ms: float) -> Evidence:

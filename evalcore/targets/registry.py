@@ -61,6 +61,8 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
 )
 # Of a target of any kind; who schedules and grades reads them.
 COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
+# Options of targets without a context that may hold references.
+_WITH_SECRETS: Final = ("config", "env", "headers")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -160,7 +162,7 @@ def _built(
     make = getattr(import_module(row.module), row.runnable)
     model = options_model(target.kind)
     options = merged_options(target, variant)
-    if not row.takes_context and not any(name in options for name in ("env", "headers")):
+    if not row.takes_context and not any(name in options for name in _WITH_SECRETS):
         return cast("Runnable", make(model.model_validate(options)))
     from evalcore.targets.context import context_for
 

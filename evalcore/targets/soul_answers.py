@@ -129,7 +129,7 @@ def _check_key(provider: str, runnable: Runnable, soul: Soul, mode: str) -> None
     if chat is None or mode in _KEYLESS_MODES:
         return
     endpoint = chat.endpoint
-    if endpoint.api_key or endpoint.headers or urlsplit(endpoint.base_url).hostname in _LOCAL:
+    if endpoint.api_key or endpoint.headers or urlsplit(endpoint.address).hostname in _LOCAL:
         return
     if provider in PROTOCOLS:
         wanted = f"set {provider.upper()}_API_KEY in the environment"

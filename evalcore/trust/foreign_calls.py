@@ -7,7 +7,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 
@@ -37,8 +37,9 @@ async def call_foreign(function: Callable[..., Any], *arguments: Any, **keywords
         if is_async(function):
             return await function(*arguments, **keywords)
         returned = await _in_thread(lambda: function(*arguments, **keywords))
-        if isinstance(returned.error, GeneratorExit):  # here it would say that we are closed
-            raise ForeignError("GeneratorExit") from returned.error
+        # Raised here, these would say that the caller is closed or cancelled.
+        if isinstance(returned.error, GeneratorExit | asyncio.CancelledError):
+            raise ForeignError(_text_of(returned.error)) from returned.error
         if returned.error is not None:
             raise returned.error
         if inspect.isawaitable(returned.value):
@@ -50,16 +51,20 @@ async def call_foreign(function: Callable[..., Any], *arguments: Any, **keywords
 def _told() -> Iterator[None]:
     try:
         yield
-    except (asyncio.CancelledError, GeneratorExit):
+    except (ForeignError, asyncio.CancelledError, GeneratorExit):
         raise
     # `sys.exit()` or `pytest.fail()` in somebody's function must not end the run.
     except BaseException as error:
-        try:
-            message = " ".join(str(error).split())
-        except Exception:  # noqa: BLE001 - somebody else's __str__
-            message = ""
-        name = type(error).__name__
-        raise ForeignError(f"{name}: {message}" if message else name) from error
+        raise ForeignError(_text_of(error)) from error
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        message = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - somebody else's __str__
+        message = ""
+    name = type(error).__name__
+    return f"{name}: {message}" if message else name
 
 
 async def _in_thread(call: Callable[[], Any]) -> _Return:
@@ -76,7 +81,7 @@ async def _in_thread(call: Callable[[], Any]) -> _Return:
             returned = _Return(context.run(call), None)
         except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
             returned = _Return(None, error)
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop has ended, nobody waits any more
             loop.call_soon_threadsafe(deliver, returned)
 
     threading.Thread(target=run, name="evalcore-foreign", daemon=True).start()

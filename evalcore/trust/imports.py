@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
+from evalcore.trust.declared_names import declared_names
 from evalcore.trust.root_modules import locate, root_modules
 
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
@@ -59,6 +60,26 @@ class ImportPolicy:
             self._check_origin(found, reference)
             return found
 
+    def check(self, reference: str) -> None:
+        """Raise `UsageError` if there is surely no such callable; nothing is imported.
+
+        That is so if there is no module of that name, or if the text of a module below a root shows
+        that the name is not in it. What trust does not grant is left to `load`.
+        """
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
+            return
+        name, attributes = match.groups()
+        root = self._root_of(name)
+        if root is None:
+            refusal = None if self.allows(name) else self._refusal(reference, name)
+            if isinstance(refusal, UsageError):
+                raise refusal
+            return
+        place = locate(root, name)
+        if place is not None and place.name != "__init__.py":
+            _check_declared(place, attributes.partition(".")[0], reference)
+
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""
         return any(module == name or module.startswith(f"{name}.") for name in self.allowed)
@@ -92,7 +113,7 @@ class ImportPolicy:
                 f"a suite from the store; allow it with --allow-import {name}"
             )
             return NotAllowedError(message)
-        where = " or ".join(str(root) for root in self.roots)
+        where = " or ".join(dict.fromkeys(str(root.resolve()) for root in self.roots))
         top = name.partition(".")[0]
         if top not in sys.stdlib_module_names and (
             any(locate(root.resolve(), top) for root in self.roots) or not _is_installed(top)
@@ -123,6 +144,7 @@ def _loading(reference: str) -> Iterator[None]:
         yield
     except EvalError:
         raise
+    # Somebody else's module may raise anything, and `sys.exit()` in it must not end the run.
     except (Exception, SystemExit) as error:
         module = reference.partition(":")[0]
         message = f"{reference}: importing '{module}' failed: {type(error).__name__}: {error}"
@@ -134,6 +156,20 @@ def _is_installed(top: str) -> bool:
     if top in sys.modules:
         return True
     return importlib.util.find_spec(top) is not None
+
+
+def _check_declared(file: Path, name: str, reference: str) -> None:
+    """Raise `UsageError` if a module's text shows that it does not have the name."""
+    try:
+        declared = declared_names(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{reference}: importing '{file.stem}' would fail: {what}") from error
+    except OSError:
+        return
+    if declared is not None and name not in declared.names:
+        hint = _did_you_mean(name, declared.functions)
+        raise UsageError(f"{reference}: '{file.stem}' has no '{name}'.{hint}")
 
 
 def _callable_in(module: ModuleType, attributes: str, reference: str) -> Callable[..., Any]:

@@ -1,7 +1,8 @@
 """Options of a target that are secret: kept as references in the plan, read when it is built.
 
-Secret are `api_key` and the values of `headers` and `env` (docs/decisions/0016). In the plan stands
-`${{ NAME }}` as it was written, or, for a secret that the file holds literally, where it stands.
+Secret are `api_key` and the values of `headers` and `env` (docs/decisions/0016), and what a
+variable puts into an address (docs/decisions/0022). In the plan stands `${{ NAME }}` as it was
+written, or, for a secret that the file holds literally, where it stands.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from evalcore.trust.variables import MARK, REFERENCE, Variables
 _KIND: Final = "secret"
 _MAPPINGS: Final = ("headers", "env")
 _KEYS: Final = ("api_key", "apiKey")
+_ADDRESSES: Final = ("url", "base_url", "baseUrl")
+# What a function is given; it may have the same options.
+_OPEN: Final = "config"
 _LITERAL: Final = re.compile(r"\$\{\{ literal (\[.*\]) \}\}", re.DOTALL)
 _TELLING: Final = re.compile(
     r"authori[sz]ation|cookie|key|token(?!s)|secret|passw|credential|signature", re.IGNORECASE
@@ -37,7 +41,10 @@ class SecretOption(NamedTuple):
         """Whether the text itself is the secret, or holds it beside references.
 
         A header or variable is one if its name says so; `Bearer ${{ NAME }}` holds no secret.
+        An address and what a function is given are stored as they are written.
         """
+        if not self.may_be_literal:
+            return False
         if _LITERAL.search(self.text):
             return True  # somebody wrote our own sign for it
         defaults = any(match[2] for match in REFERENCE.finditer(self.text))
@@ -47,6 +54,16 @@ class SecretOption(NamedTuple):
             return False
         return defaults or (MARK not in self.text and self.text != "")
 
+    @property
+    def may_be_literal(self) -> bool:
+        """Whether what is written here, without a reference, may be a secret."""
+        return self.path[0] not in (*_ADDRESSES, _OPEN)
+
+    @property
+    def name(self) -> str:
+        """The option as messages name it."""
+        return ".".join(self.path)
+
 
 def telling_values(mapping: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values whose names say that they are secret, such as `API_TOKEN`."""
@@ -54,15 +71,22 @@ def telling_values(mapping: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_secret_path(path: Sequence[str | int]) -> bool:
-    """Whether the option at this path of a target's options is secret."""
+    """Whether references in the option at this path of a target's options stay references."""
+    if path and path[0] == _OPEN:
+        return is_secret_path(path[1:])
     if len(path) == 1:
-        return path[0] in _KEYS
+        return path[0] in _KEYS or is_address(path)
     return len(path) == 2 and path[0] in _MAPPINGS
+
+
+def is_address(path: Sequence[str | int]) -> bool:
+    """Whether the option at this path is an address, into which no provider's key may be read."""
+    return path[-1] in _ADDRESSES
 
 
 def secret_options(options: Mapping[str, Any]) -> Iterator[SecretOption]:
     """Yield the secret options that are texts."""
-    for name in _KEYS:
+    for name in (*_KEYS, *_ADDRESSES):
         if isinstance(options.get(name), str):
             yield SecretOption((name,), options[name])
     for name in _MAPPINGS:
@@ -71,6 +95,10 @@ def secret_options(options: Mapping[str, Any]) -> Iterator[SecretOption]:
             for key, value in inner.items():
                 if isinstance(key, str) and isinstance(value, str):
                     yield SecretOption((name, key), value)
+    given = options.get(_OPEN)
+    if isinstance(given, Mapping):
+        for option in secret_options({**given, _OPEN: None}):
+            yield SecretOption((_OPEN, *option.path), option.text)
 
 
 def without_literals(
@@ -94,11 +122,14 @@ def resolved(
 ) -> tuple[dict[str, Any], frozenset[tuple[str, ...]]]:
     """Return options with their secrets in them, and the paths where those stand.
 
-    Raise `TargetError` that names the variable or the file that is missing.
+    The target's own addresses stay as they are: `address_values` says what stands for the
+    references in them. Raise `TargetError` that names the variable or the file that is missing.
     """
     given = dict(options)
     secret = set()
     for option in secret_options(options):
+        if option.path[0] in _ADDRESSES:
+            continue
         if MARK in option.text:
             _put(given, option.path, _text_of(option, folder, variables))
             secret.add(option.path)
@@ -107,45 +138,79 @@ def resolved(
     return given, frozenset(secret)
 
 
+def address_values(
+    options: Mapping[str, Any], folder: Path, variables: Variables
+) -> dict[str, str]:
+    """Return what each `${{ NAME }}` in the target's own addresses stands for; errors as above."""
+    return {
+        match[0]: _value_of(match, option, folder, variables)
+        for option in _addresses(options)
+        for match in REFERENCE.finditer(option.text)
+    }
+
+
+def known_addresses(options: Mapping[str, Any], variables: Variables) -> Iterator[SecretOption]:
+    """Yield the target's own addresses that hold variables, as they are with their values.
+
+    Those with a variable that is not set are left out.
+    """
+
+    def value(match: re.Match[str]) -> str | None:
+        return variables.value(match[1], match[2])
+
+    for option in _addresses(options):
+        if MARK in option.text and None not in map(value, REFERENCE.finditer(option.text)):
+            text = REFERENCE.sub(lambda match: value(match) or "", option.text)
+            yield option._replace(text=text)
+
+
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without those secret ones that are references."""
+    """Return options without those secret ones that are references; addresses stay."""
     given = dict(options)
     for option in secret_options(options):
-        if MARK in option.text and len(option.path) == 1:
-            del given[option.path[0]]
-        elif MARK in option.text:
-            mapping, key = option.path
-            given[mapping] = {name: value for name, value in given[mapping].items() if name != key}
+        if MARK in option.text and option.path[0] not in _ADDRESSES:
+            _put(given, option.path, None)
     return given
 
 
-def _put(options: dict[str, Any], path: tuple[str, ...], text: str) -> None:
-    if len(path) == 1:
-        options[path[0]] = text
+def _addresses(options: Mapping[str, Any]) -> Iterator[SecretOption]:
+    return (option for option in secret_options(options) if option.path[0] in _ADDRESSES)
+
+
+def _put(options: dict[str, Any], path: tuple[str, ...], text: str | None) -> None:
+    """Put a text at the path, or take away what stands there; mappings on the way are copied."""
+    *outer, last = path
+    for key in outer:
+        options[key] = dict(options[key])
+        options = options[key]
+    if text is None:
+        del options[last]
     else:
-        options[path[0]] = {**options[path[0]], path[1]: text}
+        options[last] = text
 
 
 def _text_of(option: SecretOption, folder: Path, variables: Variables) -> str:
     text = option.text
-    literal = _LITERAL.fullmatch(text)
+    literal = _LITERAL.fullmatch(text) if option.may_be_literal else None
     if literal is not None:
-        text = _written(literal[1], ".".join(option.path), folder)
+        text = _written(literal[1], option.name, folder)
+    return REFERENCE.sub(lambda match: _value_of(match, option, folder, variables), text)
 
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        if not variables.may_read(name, secret=True):
-            message = f"may not read the environment variable {name}; name it in a .env file in"
-            raise TargetError(
-                _KIND, f"{message} {folder} or above, or in `readable_names` of evalcore.toml"
-            )
-        found = variables.value(name, match[2], secret=True)
-        if found is None:
-            message = f"{'.'.join(option.path)}: the environment variable {name} is not set"
-            raise TargetError(_KIND, f"{message} in the process that runs the suite")
-        return found
 
-    return REFERENCE.sub(value, text)
+def _value_of(
+    match: re.Match[str], option: SecretOption, folder: Path, variables: Variables
+) -> str:
+    name, secret = match[1], not is_address(option.path)
+    if not variables.may_read(name, secret=secret):
+        message = f"may not read the environment variable {name}; name it in a .env file in"
+        raise TargetError(
+            _KIND, f"{message} {folder} or above, or in `readable_names` of evalcore.toml"
+        )
+    found = variables.value(name, match[2], secret=secret)
+    if found is None:
+        message = f"{option.name}: the environment variable {name} is not set"
+        raise TargetError(_KIND, f"{message} in the process that runs the suite")
+    return found
 
 
 def _written(reference: str, option: str, folder: Path) -> str:

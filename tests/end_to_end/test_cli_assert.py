@@ -110,16 +110,24 @@ def test_a_measure_is_taken_from_the_question(format_: str, measured: Json, outc
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "identity", "says"),
     [
-        pytest.param("{", "standard input:2: not valid JSON", id="no JSON"),
-        pytest.param('{"output": "a"}', "standard input:2: expected", id="no assertion"),
+        pytest.param("{", None, "standard input:2: not valid JSON", id="no JSON"),
+        pytest.param('{"id": 7}', 7, "standard input:2: expected", id="no assertion"),
+        pytest.param("[1]", None, "standard input:2: expected", id="no object"),
     ],
 )
-def test_a_line_that_is_no_question_names_its_number(line: str, says: str) -> None:
-    first = json.dumps({"id": 1, "assertion": {"type": "is-json"}, "output": "{}"})
-    ended = evalcore("assert", "--format", "test-file", stdin=f"{first}\n{line}\n")
+def test_a_line_that_is_no_question_is_an_error_with_its_number(
+    line: str, identity: int | None, says: str
+) -> None:
+    first, last = (
+        json.dumps({"id": name, "assertion": {"type": "is-json"}, "output": "{}"}) for name in "ab"
+    )
+    ended = evalcore("assert", "--format", "test-file", stdin=f"{first}\n{line}\n{last}\n")
     assert ended.code == 2
+    answers = [(one["id"], one["outcome"], one["score"]) for one in ended.lines]
+    assert answers == [("a", "passed", 1.0), (identity, "error", 0.0), ("b", "passed", 1.0)]
+    assert says in ended.lines[1]["message"]
     assert says in ended.err
     assert "Traceback" not in ended.err
 

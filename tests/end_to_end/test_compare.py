@@ -121,7 +121,7 @@ def test_the_callers_baseline_replaces_the_suites(tmp_path: Path, store: Path) -
 def test_a_baseline_that_is_filtered_out_leaves_it_open(tmp_path: Path, store: Path) -> None:
     ended = run(write(tmp_path), store, "--variant", "other")
     assert ended.code == 3
-    assert "add --variant plain" in gate_of(ended)["message"]
+    assert "(--variant plain)" in gate_of(ended)["message"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,15 @@ async def take(rates: PrefectRates, provider: str, number: int) -> None:
     await asyncio.gather(*(rates.take(provider, 10) for _ in range(number)))
 
 
+async def given(rates: PrefectRates, provider: str, number: int, within_s: float) -> int:
+    """Return how many of so many requests may go out within so many seconds."""
+    requests = [asyncio.create_task(rates.take(provider, 10)) for _ in range(number)]
+    done, waiting = await asyncio.wait(requests, timeout=within_s)
+    for request in waiting:
+        request.cancel()
+    return sum(request.exception() is None for request in done)
+
+
 def test_slots_are_taken_in_blocks_and_spent_here(prefect: PrefectServer) -> None:
     make_limit("evalcore-blocks-requests", 1_000, 0.001)
     rates = PrefectRates()
@@ -51,13 +60,27 @@ def test_two_workers_together_get_no_more_than_the_limit(prefect: PrefectServer)
         asyncio.run(asyncio.wait_for(second.take("shared", 10), 2))
 
 
-def test_slots_that_decay_can_be_had_again(prefect: PrefectServer) -> None:
-    make_limit("evalcore-decaying-requests", 20, 20.0)
-    asyncio.run(asyncio.wait_for(take(PrefectRates(), "decaying", 50), 60))
+@pytest.mark.parametrize(
+    ("name", "decay", "within_s", "expected"),
+    [
+        pytest.param("decaying", 20.0, 60, 50, id="decay"),
+        pytest.param("kept", 0.001, 3, 20, id="kept"),
+    ],
+)
+def test_slots_can_be_had_again_if_and_as_they_decay(
+    prefect: PrefectServer, name: str, decay: float, within_s: float, expected: int
+) -> None:
+    make_limit(f"evalcore-{name}-requests", 20, decay)
+    assert asyncio.run(given(PrefectRates(), name, 50, within_s)) == expected
+    assert occupied(f"evalcore-{name}-requests") <= 20
 
 
 def test_without_a_limit_nothing_is_limited(prefect: PrefectServer) -> None:
-    asyncio.run(take(PrefectRates(), "unknown", 500))
+    from prefect.exceptions import ObjectNotFound
+
+    assert asyncio.run(given(PrefectRates(), "unknown", 500, 60)) == 500
+    with pytest.raises(ObjectNotFound):
+        occupied("evalcore-unknown-requests")
 
 
 def test_a_server_that_does_not_answer_is_worth_a_retry(

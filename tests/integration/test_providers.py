@@ -108,6 +108,105 @@ def test_no_secret_reaches_the_store_or_the_screen(tmp_path: Path, mode: str) ->
     assert FROM_ENV.encode() not in everything
 
 
+WEBHOOK = "/echo?hook=" + FROM_ENV
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        pytest.param(None, "hello", id="answers"),
+        pytest.param(Failure(401, message=f"no {FROM_ENV}"), "HTTP 401: no [redacted]", id="told"),
+        pytest.param(Failure(404), "; check url)", id="not found"),
+        pytest.param(Failure(400, message="/echo?hook=tok-from"), "HTTP 400", id="refused"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("url", "value"),
+    [
+        pytest.param("{server}/echo?hook=${{{{ EVAL_PART }}}}", FROM_ENV, id="key"),
+        pytest.param("{server}${{{{ EVAL_PART }}}}", WEBHOOK, id="path"),
+        pytest.param("${{{{ EVAL_PART }}}}", "{server}" + WEBHOOK, id="whole"),
+    ],
+)
+def test_what_a_variable_puts_into_a_url_is_not_stored(
+    tmp_path: Path, url: str, value: str, failure: Failure | None, says: str
+) -> None:
+    store = tmp_path / "store"
+    with model_server(failures=[failure] * 2 if failure else []) as server:
+        url, value = url.format(server=server.url), value.format(server=server.url)
+        targets = f"""\
+        targets: [{{name: default, provider: http, url: "{url}", body: {{prompt: "{{prompt}}"}}}}]
+        """
+        path, env = suite(tmp_path, targets), {"EVAL_PART": value}
+        ended = evalcore("run", path, "--json", "--mode", "record", store=store, env=env)
+        asked = {seen.path for seen in server.requests}
+
+    assert asked == {WEBHOOK}
+    assert ended.code == (0 if failure is None else 1), ended.err
+    everything = stored_bytes(store).decode(errors="replace") + ended.out + ended.err
+    assert says in everything
+    assert "${{ EVAL_PART }}" in everything
+    assert FROM_ENV not in everything
+    assert value not in everything
+
+
+def test_what_a_variable_puts_into_a_models_address_is_not_stored(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with model_server() as server:
+        targets = """\
+        targets:
+          - {name: default, provider: openai, model: m, api_key: "", base_url: "${{ EVAL_URL }}"}
+          - name: lost
+            provider: openai
+            model: m
+            base_url: "http://${{ EVAL_HOST }}/${{ EVAL_V }}"
+        execution: {targets: [default, lost]}
+        """
+        env = {"EVAL_URL": server.base_url, "EVAL_HOST": server.url[7:], "EVAL_V": "tok-17-secret"}
+        ended = evalcore("run", suite(tmp_path, targets), "--json", store=store, env=env)
+
+    items = {case["variant"]: case["items"][0] for case in ended.report["cases"]}
+    assert items["default"]["outcome"] == "passed"
+    message = items["lost"]["error"]["message"]
+    assert message.startswith("lost at ${{ EVAL_HOST }}: HTTP 404")
+    assert "base_url (http://${{ EVAL_HOST }}/${{ EVAL_V }})" in message
+    everything = stored_bytes(store) + ended.out.encode() + ended.err.encode()
+    assert not [value for value in env.values() if value.encode() in everything]
+
+
+def test_a_recording_is_found_without_the_variables_of_its_url(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    entry = 'provider: http, url: "${{ EVAL_URL }}/echo?q={prompt}&id={id}"'
+    path = suite(tmp_path, f"targets: [{{name: default, {entry}}}]\n")
+    with model_server() as server:
+        env = {"EVAL_URL": server.url}
+        recorded = evalcore("run", path, "--json", "--mode", "record", store=store, env=env)
+    replayed = evalcore("run", path, "--json", "--mode", "replay", store=store)
+
+    assert server.stats().requests == 2
+    assert comparable(replayed.report) == comparable(recorded.report)
+
+
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        ('provider: http, url: "${{ EVAL_URL }}/x"', "targets[0].url"),
+        ('provider: openai, model: m, base_url: "${{ EVAL_URL }}"', "targets[0].base_url"),
+    ],
+    ids=["url", "base_url"],
+)
+@pytest.mark.parametrize("value", ["secret-host", "http://me:secret-pass@host"])
+def test_an_address_is_checked_with_its_variables_and_not_shown(
+    tmp_path: Path, entry: str, place: str, value: str
+) -> None:
+    path = suite(tmp_path, f"targets: [{{name: default, {entry}}}]\n")
+    ended = evalcore("validate", path, env={"EVAL_URL": value})
+
+    assert ended.code == 2
+    assert f"{place}: target 'default': with its variables replaced," in ended.err
+    assert "secret" not in ended.err
+
+
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_refused_key_is_the_items_error_and_not_shown(tmp_path: Path, kind: str) -> None:
     with model_server(script=lambda _: UNAUTHORIZED._replace(how="echo_key")) as server:

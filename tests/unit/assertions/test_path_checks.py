@@ -28,6 +28,20 @@ def graded(
 
 
 @pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("app.post", "is not 'app.post'"),
+        ({"code": "x"}, 'is not {"code": "x"}'),
+        (None, "is not null"),
+        (["a" * 100], 'is not ["' + "a" * 77 + "…"),
+    ],
+)
+def test_what_is_not_equal_is_shown_in_one_pair_of_quotes(value: Any, says: str) -> None:
+    result = graded("output-equals", {"path": "outputs.main.n", "value": value})
+    assert (result.outcome, result.message) == (FAILED, says)
+
+
+@pytest.mark.parametrize(
     ("path", "value", "outcome"),
     [
         ("outputs.main.code", "app", PASSED),

@@ -198,6 +198,11 @@ def test_a_callable_that_ends_the_interpreter_is_an_error_at_once(tmp_path: Path
     assert (ended.outcome, ended.message) == (ERROR, "my_checks:check failed: SystemExit: bye")
 
 
+def test_a_callable_that_is_interrupted_is_an_error_at_once(tmp_path: Path) -> None:
+    ended = python_result(tmp_path, "raise KeyboardInterrupt", timeout_s=60)
+    assert (ended.outcome, ended.message) == (ERROR, "my_checks:check failed: KeyboardInterrupt")
+
+
 def test_a_callable_that_is_not_allowed_is_an_error(tmp_path: Path) -> None:
     ended = python_result(tmp_path, "return True", callable="os:getcwd")
     assert ended.outcome is ERROR

@@ -6,11 +6,20 @@ import asyncio
 
 import pytest
 
+from evalcore.execution.limits import RunLimits
 from evalcore.execution.rates import Gate, Rate, Rates
 from evalcore.execution.retry import DEFAULT_POLICY
 from evalcore.execution.window import Share, Window
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
-from evalcore.model.suite import ProviderLimits
+from evalcore.model.suite import (
+    Format,
+    Policy,
+    ProviderLimits,
+    ScoreRule,
+    Source,
+    SuiteDefinition,
+)
+from evalcore.settings import Settings
 
 
 class HandClock:
@@ -211,3 +220,59 @@ def test_refusals_of_one_round_trip_lower_it_once() -> None:
 def test_shares_make_up_the_whole(limit: int) -> None:
     threads = min(limit, 3)
     assert sum(Share(number, threads).part(limit) for number in range(threads)) == limit
+
+
+NO_CONNECTION = ProviderError(ErrorKind.CONNECTION, "no connection")
+NONSENSE = ProviderError(ErrorKind.SERVER, "<html>", 200)
+REFUSED = ProviderError(ErrorKind.RATE, "later", 429)
+BROKEN = ProviderError(ErrorKind.SERVER, "broken", 500)
+POLICY = Policy(ScoreRule.BLOCKS, ())
+ENDPOINT = Endpoint("openai", "mine", "http://127.0.0.1:9/v1")
+
+
+def run_limits() -> RunLimits:
+    definition = SuiteDefinition("s", Format.SUITE, Source("s.yaml", ".", ""), POLICY)
+    return RunLimits(definition, Settings())
+
+
+def waits(limits: RunLimits, errors: list[ProviderError], endpoint: Endpoint = ENDPOINT) -> float:
+    """Return the seconds that a call waits at most which ends in these errors, again and again."""
+    waited_s, attempt = 0.0, 0
+    while True:
+        error = errors[attempt % len(errors)]
+        attempt += 1
+        limits.note_failure(endpoint, error)
+        policy = limits.retry_policy(endpoint, DEFAULT_POLICY, error)
+        delay = policy.delay_s(
+            error, attempt=attempt, waited_s=waited_s, silence_s=1e9, draw=lambda: 1.0
+        )
+        if delay is None:
+            return waited_s
+        waited_s += delay
+
+
+@pytest.mark.parametrize("error", [NO_CONNECTION, NONSENSE], ids=["no connection", "nonsense"])
+def test_whom_nobody_has_heard_of_is_given_up_after_three_seconds(error: ProviderError) -> None:
+    limits = run_limits()
+    assert 1 <= waits(limits, [error]) <= 3
+    elsewhere = Endpoint("openai", "mine", "http://127.0.0.1:10/v1")
+    limits.note_outcome(elsewhere, given_up=False)
+    assert waits(limits, [error]) <= 3
+    assert waits(limits, [error], elsewhere) > 10
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [[REFUSED], [BROKEN], [REFUSED, NO_CONNECTION], [BROKEN, NONSENSE]],
+    ids=["429", "500", "429 and gone", "500 and nonsense"],
+)
+def test_who_refuses_is_there_and_worth_waiting_for(errors: list[ProviderError]) -> None:
+    assert waits(run_limits(), errors) > 10
+
+
+def test_who_has_answered_once_is_worth_waiting_for() -> None:
+    limits = run_limits()
+    limits.note_outcome(ENDPOINT, given_up=False)
+    assert waits(limits, [NO_CONNECTION]) > 10
+    beside = Endpoint("http", "other", "http://127.0.0.1:9/other?id=7")
+    assert waits(limits, [NO_CONNECTION], beside) > 10

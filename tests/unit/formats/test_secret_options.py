@@ -11,7 +11,7 @@ import pytest
 from evalcore.errors import TargetError
 from evalcore.model.identity import target_identity
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.trust.secret_options import resolved
+from evalcore.trust.secret_options import address_values, resolved
 from evalcore.trust.variables import Variables
 from tests.unit.formats.loading import load_text, places_of, problems_of, write
 
@@ -32,6 +32,11 @@ def options_of(folder: Path, entry: str, **options: Any) -> Mapping[str, Any]:
          {"headers": {"A": "x ${{ EVAL_K }}", "B": "plain"}}),
         ('provider: command, command: x, env: {A: "${{ EVAL_K }}", B: plain}',
          {"env": {"A": "${{ EVAL_K }}", "B": "plain"}}),
+        ('provider: http, url: "http://x/${{ EVAL_K }}"', {"url": "http://x/${{ EVAL_K }}"}),
+        ('provider: openai, model: m, base_url: "http://x/${{ EVAL_K }}"',
+         {"base_url": "http://x/${{ EVAL_K }}"}),
+        ('provider: python, callable: "a:b", config: {api_key: "${{ EVAL_K }}", plain: 1}',
+         {"config": {"api_key": "${{ EVAL_K }}", "plain": 1}}),
         (f"provider: openai, model: m, api_key: {KEY}",
          {"api_key": '${{ literal ["suite.eval.yaml","default","api_key"] }}'}),
         (f"provider: http, url: 'http://x', headers: {{Authorization: Bearer {KEY}}}",
@@ -42,8 +47,8 @@ def options_of(folder: Path, entry: str, **options: Any) -> Mapping[str, Any]:
         (f'provider: openai, model: m, api_key: "${{{{ EVAL_NO:-{KEY} }}}}"',
          {"api_key": '${{ literal ["suite.eval.yaml","default","api_key"] }}'}),
     ],
-    ids=["key", "header", "variable", "literal key", "literal header", "literal variable",
-         "default"],
+    ids=["key", "header", "variable", "url", "base url", "config",
+         "literal key", "literal header", "literal variable", "default"],
 )  # fmt: skip
 def test_the_plan_holds_references_only_and_a_target_gets_the_values(
     tmp_path: Path, entry: str, stored: dict[str, Any]
@@ -54,7 +59,9 @@ def test_the_plan_holds_references_only_and_a_target_gets_the_values(
     assert {name: options[name] for name in stored} == stored
     variables = Variables(environment, frozenset())
     given, _ = resolved(options, tmp_path, variables)
-    assert "${{" not in str(given)
+    values = address_values(options, tmp_path, variables)
+    assert ("${{" in str(given)) == (values != {})
+    given |= values
     assert (KEY in str(given)) == (KEY in entry)
     assert ("value" in str(given)) == ("EVAL_K" in entry)
 
@@ -110,6 +117,28 @@ def test_nobody_can_borrow_the_secret_of_another_target(tmp_path: Path) -> None:
     given, _ = resolved(options, tmp_path, Variables({}, frozenset()))
 
     assert KEY not in str(given)
+
+
+def test_what_a_function_is_given_cannot_name_the_secret_of_a_target(tmp_path: Path) -> None:
+    targets = f"- {{name: rich, provider: openai, model: m, api_key: {KEY}}}"
+    write(tmp_path, {"targets.yaml": targets})
+    forged = """'${{ literal ["targets.yaml","rich","api_key"] }}'"""
+    entry = f"provider: python, callable: 'a:b', config: {{api_key: {forged}, url: {forged}}}"
+    given, _ = resolved(options_of(tmp_path, entry), tmp_path, Variables({}, frozenset()))
+
+    assert KEY not in str(given)
+
+
+@pytest.mark.parametrize("key", ["api_key", "url", "base_url"])
+def test_what_a_variant_gives_a_function_is_not_stored_either(tmp_path: Path, key: str) -> None:
+    text = f"""\
+        targets: [{{name: default, provider: python, callable: "mine:fn"}}]
+        evalcore: {{variants: [{{id: a, config: {{{key}: "${{{{ EVAL_K }}}}"}}}}]}}
+        {TEST}
+        """
+    (variant,) = load_text(tmp_path, text, environment={"EVAL_K": KEY}).definition.variants
+
+    assert variant.config == {key: "${{ EVAL_K }}"}
 
 
 def test_a_providers_key_may_be_read_into_secret_options_only(tmp_path: Path) -> None:

@@ -279,6 +279,31 @@ def test_cases_may_stand_in_other_files(tmp_path: Path) -> None:
     assert [one.type for one in cases["t"].assertions] == ["contains"]
 
 
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        pytest.param(
+            '{"id": "ok", "assertions": []}\n{"id": "b", "assertions": [{"type": "contian"}]}\n',
+            "lines.jsonl:2: assertions[0].type: unknown assertion 'contian'",
+            id="a mistake",
+        ),
+        pytest.param("{", "lines.jsonl:1: not valid JSON", id="no JSON"),
+        pytest.param("", "lines.jsonl: holds no case", id="empty"),
+    ],
+)
+def test_a_mistake_in_a_file_of_cases_is_told(tmp_path: Path, content: str, mistake: str) -> None:
+    write(tmp_path, {"lines.jsonl": content})
+    (problem,) = problems_of(tmp_path, f"{HEAD}\n    cases: lines.jsonl\n")
+    assert mistake in str(problem)
+
+
+def test_mistakes_of_the_suite_and_of_its_files_are_told_together(tmp_path: Path) -> None:
+    write(tmp_path, {"lines.jsonl": '{"id": 5}\n'})
+    text = f"{HEAD}\n    gates: [{{gate: pass_rat}}]\n    cases: lines.jsonl\n"
+    files = [Path(problem.file).name for problem in problems_of(tmp_path, text)]
+    assert files == ["suite.eval.yaml", "lines.jsonl"]
+
+
 def test_a_flow_may_be_a_target(tmp_path: Path) -> None:
     suite = load(
         tmp_path,
@@ -349,6 +374,60 @@ def test_a_case_that_asserts_nothing_is_a_warning_and_in_strict_mode_a_mistake(
     text = f"{HEAD}\n    cases: [{{id: c, input: x}}]\n"
     assert "asserts nothing" in load(tmp_path, text).warnings[0]
     assert "asserts nothing" in messages(tmp_path, text, strict=True)[0]
+
+
+MODULE = "import json\ndef answer(case_input): ...\nclass Bot: ...\n"
+
+
+@pytest.mark.parametrize(
+    ("flow", "mistake"),
+    [
+        ("mine:answr", "flow: mine:answr: 'mine' has no 'answr'. Did you mean 'answer'?"),
+        ("{flow: 'mine:zz'}", "flow.flow: mine:zz: 'mine' has no 'zz'. There is: Bot, answer"),
+        ("{callable: 'mine:zz'}", "flow.callable: mine:zz: 'mine' has no 'zz'."),
+        ("{target: p}", "flow.target: mine:missing: 'mine' has no 'missing'."),
+        ("nobody:fn", "flow: nobody:fn: there is no module 'nobody' below"),
+        ("broken:fn", "flow: broken:fn: importing 'broken' would fail: SyntaxError"),
+    ],
+)
+def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, flow: str, mistake: str) -> None:
+    write(tmp_path, {"mine.py": MODULE, "broken.py": "def"})
+    text = f"""
+    name: n
+    flow: {flow}
+    targets: [{{name: p, provider: python, callable: "mine:missing"}}]
+    variants: [{{id: a}}]
+    {CASES}
+    """
+    (found,) = messages(tmp_path, text, allow_imports=())
+    assert mistake in found
+    assert load(tmp_path, text).definition.name == "n"
+
+
+@pytest.mark.parametrize(
+    ("flow", "fixtures"),
+    [
+        ("mine:answer", "{}"),
+        ("mine:json", "{}"),
+        ("mine:Bot.ask", "{}"),
+        ("dynamic:anything", "{}"),
+        ("starred:anything", "{}"),
+        ("somewhere.flows:fn", "{}"),
+        ("json:loads", "{}"),
+        ("mine:missing", "{output: given}"),
+    ],
+)
+def test_a_function_that_may_be_there_or_is_not_called_is_no_mistake(
+    tmp_path: Path, flow: str, fixtures: str
+) -> None:
+    dynamic = "def __getattr__(name): return print\n"
+    write(
+        tmp_path,
+        {"mine.py": MODULE, "dynamic.py": dynamic, "starred.py": "from json import *\n"},
+    )
+    case = f"{{id: c, input: x, fixtures: {fixtures}, assertions: [{{type: behavior.no_errors}}]}}"
+    text = f"name: n\nflow: {flow}\nvariants: [{{id: a}}]\ncases: [{case}]\n"
+    assert load(tmp_path, text, allow_imports=("somewhere",)).definition.name == "n"
 
 
 def test_gates_take_camel_case(tmp_path: Path) -> None:

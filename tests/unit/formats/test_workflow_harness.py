@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from evalcore.formats.workflow_block_shapes import EXECUTED_BLOCKS
 from evalcore.model.assertion import Assertion
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy, Reducer, Suite
@@ -271,3 +272,23 @@ def test_blocks_and_their_exits_may_be_expected(tmp_path: Path, block: str) -> N
 
 def test_without_blocks_any_id_may_be_expected(tmp_path: Path) -> None:
     assert len(suite(tmp_path).cases) == 1
+
+
+OPTIONAL = [
+    key
+    for key, hint in get_type_hints(EXECUTED_BLOCKS["code"]).items()
+    if type(None) in get_args(hint)
+]
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+@pytest.mark.parametrize("given", ["fixtures: {x: '1'}, ", ""], ids=["given", "executed"])
+def test_what_may_be_empty_where_blocks_run_may_be_empty_where_they_are_given(
+    tmp_path: Path, key: str, given: str
+) -> None:
+    text = f"""
+        blocks: {{x: {{type: code, code: "def main(data): return 1", {key}: null}}}}
+        workflow: {{name: w, entry: x}}
+        eval: {{cases: [{{id: a, {given}expected: {{x: [{{type: is-json}}]}}}}]}}
+        """
+    assert len(load_text(tmp_path, text).cases) == 1

@@ -108,7 +108,7 @@ async def _asked(endpoint: Endpoint) -> None:
         await send(session, Request(endpoint, "m", HELLO, timeout_s=20))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [*PROTOCOLS, "http"])
 def test_nobody_who_listens_is_a_connection_error(protocol: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -117,6 +117,9 @@ def test_nobody_who_listens_is_a_connection_error(protocol: str) -> None:
             asyncio.run(_asked(Endpoint(protocol, "mine", url, KEY)))
 
     assert caught.value.kind == ErrorKind.CONNECTION
+    assert ("; is url right?" if protocol == "http" else "; is base_url right?") in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/v1", "http://"])

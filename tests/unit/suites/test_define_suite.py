@@ -14,6 +14,10 @@ from evalcore import SuiteError, define_suite, gates, variant
 CASE = {"id": "c1", "input": "x", "assertions": [{"type": "behavior.no_errors"}]}
 SOUND: dict[str, Any] = {"name": "n", "cases": [CASE], "variants": [variant("a"), variant("b")]}
 
+KEY = "sk-literal-0123456789"
+GPT = {"name": "gpt", "provider": "openai", "model": "m"}
+REFUSED = "must not be written here, where it would be stored with the run; write ${{ NAME }}"
+
 
 def flow(case_input: Any) -> Any:
     return case_input
@@ -47,10 +51,23 @@ def mistakes(**changed: Any) -> str:
         ({"iterations": 0}, "iterations: must be at least 1"),
         ({"reducer": "at_least_k", "iterations": 2}, "'at_least_k' needs 'k'"),
         ({"limits": {"concurrencies": 2}}, "Did you mean 'concurrency'?"),
+        ({"targets": [{**GPT, "api_key": KEY}]}, f"targets[0].api_key: {REFUSED}"),
+        ({"targets": [{**GPT, "apiKey": KEY}]}, f"targets[0].apiKey: {REFUSED}"),
+        (
+            {"targets": [{**GPT, "headers": {"X-Api-Key": KEY}}]},
+            f"targets[0].headers.X-Api-Key: {REFUSED}",
+        ),
+        ({"flow": {**GPT, "api_key": KEY}}, f"flow.api_key: {REFUSED}"),
+        (
+            {"variants": [variant("a", config={"api_key": KEY})]},
+            f"variants[0].config.api_key: {REFUSED}",
+        ),
     ],
 )
 def test_a_mistake(changed: dict[str, Any], mistake: str) -> None:
-    assert mistake in mistakes(**changed)
+    told = mistakes(**changed)
+    assert mistake in told
+    assert KEY not in told
 
 
 def test_all_mistakes_are_told_together() -> None:

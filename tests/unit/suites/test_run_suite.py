@@ -238,3 +238,23 @@ def test_a_change_of_scorers_grades_again(tmp_path: Path) -> None:
 
     assert grades() == grades(tags=["x"])
     assert grades().isdisjoint(grades(scorers=["latency"]))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ({"variants": ["zz"]}, "variants: no variant is called 'zz'. Known: base, other."),
+        ({"cases": ["helo"]}, "cases: no case has the id 'helo'. Did you mean 'hello'?"),
+        ({"tags": ["smok"]}, "tags: no case has the tag 'smok'. Did you mean 'smoke'?"),
+        ({"excluded_tags": ["smoke"], "cases": ["hello"]}, "leave no case: cases hello, excluded_"),
+        ({"baseline_run": "base", "variants": ["other"]}, "baseline_run base: variants leaves it"),
+        ({"baseline_run": "last"}, "baseline: suite 'api' has no variant 'last'"),
+    ],
+)
+def test_a_choice_that_meets_nothing_is_told_in_the_words_of_python(
+    tmp_path: Path, chosen: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        run(tmp_path, **chosen)
+    assert says in str(raised.value)
+    assert "--" not in str(raised.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +127,37 @@ def test_a_failing_status_is_an_error(status: int, kind: ErrorKind) -> None:
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         merge_options(target_of("http", **options))
+
+
+@pytest.mark.parametrize("value", ["secret-host", "http://me:secret-pass@host"])
+@pytest.mark.parametrize(
+    ("kind", "option", "more"),
+    [("http", "url", {}), ("openai", "base_url", {"model": "m"})],
+    ids=["http", "openai"],
+)
+def test_an_address_is_checked_when_its_variable_is_known(
+    kind: str, option: str, more: dict[str, str], value: str
+) -> None:
+    target = target_of(kind, **{option: "${{ EVAL_URL }}/echo"}, **more)
+    with pytest.raises(TargetError, match=f"{option}, with its variables replaced,") as caught:
+        answer(target, environment={"EVAL_URL": value})
+    assert "secret" not in str(caught.value)
+
+
+def test_a_variable_of_an_address_that_is_not_set_is_the_items_error() -> None:
+    target = target_of("http", url="${{ EVAL_URL }}/echo")
+    with pytest.raises(TargetError, match="url: the environment variable EVAL_URL is not set"):
+        answer(target)
+
+
+def test_a_variable_may_have_the_name_of_a_placeholder(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("id=7\n")
+    with model_server() as server:
+        answer(target_of("http", url=server.url + "/echo?v=${{id}}&c={id}"), folder=tmp_path)
+        assert [seen.path for seen in server.requests] == ["/echo?v=7&c=c1"]
+
+
+def test_a_providers_key_is_not_sent_in_an_address() -> None:
+    target = target_of("http", url="http://127.0.0.1:9/?k=${{ OPENAI_API_KEY }}")
+    with pytest.raises(TargetError, match="may not read the environment variable OPENAI_API_KEY"):
+        answer(target, environment={"OPENAI_API_KEY": "k"})

@@ -203,3 +203,17 @@ def test_async_function_is_cancelled_when_its_time_is_up(folder: Path) -> None:
         asyncio.run(overrun())
     seen = work.imports.load("mine:fn").__globals__["SEEN"]
     assert seen == ["cancelled"]
+
+
+@pytest.mark.parametrize("key", ["api_key", "url"])
+def test_a_function_gets_the_value_of_a_variable(folder: Path, key: str) -> None:
+    folder.mkdir()
+    (folder / "mine.py").write_text(f"def fn(input, context): return context.config['{key}']")
+    variant = Variant("v1", config={key: "${{ EVAL_K }}"})
+    target = build(
+        Target("t", "python", {"callable": "mine:fn"}),
+        variant,
+        folder=folder,
+        environment={"EVAL_K": "value"},
+    )
+    assert asyncio.run(target.answer(work_in(folder))).output == "value"

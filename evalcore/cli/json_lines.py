@@ -1,0 +1,61 @@
+"""Single questions and their answers: JSON lines in and out, in the order of the input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+import orjson
+
+from evalcore.errors import ExitCode
+from evalcore.formats.source import parse_json, too_large_number
+from evalcore.report.document import on_one_line
+
+
+class NoQuestionError(Exception):
+    """A line of JSON is no question; the message says what one is. `identity` is its `id`."""
+
+    def __init__(self, message: str, identity: object = None) -> None:
+        super().__init__(message)
+        self.identity = identity
+
+
+def answer_lines(
+    answer: Callable[[Any], Mapping[str, Any]], refuse: Callable[[object, str], Mapping[str, Any]]
+) -> ExitCode:
+    """Print an answer for each line of standard input that is not blank; return the exit code.
+
+    `refuse` makes the answer to what no suite could have: a line that is no question, whose message
+    names it and which makes the exit code 2, or one with a number of more than 64 bits.
+    """
+    code = ExitCode.PASS
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        try:
+            given = _answered(line, answer, refuse)
+        except NoQuestionError as error:
+            code = ExitCode.USAGE
+            message = f"standard input:{number}: {error}"
+            click.echo(message, err=True)
+            given = refuse(error.identity, message)
+        click.echo(on_one_line(orjson.dumps(given).decode()))
+    return code
+
+
+def _answered(
+    line: bytes,
+    answer: Callable[[Any], Mapping[str, Any]],
+    refuse: Callable[[object, str], Mapping[str, Any]],
+) -> Mapping[str, Any]:
+    try:
+        raw = parse_json(line)
+    except ValueError as error:
+        raise NoQuestionError(f"not valid JSON: {error}") from error
+    problem = too_large_number(line, raw)
+    if problem is None:
+        return answer(raw)
+    identity = raw.get("id") if isinstance(raw, dict) else None
+    return refuse(None if too_large_number(line, identity) else identity, problem)

@@ -1,0 +1,68 @@
+"""From raw tests to a spool of the valid, selected cases, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.positions import Loc
+from evalcore.formats.problems import Problems
+from evalcore.formats.raw_test import NO_TEST, RawTest
+from evalcore.formats.selection import Selection
+from evalcore.formats.source import collector_paused
+from evalcore.model.suite import Case
+from evalcore.planning.spool import CaseSpool
+
+
+class Reader(Protocol):
+    """What turns raw tests into cases."""
+
+    def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
+        """Return the case at `loc`, or note every mistake in it and return None."""
+
+
+class Spooled(NamedTuple):
+    """The cases, and every collector of mistakes: those given first, then those of their files."""
+
+    cases: CaseSpool
+    collectors: tuple[Problems, ...]
+
+
+def spool_rows(
+    rows: Iterable[RawTest],
+    reader: Reader,
+    selection: Selection,
+    collectors: Sequence[Problems],
+    *,
+    noun: str,
+) -> Spooled:
+    """Return the valid, selected cases; the caller raises what the collectors hold.
+
+    The first collector is the suite's own. `noun` is what a case is called in the suite's format.
+    """
+    spool = CaseSpool()
+    every = {id(problems): problems for problems in collectors}
+    last = collectors[0]
+    read = 0
+    try:
+        with collector_paused():
+            for value, loc, found, marked in rows:
+                if found is not last:
+                    every[id(found)] = last = found
+                if value is NO_TEST:
+                    continue
+                read += 1
+                case = reader.read(value, loc, found, marked=marked)
+                if case is None or not selection.keeps(case.id, case.tags):
+                    continue
+                try:
+                    spool.append(case)
+                except (TypeError, RecursionError) as error:
+                    message = f"{noun} '{case.id}' holds a value that JSON cannot: {error}"
+                    found.add(loc, message)
+    except LoadError as error:
+        last.add_found(error.problems)
+    if not read and not any(problems.count for problems in every.values()):
+        last.add_found([Problem(last.file, None, "", f"holds no {noun}")])
+    return Spooled(spool, tuple(every.values()))

@@ -1,0 +1,81 @@
+"""Somebody else's function can neither block nor end the run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from evalcore.trust.foreign_calls import ForeignError, call_foreign
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def function() -> NoReturn:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        pytest.param(ValueError("two\n  lines"), "ValueError: two lines", id="exception"),
+        pytest.param(KeyError(), "KeyError", id="without message"),
+        pytest.param(SystemExit(3), "SystemExit: 3", id="exit"),
+        pytest.param(KeyboardInterrupt(), "KeyboardInterrupt", id="interrupt"),
+        pytest.param(StopIteration(1), "StopIteration: 1", id="stop iteration"),
+        pytest.param(GeneratorExit(), "GeneratorExit", id="generator exit"),
+        pytest.param(asyncio.CancelledError("me"), "CancelledError: me", id="cancelled"),
+        pytest.param(UnspeakableError(), "UnspeakableError", id="no words"),
+    ],
+)
+def test_whatever_a_function_raises_is_a_foreign_error(error: BaseException, text: str) -> None:
+    with pytest.raises(ForeignError) as caught:
+        asyncio.run(call_foreign(raising(error)))
+    assert str(caught.value) == text
+    assert caught.value.__cause__ is error
+
+
+def test_an_exit_in_an_async_function_is_a_foreign_error() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(ForeignError, match=r"^SystemExit: 3$"):
+        asyncio.run(call_foreign(leave))
+
+
+def test_what_is_to_be_awaited_is_awaited() -> None:
+    async def later(number: int) -> int:
+        return number + 1
+
+    assert asyncio.run(call_foreign(later, 1)) == 2
+    assert asyncio.run(call_foreign(lambda *, number: later(number), number=2)) == 3
+
+
+def test_a_result_after_the_loop_has_ended_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lost.append)
+    go = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def overrun() -> None:
+        threads.append(threading.current_thread())
+        go.wait()
+
+    async def impatient() -> None:
+        async with asyncio.timeout(0.05):
+            await call_foreign(overrun)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(impatient())
+    go.set()
+    threads[0].join()
+    assert not lost

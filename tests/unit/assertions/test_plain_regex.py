@@ -6,7 +6,7 @@ import re
 
 import pytest
 import regress
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalcore.assertions.plain_regex import plain_ecmascript, plain_python
@@ -52,6 +52,8 @@ texts = st.text(st.sampled_from('aABbkK\u017f\u0131s7_ /-".$\\\n\r\u2028é٣'), 
 def test_a_plain_pattern_matches_as_in_ecmascript(pattern: str, text: str, flags: str) -> None:
     if plain_ecmascript(pattern) is None:
         return
+    # Without flag u neither is a word character (ECMA-262, Canonicalize); the oracle takes them.
+    assume(not (flags and re.search(r"\\[wb]", pattern) and {"\u017f", "\u212a"} & set(text)))
     expected = regress.Regex(pattern, flags).find(text) is not None
     assert compile_pattern(pattern, flags, "ecmascript")(text, 2.0) is expected
 

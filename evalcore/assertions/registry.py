@@ -48,6 +48,8 @@ CHECKS: Mapping[str, CheckRow] = {
     "no-errors": CheckRow("behavior", "no_errors"),
     "node-executed": CheckRow("behavior", "node_executed"),
     "node-invocations": CheckRow("behavior", "node_invocations"),
+    "llm-grader": CheckRow("judged", "llm_grader", is_async=True),
+    "rubrics": CheckRow("judged", "rubrics", is_async=True),
     "unavailable": CheckRow("measures", "unavailable"),
     "custom": CheckRow("plugin", "custom", is_async=True),
     "python": CheckRow("plugin", "python", is_async=True),

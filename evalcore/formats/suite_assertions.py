@@ -14,11 +14,12 @@ from pydantic import ValidationError
 
 from evalcore.assertions.registry import AWAITED
 from evalcore.formats.camel_case import Renames
+from evalcore.formats.grader_errors import AssertionValueError
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.formats.suite_file_shapes import ASSERTION_TYPES, AssertionShape
-from evalcore.formats.test_file_assertions import AssertionValueError, make_assertion
+from evalcore.formats.test_file_assertions import make_assertion
 from evalcore.formats.test_file_shapes import AssertionShape as TestAssertionShape
 from evalcore.formats.wording import describe, suggest_assertion
 from evalcore.formats.workflow_harness_assertions import read_assertion as read_harness_assertion

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
+
 from evalcore.errors import EvalError, TargetError
 from evalcore.judging.asking import NO_JUDGE, Answer, Embedded, JudgeSpec, Question
-from evalcore.model.evidence import NOTHING
+from evalcore.model.evidence import NOTHING, Metrics
 from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request
 from evalcore.model.identity import judge_name, target_identity
 from evalcore.model.mode import Mode
@@ -20,6 +22,7 @@ from evalcore.targets.registry import build
 from evalcore.targets.work import Runnable, Work
 from evalcore.trust.imports import ImportPolicy
 
+_EMBEDDING_MODEL: Final = "text-embedding-3-small"
 _MODELS: Final = frozenset({"anthropic", "openai"})
 # Models that think before they answer take no temperature.
 _NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
@@ -43,6 +46,7 @@ class RunJudges:
         calibrated: Calibrated | None = None,
     ) -> None:
         self.suite = suite
+        self.mode = mode
         self._given: dict[str, Any] = {
             "imports": imports,
             "folder": folder,
@@ -133,8 +137,35 @@ class ItemJudges:
         return Answer(evidence.output, target.name, model, evidence.metrics)
 
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
-        """Return a vector for each text."""
-        raise TargetError("judge", "embeddings are not available yet")
+        """Return a vector for each text; raise as `ask` does.
+
+        Without a named target: the item's own, its judge, or OpenAI by the environment, with a
+        model of OpenAI's. A target that is named embeds with its own model.
+        """
+        target, model = self._embedding_target(spec)
+        runnable: Any = self._run.runnable(JudgeSpec(target.name), target)
+        first = getattr(runnable, "first", runnable)
+        if hasattr(first, "vectors"):
+            return Embedded(await first.vectors(texts), first.model)
+        if not hasattr(first, "embedding_request"):
+            raise TargetError("judge", f"target '{target.name}' ({target.kind}) embeds no texts")
+        request = first.embedding_request(texts, self._run.mode, model)
+        reply = await self._complete(request)
+        vectors = tuple(tuple(vector) for vector in orjson.loads(reply.text))
+        measured = Metrics(reply.latency_ms, None, reply.cost_usd, reply.usage.input_tokens, None)
+        return Embedded(vectors, reply.model, measured)
+
+    def _embedding_target(self, spec: JudgeSpec) -> tuple[Target, str | None]:
+        if spec.name is not None:
+            return self._run.target(spec, self._item), spec.model
+        judge = self._run.suite.targets.get(
+            judge_name(None, self._item.target, self._run.suite) or ""
+        )
+        for target in (self._item.target, judge):
+            if target is not None and target.kind == "openai":
+                return target, spec.model or _EMBEDDING_MODEL
+        model = spec.model or _EMBEDDING_MODEL
+        return Target("openai", "openai", {"model": model}), model
 
     def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
         """Whether the judge may decide."""

@@ -22,11 +22,10 @@ from evalcore.model.assertion import Assertion
 from evalcore.trust.files import repository_root, resolve_inside
 
 DEFAULT_JUDGES: Final = ("judge", "grader")
+EMBEDDINGS: Final = ("embeddings", "embedding")
 _LARGEST_PROMPT: Final = 1 << 20
 _PROMPT_SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
 _METADATA: Final = re.compile(r"metadata\.[\w.-]+")
-_CODE_TIMEOUT_MS: Final = 60_000.0
-_DATES: Final = ("%Y-%m-%d", "%d-%b-%Y", "%d %B %Y", "%B %d, %Y", "%m/%d/%Y", "%d/%m/%Y")
 
 MakeMember = Callable[[Mapping[str, Any]], Assertion]
 
@@ -73,7 +72,7 @@ class Graders:
             case "rubrics":
                 return "rubrics", {
                     **self._judged(raw, loc, problems),
-                    "prompt": self._prompt(raw.get("prompt")),
+                    "prompt": self.prompt(raw.get("prompt")),
                     "criteria": criteria_params(raw["criteria"]),
                 }
             case _:
@@ -85,7 +84,7 @@ class Graders:
         self, raw: Mapping[str, Any], loc: Loc, problems: Problems
     ) -> tuple[str, dict[str, Any]]:
         params = self._judged(raw, loc, problems)
-        params["prompt"] = self._prompt(raw.get("prompt"))
+        params["prompt"] = self.prompt(raw.get("prompt"))
         if "rubrics" in raw:
             return "rubrics", {**params, "criteria": criteria_params(raw["rubrics"])}
         return "llm-grader", params
@@ -119,6 +118,19 @@ class Graders:
             found.append({**common, **entry})
         return found
 
+    def embedding(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> dict[str, Any]:
+        """Return who embeds, as `JudgeSpec` takes it: the target named, or one called so."""
+        if "judge" in raw and "target" in raw:
+            raise AssertionValueError("'judge' and 'target' mean the same; keep one")
+        common = {"model": raw["model"]} if "model" in raw else {}
+        name = raw.get("target", raw.get("judge"))
+        if name is None and self.targets is not None:
+            name = next((one for one in EMBEDDINGS if one in self.targets), None)
+        if name is None:
+            return common
+        self._use(name, (*loc, "judge" if "judge" in raw else "target"), problems)
+        return {"name": name, **common}
+
     def _use(self, name: str | None, loc: Loc, problems: Problems) -> None:
         if name is None:
             self._use_default(loc, problems)
@@ -133,7 +145,7 @@ class Graders:
         if self.default is not None:
             self.targets.use(self.default, loc, problems)
 
-    def _prompt(self, written: str | None) -> str | None:
+    def prompt(self, written: str | None) -> str | None:
         """Return the prompt, from its file if it is one; its variables are known ones."""
         prompt = self.prompt_text(written)
         for name in () if prompt is None else variables_of(prompt):

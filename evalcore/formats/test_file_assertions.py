@@ -85,7 +85,7 @@ def make_assertion(
     elif isinstance(value, list):
         check, params = kind.removeprefix("i"), {"values": value, "fold": kind[0] == "i"}
     else:
-        check, params = _MEASURES[kind], {"threshold": raw["threshold"]}
+        check, params = _measure(kind, raw)
     required = _required(raw) if "required" in raw or "min_score" in raw else None
     return Assertion(
         kind,
@@ -97,6 +97,20 @@ def make_assertion(
         required,
         raw.get("negate", False),
     )
+
+
+def _measure(kind: str, raw: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    other = {"cost": "budget", "token-usage": "max_total"}.get(kind, "threshold")
+    given = [name for name in ("threshold", other) if name in raw]
+    if len(set(given)) > 1:
+        raise AssertionValueError(f"'{other}' is another name of 'threshold'; keep one")
+    maxima = {name: raw[name] for name in ("max_input", "max_output") if name in raw}
+    threshold = raw[given[0]] if given else None
+    if maxima:
+        return "token-maxima", {"max_total": threshold, **maxima}
+    if threshold is None:
+        raise AssertionValueError("'threshold' is required: the most that is allowed")
+    return _MEASURES[kind], {"threshold": threshold}
 
 
 def _grader(

@@ -23,7 +23,7 @@ from evalcore.formats.test_file_assertions import (
 )
 from evalcore.formats.test_file_shapes import GRADERS, Test, TestAlias
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.trust.files import repository_root, resolve_inside
 
@@ -184,7 +184,13 @@ class TestReader:
         if given is None:
             return None
         metrics = given.get("metrics")
-        return Evidence(given["output"], metrics=Metrics(**metrics) if metrics else UNMEASURED)
+        measured = Metrics(**metrics) if metrics else UNMEASURED
+        messages = list(given.get("messages", ()))
+        if "tool_calls" in given:
+            calls = {"content": given["output"], "tool_calls": given["tool_calls"]}
+            messages.append({"role": "assistant", **calls})
+        details = {"messages": messages} if messages else NOTHING
+        return Evidence(given["output"], metrics=measured, details=details)
 
     def _check_answer(
         self, test: Mapping[str, Any], fixture: Evidence | None, loc: Loc, problems: Problems

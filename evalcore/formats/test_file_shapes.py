@@ -66,15 +66,41 @@ class JsonAssertion(Common, total=False):
 
 
 @with_config(STRICT)
-class MeasureAssertion(Common, total=False):
-    """A measured quantity is at most `threshold`: milliseconds, US dollars, tokens."""
+class LatencyAssertion(Common, total=False):
+    """The latency in milliseconds is at most `threshold`."""
 
-    type: Required[Literal["latency", "cost", "token-usage", "token_usage"]]
+    type: Required[Literal["latency"]]
     threshold: Required[Weight]
 
 
+@with_config(STRICT)
+class CostAssertion(Common, total=False):
+    """The cost in US dollars is at most `threshold`, which may be called `budget`."""
+
+    type: Required[Literal["cost"]]
+    threshold: Weight
+    budget: Weight
+
+
+@with_config(STRICT)
+class TokenAssertion(Common, total=False):
+    """Tokens are at most `threshold` (`max_total`), `max_input`, `max_output`."""
+
+    type: Required[Literal["token-usage", "token_usage"]]
+    threshold: Weight
+    max_total: Weight
+    max_input: Weight
+    max_output: Weight
+
+
 AssertionShape = Annotated[
-    TextAssertion | ListAssertion | JsonAssertion | MeasureAssertion | GRADER_SHAPES,
+    TextAssertion
+    | ListAssertion
+    | JsonAssertion
+    | LatencyAssertion
+    | CostAssertion
+    | TokenAssertion
+    | GRADER_SHAPES,
     Field(discriminator="type"),
 ]
 
@@ -143,6 +169,8 @@ class TestFixture(TypedDict, total=False):
 
     output: Required[str]
     metrics: Metrics
+    messages: list[Message]
+    tool_calls: list[dict[str, Any]]
 
 
 @with_config(STRICT)

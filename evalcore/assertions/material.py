@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalcore.assertions.subject import Subject
-from evalcore.assertions.wording import json_text
 from evalcore.judging.fences import variables_of
+from evalcore.judging.texts import conversation_text, expected_text, json_text
 from evalcore.model.evidence import Evidence
 
 
@@ -62,46 +62,6 @@ def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else json_text(found)
 
 
-def conversation_text(value: Any) -> str:
-    """Return an input as text: a single message as it is, several each with its role."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if not _is_messages(value):
-        return json_text(value)
-    if len(value) == 1:
-        return content_text(value[0].get("content"))
-    return "\n\n".join(f"[{one.get('role')}]\n{content_text(one.get('content'))}" for one in value)
-
-
-def expected_text(value: Any) -> str:
-    """Return an expected output as text: of messages the last one's content."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if _is_messages(value):
-        return content_text(value[-1].get("content"))
-    return json_text(value)
-
-
-def content_text(content: Any) -> str:
-    """Return a message's content as text; files and images stand as their names."""
-    if isinstance(content, str):
-        return content
-    if content is None:
-        return ""
-    if isinstance(content, list | tuple) and all(isinstance(part, Mapping) for part in content):
-        return "\n".join(
-            str(part.get("value", part.get("text", "")))
-            if part.get("type") == "text"
-            else f"[{part.get('type')}: {part.get('value')}]"
-            for part in content
-        )
-    return json_text(content)
-
-
 def tool_calls_of(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
     """Return the tool calls of the conversation, in their order."""
     return [
@@ -111,11 +71,3 @@ def tool_calls_of(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
         for call in message.get("tool_calls") or ()
         if isinstance(call, Mapping)
     ]
-
-
-def _is_messages(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(one, Mapping) and "role" in one for one in value)
-    )

@@ -160,7 +160,7 @@ class ItemRunner:
             case = item.case
             results = grade_now(case.assertions, evidence, case, self._context) or ()
         finished = self._finish(item, started, evidence, results, attempt)
-        return await self._scored(finished) if self._suite.scorers else finished
+        return await self._scored(finished, calls) if self._suite.scorers else finished
 
     def _scored_now(self, finished: Finished) -> Finished | None:
         """Return the item with its scores; None if a scorer has to be waited for."""
@@ -172,19 +172,23 @@ class ItemRunner:
         scores = score_now(self._suite.scorers, evidence, case)
         return None if scores is None else finished._replace(scores=scores)
 
-    async def _scored(self, finished: Finished) -> Finished:
+    async def _scored(self, finished: Finished, calls: Calls | None) -> Finished:
         """Return the item with its scores, which its time limit does not cover."""
         from evalcore.scorers.scoring import score_evidence
 
         evidence, case, context = finished.evidence, finished.item.case, self._context
         if evidence is None:
             return finished
+        if calls is not None:
+            item = finished.item
+            context = self._asking(item, calls.for_item(item.iteration, None, item.number))
         scores = await score_evidence(
             self._suite.scorers,
             evidence,
             case,
             imports=context.imports,
             objects=context.objects,
+            judges=context.judges,
         )
         return finished._replace(scores=scores)
 

@@ -9,10 +9,11 @@ from typing_extensions import TypedDict
 
 from evalcore.formats.shapes import STRICT, Count, Share, Text, Weight, text_or_mapping
 
-Command = Annotated[
+TextOrTexts = Annotated[
     Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
     Discriminator(lambda value: "<list>" if isinstance(value, list) else "<text>"),
 ]
+Command = TextOrTexts
 Duration = Annotated[float, Field(gt=0)]
 
 
@@ -136,10 +137,10 @@ class CodeGraderAssertion(Common, total=False):
 
 @with_config(STRICT)
 class SimilarAssertion(Common, total=False):
-    """The output is near a text: cosine similarity of embeddings."""
+    """The output is near a text, or one of several: cosine similarity of embeddings."""
 
     type: Required[Literal["similar"]]
-    value: Text
+    value: TextOrTexts
     threshold: Share
     judge: Text
     target: Text

@@ -19,6 +19,7 @@ from evalcore.formats.wording import suggest
 from evalcore.judging.fences import variables_of
 from evalcore.judging.grading import VARIABLES
 from evalcore.model.assertion import Assertion
+from evalcore.model.target import Target
 from evalcore.trust.files import repository_root, resolve_inside
 
 DEFAULT_JUDGES: Final = ("judge", "grader")
@@ -38,11 +39,71 @@ class Graders:
     """
 
     def __init__(
-        self, folder: Path, targets: Targets | None = None, default: str | None = None
+        self, folder: Path, targets: Targets | Callable[[], Targets] | None = None
     ) -> None:
+        """Take the targets, or what opens them once they are needed."""
         self.folder = folder.resolve()
-        self.default = default
-        self.targets = targets
+        self.default: str | None = None
+        self._targets = targets
+        self._inline: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def targets(self) -> Targets | None:
+        """The suite's targets; None where nothing is known of them."""
+        if self._targets is not None and not isinstance(self._targets, Targets):
+            self._targets = self._targets()
+        return self._targets
+
+    @property
+    def used(self) -> Mapping[str, Target]:
+        """The targets that were needed."""
+        return self._targets.used if isinstance(self._targets, Targets) else {}
+
+    @property
+    def others(self) -> list[Problems]:
+        """The collector of the `targets.yaml`, if it was opened."""
+        opened = self._targets if isinstance(self._targets, Targets) else None
+        return [] if opened is None or opened.file_problems is None else [opened.file_problems]
+
+    def inline(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> dict[str, Any]:
+        """Return the judge that a mapping describes, as `JudgeSpec` takes it.
+
+        `{provider, model, …}` is a target of its own: `provider` is a target's name, whose options
+        the others are laid over, or a kind of target. Without it: the target `name`, or the
+        suite's judge, with another model or temperature.
+        """
+        options = {str(key): value for key, value in raw.items() if key != "provider"}
+        if "model_name" in options:
+            options["model"] = options.pop("model_name")
+        provider = raw.get("provider")
+        if provider is None and set(options) <= {"name", "target", "model", "temperature"}:
+            name = options.pop("target", None)
+            found = {**options, "name": options.get("name", name)}
+            self.use(found["name"], loc, problems)
+            return found
+        if provider is None or not isinstance(provider, str):
+            raise AssertionValueError("a judge of its own has a 'provider', such as openai")
+        name = f"{provider}/{options['model']}" if "model" in options else provider
+        targets = self.targets
+        if targets is None:
+            return {"name": name}
+        entry = {"use_target" if provider in targets else "provider": provider, **options}
+        name = self._free_name(name, entry)
+        if name not in self._inline:
+            self._inline[name] = entry
+            targets.define(name, {"name": name, **entry}, loc, problems)
+        targets.use(name, loc, problems)
+        return {"name": name}
+
+    def _free_name(self, name: str, entry: Mapping[str, Any]) -> str:
+        """Return a name that no other judge has."""
+        targets, free, number = self.targets, name, 1
+        while self._inline.get(free, entry) != entry or (
+            free not in self._inline and targets is not None and free in targets
+        ):
+            number += 1
+            free = f"{name}#{number}"
+        return free
 
     def use_suites(
         self, execution: Mapping[str, Any], section: Mapping[str, Any], problems: Problems
@@ -55,7 +116,7 @@ class Graders:
             name = values.get(key)
             if name is not None:
                 self.default = name
-                self._use(name, (where, key), problems)
+                self.use(name, (where, key), problems)
                 return
 
     def read(
@@ -114,7 +175,7 @@ class Graders:
             if "name" in entry and "target" in entry:
                 raise AssertionValueError("a judge has 'name' or 'target', which mean the same")
             entry["name"] = entry.pop("target", entry.get("name"))
-            self._use(entry["name"], place, problems)
+            self.use(entry["name"], place, problems)
             found.append({**common, **entry})
         return found
 
@@ -128,10 +189,11 @@ class Graders:
             name = next((one for one in EMBEDDINGS if one in self.targets), None)
         if name is None:
             return common
-        self._use(name, (*loc, "judge" if "judge" in raw else "target"), problems)
+        self.use(name, (*loc, "judge" if "judge" in raw else "target"), problems)
         return {"name": name, **common}
 
-    def _use(self, name: str | None, loc: Loc, problems: Problems) -> None:
+    def use(self, name: str | None, loc: Loc, problems: Problems) -> None:
+        """Take a target as a judge (None: the suite's); note a name that no target has."""
         if name is None:
             self._use_default(loc, problems)
         elif self.targets is not None:

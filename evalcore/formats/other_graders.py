@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.formats.grader_errors import AssertionValueError
@@ -42,7 +43,7 @@ def read_other(
     """Return the check and its parameters; raise `AssertionValueError`."""
     from evalcore.formats.graders import threshold_of
 
-    params = {key: value for key, value in raw.items() if key not in _COMMON}
+    params = deepcopy({key: value for key, value in raw.items() if key not in _COMMON})
     params["threshold"] = threshold_of(raw)
     match kind:
         case "code-grader":

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.environment import Variables, interpolate
+from evalcore.formats.graders import Graders
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems, raise_all
 from evalcore.formats.raw_test import NO_TEST, RawTest
@@ -41,7 +42,7 @@ class CaseReader:
 
     def __init__(
         self,
-        folder: Path,
+        graders: Graders,
         renames: Renames,
         variables: Variables,
         *,
@@ -56,7 +57,7 @@ class CaseReader:
         """
         self._blocks = blocks
         self._verbatim = verbatim
-        self.assertions = SuiteAssertions(folder, renames)
+        self.assertions = SuiteAssertions(graders, renames)
         self.ids: set[str] = set()
         self._renames, self._variables = renames, variables
         self._primary_output, self._strict = primary_output, strict

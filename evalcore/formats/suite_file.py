@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from evalcore.errors import UsageError
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.environment import interpolate, variables_for
+from evalcore.formats.graders import Graders
 from evalcore.formats.options import (
     LoadOptions,
     limits_of,
@@ -98,8 +99,10 @@ def read_suite(
     targets = Targets(sound.get("targets"), folder, variables, problems)
     level = _Level(raw, sound, options, problems)
     flow = level.flow(targets, folder)
+    graders = Graders(folder, targets)
+    graders.use_suites({}, level.section, problems)
     reader = CaseReader(
-        folder,
+        graders,
         renames,
         variables,
         primary_output=level.primary_output,
@@ -110,7 +113,7 @@ def read_suite(
     selection = Selection(options)
     others = [targets.file_problems] if targets.file_problems else []
     policy = level.policy()
-    scorers = level.scorers()
+    scorers = level.scorers(graders)
     variants, baseline = level.variants(flow)
     if cases is None:
         problems.add(("cases",), "is required: a list of cases, or the path of one")
@@ -127,13 +130,15 @@ def read_suite(
         format=Format.SUITE,
         source=source,
         policy=policy,
-        targets=flow.targets,
+        targets={**targets.used, **flow.targets},
         default_target=flow.default,
         variants=variants,
         baseline=baseline,
         limits=limits_of(level.section, options),
         tags=tuple(level.section.get("tags", ())),
         scorers=scorers,
+        judge=graders.default,
+        require_calibrated=bool(level.section.get("require_calibrated")),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
@@ -264,7 +269,7 @@ class _Level:
                     message = f"gate 'required_cases': no case has the id '{case_id}'.{hint}"
                     self._problems.add(loc, message)
 
-    def scorers(self) -> tuple[ScorerSpec, ...]:
+    def scorers(self, graders: Graders) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""
         found: dict[str, ScorerSpec] = {}
         for index, raw in enumerate(self._raw.get("scorers", ())):
@@ -277,4 +282,8 @@ class _Level:
                 message = f"another scorer is called '{scorer.name}'; give this one a 'name'"
                 self._problems.add(("scorers", index), message)
             found[scorer.name] = scorer
+            if scorer.kind == "llm_judge":
+                graders.use(scorer.params.get("judge"), ("scorers", index), self._problems)
+            elif scorer.params.get("judge") is not None:
+                graders.use(scorer.params["judge"], ("scorers", index), self._problems)
         return tuple(found.values())

@@ -50,6 +50,8 @@ class Expander:
     def __init__(self, suite: SuiteDefinition) -> None:
         self._suite = suite
         self._scorers = scorers_identity(suite.scorers)
+        if asked := [one.params.get("judge") for one in suite.scorers if one.kind == "llm_judge"]:
+            self._scorers += judges_identity(asked, None, suite)
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
         self._assertions: dict[tuple[int, ...], _Graded] = {}
 

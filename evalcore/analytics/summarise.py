@@ -113,6 +113,7 @@ class Aggregates:
             each_item_once=bool(row["each_item_once"]),
             avg_cost_usd=row["avg_cost_usd"],
             total_cost_usd=row["total_cost_usd"],
+            judge_cost_usd=row["judge_cost_usd"],
             total_tokens=None if tokens is None else int(tokens),
             required_failures=required[0][5] if required else 0,
             required_examples=tuple(RequiredFailure(*found[:5]) for found in required),

@@ -136,8 +136,10 @@ def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> Asse
 def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
     if assertion.negate:
         verdict = apply_negation(assertion, verdict)
-    outcome, score, message, actual, expected = verdict
+    outcome, score, message, actual, expected, details, latency_ms, cost_usd = verdict
     type_, _, name, params, block, weight, required, _, transform, _ = assertion
+    if details is not None and details.get("advisory"):
+        required = None
     if actual is None and outcome is not Outcome.PASSED:
         actual = subjects.checked_text(block, transform)
     if actual is not None:
@@ -156,7 +158,8 @@ def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> 
             actual,
             expected,
             message,
-            None,
-            None,
+            latency_ms,
+            cost_usd,
+            details,
         )
     )

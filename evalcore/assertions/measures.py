@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalcore.assertions.subject import Subject
-from evalcore.model.assertion import PASSED, Verdict, blocked, broken, failed
+from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
 
 NOT_MEASURED = "not measured"
+_WORST = (Outcome.FAILED, Outcome.BLOCKED)
 
 
 def cost(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -42,6 +43,23 @@ def input_tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
 def output_tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
     """Check that the output tokens are at most `threshold`; blocked where none were measured."""
     return _at_most(subject.metrics.output_tokens, params["threshold"], " tokens")
+
+
+def token_maxima(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that tokens are at most `max_total`, `max_input` and `max_output`, as far as given.
+
+    One that is too many fails; blocked where one of them was not measured and none is too many.
+    """
+    verdicts = [
+        check({"threshold": params[name]}, subject)
+        for name, check in (
+            ("max_total", tokens),
+            ("max_input", input_tokens),
+            ("max_output", output_tokens),
+        )
+        if params.get(name) is not None
+    ]
+    return next((one for outcome in _WORST for one in verdicts if one.outcome is outcome), PASSED)
 
 
 def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form

@@ -22,6 +22,15 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
                 outcome=Outcome.FAILED, score=1.0 - verdict.score, message=message
             )
         case Outcome.FAILED:
-            return Verdict(Outcome.PASSED, 1.0 - verdict.score)
+            details = verdict.details
+            if details is not None and "failed_required" in details:
+                details = {**details, "failed_required": []}
+            return Verdict(
+                Outcome.PASSED,
+                1.0 - verdict.score,
+                details=details,
+                latency_ms=verdict.latency_ms,
+                cost_usd=verdict.cost_usd,
+            )
         case _:
             return verdict

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
@@ -21,7 +22,8 @@ class CheckContext:
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
     search, `plugin_timeout_s` one call of somebody else's code. `passes` is the grading's own: the
     results of passed assertions, by the assertion's identity. `objects` are what a suite made in
-    Python refers to by name. `complete` calls providers for the item that is graded.
+    Python refers to by name. `complete` calls providers for the item that is graded, `judges` asks
+    its judges.
     """
 
     folder: Path
@@ -30,6 +32,7 @@ class CheckContext:
     plugin_timeout_s: float = 30.0
     objects: Mapping[str, Any] = NOTHING
     complete: Complete = no_provider
+    judges: Judges = NO_JUDGES
     passes: dict[int, tuple[Assertion, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

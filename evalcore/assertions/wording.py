@@ -69,7 +69,7 @@ def expected_text(params: Mapping[str, Any]) -> str | None:
                 return value if len(value) <= KEPT_LENGTH else shorten(value)
             if value is not None or name == "value":
                 return shorten(json_text(value))
-    if "threshold" in params:
+    if params.get("threshold") is not None:
         return f"≤ {params['threshold']}"
     low, high = params.get("min"), params.get("max")
     if low is None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
     "recordings": ("evalcore.cli.recordings:recordings", "Look at recordings and move them."),
+    "judge": ("evalcore.cli.judge:judge", "Look at the quality of judges."),
     "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),
     "assert": ("evalcore.cli.assertions:assert_", "Grade single outputs: JSON lines in and out."),
     "decide": ("evalcore.cli.decide:decide", "Decide single gates: JSON lines in and out."),

@@ -19,6 +19,7 @@ from evalcore.cli.options import (
 )
 from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, run_suites
 from evalcore.errors import RunConflictError, UsageError
+from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.pipeline import load
 from evalcore.storage.runs import StoredRun, find_run
@@ -27,6 +28,11 @@ from evalcore.storage.runs import StoredRun, find_run
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @click.argument("suite_file", metavar="[SUITE]", required=False)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    help="How judges are asked (default: as RUN was executed).",
+)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @override_options
 @log_option
@@ -61,7 +67,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
         as_json=given["as_json"],
         verbose=given["verbose"],
         imports=given["imports"],
-        mode=manifest.mode,
+        mode=given["mode"] or manifest.mode,
         reuse=run_id,
     )
     return int(run_suites([suite], opened, options))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from evalcore.execution.calls import Calls
+    from evalcore.execution.judges import Calibrated, RunJudges
     from evalcore.execution.reuse import ReusedItems
     from evalcore.model.exchange import Complete
     from evalcore.targets.work import Runnable, Work
@@ -70,7 +71,8 @@ class Given(NamedTuple):
 
     `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
     over: what has not begun then is skipped. `run_stores` says where the events of an item's
-    workflow go, `reused` which items have evidence of an earlier run.
+    workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
+    decide (None: all).
     """
 
     mode: str = Mode.LIVE
@@ -78,6 +80,7 @@ class Given(NamedTuple):
     ended: Callable[[], bool] | None = None
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
+    calibrated: Calibrated | None = None
 
 
 NOTHING_GIVEN = Given()
@@ -96,10 +99,12 @@ class ItemRunner:
     ) -> None:
         self._suite = suite
         self._context = CheckContext(folder=folder, imports=imports, objects=given.objects)
+        self._judges: RunJudges | None = None
         self._mode = given.mode
         self._ended = given.ended
         self._run_stores = given.run_stores
         self._reused = given.reused
+        self._calibrated = given.calibrated
         self._clock = wall_clock_us
         self._targets: dict[tuple[str, str], Runnable] = {}
 
@@ -155,7 +160,7 @@ class ItemRunner:
             case = item.case
             results = grade_now(case.assertions, evidence, case, self._context) or ()
         finished = self._finish(item, started, evidence, results, attempt)
-        return await self._scored(finished) if self._suite.scorers else finished
+        return await self._scored(finished, calls) if self._suite.scorers else finished
 
     def _scored_now(self, finished: Finished) -> Finished | None:
         """Return the item with its scores; None if a scorer has to be waited for."""
@@ -167,19 +172,23 @@ class ItemRunner:
         scores = score_now(self._suite.scorers, evidence, case)
         return None if scores is None else finished._replace(scores=scores)
 
-    async def _scored(self, finished: Finished) -> Finished:
+    async def _scored(self, finished: Finished, calls: Calls | None) -> Finished:
         """Return the item with its scores, which its time limit does not cover."""
         from evalcore.scorers.scoring import score_evidence
 
         evidence, case, context = finished.evidence, finished.item.case, self._context
         if evidence is None:
             return finished
+        if calls is not None:
+            item = finished.item
+            context = self._asking(item, calls.for_item(item.iteration, None, item.number))
         scores = await score_evidence(
             self._suite.scorers,
             evidence,
             case,
             imports=context.imports,
             objects=context.objects,
+            judges=context.judges,
         )
         return finished._replace(scores=scores)
 
@@ -229,8 +238,24 @@ class ItemRunner:
         if not any(assertion.check in AWAITED for assertion in case.assertions):
             return None
         if calls is not None:
-            context = replace(context, complete=calls.for_item(item.iteration, clock, item.number))
+            context = self._asking(item, calls.for_item(item.iteration, clock, item.number))
         return await grade(case.assertions, evidence, case, context)
+
+    def _asking(self, item: WorkItem, complete: Complete) -> CheckContext:
+        """Return the context of checks that may ask providers and judges for the item."""
+        from evalcore.execution.judges import RunJudges
+
+        if self._judges is None:
+            self._judges = RunJudges(
+                self._suite,
+                imports=self._context.imports,
+                folder=self._context.folder,
+                mode=self._mode,
+                objects=self._context.objects,
+                calibrated=self._calibrated,
+            )
+        judges = self._judges.for_item(item, complete)
+        return replace(self._context, complete=complete, judges=judges)
 
     def _evidence_now(self, item: WorkItem, work: Work | None = None) -> Evidence | None:
         """Return the evidence that is given or needs no waiting; None if it must be awaited."""
@@ -305,7 +330,7 @@ class ItemRunner:
             assertions: Sequence[Assertion], output: str, metrics: Metrics
         ) -> tuple[AssertionResult, ...]:
             evidence = Evidence(output, metrics=metrics)
-            context = replace(self._context, complete=complete)
+            context = self._asking(item, complete)
             return await grade(assertions, evidence, item.case, context)
 
         store = None if self._run_stores is None else self._run_stores(item.number)

@@ -162,6 +162,7 @@ def _result(entry: Mapping[str, Any]) -> AssertionResult:
         message=entry["message"] or "",
         latency_ms=entry["latency_ms"],
         cost_usd=entry["cost_usd"],
+        details=None if entry.get("details") is None else orjson.loads(entry["details"]),
     )
 
 

@@ -134,11 +134,13 @@ def _fields(result: AssertionResult) -> dict[str, Any]:
         fields["actual"] = actual
     if message:
         fields["message"] = message
-    latency_ms, cost_usd = own
+    latency_ms, cost_usd, details = own
     if latency_ms is not None:
         fields["latency_ms"] = latency_ms
     if cost_usd is not None:
         fields["cost_usd"] = cost_usd
+    if details:
+        fields["details"] = details
     return fields
 
 

@@ -116,6 +116,8 @@ class EvalcoreSection(TypedDict, total=False):
     limits: LimitsShape
     tags: list[str]
     cluster: Text
+    judge: Text
+    require_calibrated: bool
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, UsageError
+from evalcore.formats.graders import Graders
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.model.assertion import Assertion
@@ -22,12 +23,12 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
 
         found = read_assertion(raw, (), problems, block=None, folder=folder)
     elif format_ == Format.TEST_FILE:
-        found = _test_file_assertion(raw, problems)
+        found = _test_file_assertion(raw, problems, folder)
     elif format_ == Format.SUITE:
         from evalcore.formats.camel_case import Renames
         from evalcore.formats.suite_assertions import SuiteAssertions
 
-        found = SuiteAssertions(folder, Renames()).read(raw, (), problems)
+        found = SuiteAssertions(Graders(folder), Renames()).read(raw, (), problems)
     else:
         known = ", ".join(FORMATS)
         raise UsageError(f"no single assertions of format '{format_}'; formats: {known}")
@@ -37,7 +38,7 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
     return found
 
 
-def _test_file_assertion(raw: Any, problems: Problems) -> Assertion | None:
+def _test_file_assertion(raw: Any, problems: Problems, folder: Path) -> Assertion | None:
     from pydantic import ValidationError
 
     from evalcore.formats.test_file_cases import AssertionMaker
@@ -48,4 +49,4 @@ def _test_file_assertion(raw: Any, problems: Problems) -> Assertion | None:
     except ValidationError as error:
         problems.add_invalid(error, raw, AssertionShape)
         return None
-    return next(iter(AssertionMaker().make([checked], (), problems)), None)
+    return next(iter(AssertionMaker(Graders(folder)).make([checked], (), problems)), None)

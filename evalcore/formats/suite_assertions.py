@@ -7,18 +7,20 @@ else those of test files. A `path` makes any of them look there instead of at th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from evalcore.assertions.registry import AWAITED
 from evalcore.formats.camel_case import Renames
+from evalcore.formats.grader_errors import AssertionValueError
+from evalcore.formats.graders import Graders
+from evalcore.formats.llm_judge import read_llm_judge
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.formats.suite_file_shapes import ASSERTION_TYPES, AssertionShape
-from evalcore.formats.test_file_assertions import AssertionValueError, make_assertion
+from evalcore.formats.test_file_assertions import make_assertion
 from evalcore.formats.test_file_shapes import AssertionShape as TestAssertionShape
 from evalcore.formats.wording import describe, suggest_assertion
 from evalcore.formats.workflow_harness_assertions import read_assertion as read_harness_assertion
@@ -56,9 +58,9 @@ _COMMON_KEYS = ("min_score", "node_id")
 class SuiteAssertions:
     """Reads assertions; `warnings` are about paths that can hold nothing."""
 
-    def __init__(self, folder: Path, renames: Renames) -> None:
+    def __init__(self, graders: Graders, renames: Renames) -> None:
         self.warnings: list[str] = []
-        self._folder = folder
+        self._folder, self._graders = graders.folder, graders
         self._renames = renames
 
     def read(self, raw: object, loc: Loc, problems: Problems) -> Assertion | None:
@@ -86,7 +88,7 @@ class SuiteAssertions:
             written = kind if bare.startswith("custom:") else written
             found = self._harness(raw, written, loc, problems)
         elif kind.replace("_", "-") in _OF_TEST_FILES:
-            found = _test_file(raw, loc, problems)
+            found = _test_file(raw, self._graders, loc, problems)
         else:
             known = {*ASSERTION_TYPES, *HARNESS_TYPES, *_OF_TEST_FILES, "custom:<id>"}
             hint = suggest_assertion(kind, [*known, *(f"not-{name}" for name in known)])
@@ -117,7 +119,10 @@ class SuiteAssertions:
             problems.add_invalid(error, dict(raw), AssertionShape, loc)
             return None
         negate = raw["type"] != bare
-        check, params = _check_of(bare, raw, loc, problems)
+        if bare == "llm_judge":
+            check, params = read_llm_judge(raw, self._graders, loc, problems)
+        else:
+            check, params = _check_of(bare, raw, loc, problems)
         if bare.startswith("output."):
             params = {"path": checked.get("path"), **params}
             if negate:
@@ -141,7 +146,12 @@ class SuiteAssertions:
         """Return an assertion by the rules of workflow files."""
         rest = {key: value for key, value in raw.items() if key not in {"path", "name"}}
         found = read_harness_assertion(
-            {**rest, "type": kind}, loc, problems, block=None, folder=self._folder
+            {**rest, "type": kind},
+            loc,
+            problems,
+            block=None,
+            folder=self._folder,
+            graders=self._graders,
         )
         name, path = raw.get("name"), raw.get("path")
         for key, value in (("name", name), ("path", path)):
@@ -175,20 +185,18 @@ def _check_of(
         return "node-executed", {"node_id": raw["node_id"]}
     if kind == "behavior.node_invocations.max":
         return "node-invocations", {"node_id": raw["node_id"], "max": value}
-    if kind == "python":
-        names = ("callable", "config", "threshold", "behaviour")
-        return "python", {name: raw[name] for name in names if name in raw}
-    reason = "'llm_judge' needs a judge, which this version does not have"
-    judged = {name: raw[name] for name in ("criteria", "min_score", "config") if name in raw}
-    return "unavailable", {"type": kind, "reason": reason, **judged}
+    names = ("callable", "config", "threshold", "behaviour")
+    return "python", {name: raw[name] for name in names if name in raw}
 
 
-def _test_file(raw: Mapping[str, Any], loc: Loc, problems: Problems) -> Assertion | None:
+def _test_file(
+    raw: Mapping[str, Any], graders: Graders, loc: Loc, problems: Problems
+) -> Assertion | None:
     """Return an assertion by the rules of test files."""
     rest = {key: value for key, value in raw.items() if key != "path"}
     try:
         checked = adapter(TestAssertionShape).validate_python(rest)
-        return _at_path(make_assertion(checked), raw.get("path"))
+        return _at_path(make_assertion(checked, graders, loc, problems), raw.get("path"))
     except ValidationError as error:
         problems.add_invalid(error, rest, TestAssertionShape, loc)
     except AssertionValueError as error:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.environment import Variables, interpolate
+from evalcore.formats.graders import Graders
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.raw_test import RawTest
@@ -38,7 +39,7 @@ class CaseReader:
 
     def __init__(
         self,
-        folder: Path,
+        graders: Graders,
         renames: Renames,
         variables: Variables,
         *,
@@ -55,7 +56,7 @@ class CaseReader:
         self._blocks = blocks
         self.executes = False
         self._verbatim = verbatim
-        self.assertions = SuiteAssertions(folder, renames)
+        self.assertions = SuiteAssertions(graders, renames)
         self.ids: set[str] = set()
         self._renames, self._variables = renames, variables
         self._primary_output, self._strict = primary_output, strict

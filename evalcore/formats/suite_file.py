@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from evalcore.errors import UsageError
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.case_rows import spool_rows
 from evalcore.formats.environment import interpolate, variables_for
+from evalcore.formats.graders import Graders
 from evalcore.formats.options import (
     LoadOptions,
     limits_of,
@@ -93,8 +95,10 @@ def read_suite(
     )
     level = _Level(raw, sound, options, problems)
     flow = level.flow(targets, Path(source.folder))
+    graders = Graders(Path(source.folder), targets)
+    graders.use_suites({}, level.section, problems)
     reader = CaseReader(
-        Path(source.folder),
+        graders,
         renames,
         variables,
         primary_output=level.primary_output,
@@ -103,7 +107,7 @@ def read_suite(
         verbatim=verbatim and isinstance(cases, list),
     )
     selection = Selection(options)
-    definition = level.definition(source, flow)
+    definition = level.definition(source, flow, graders)
     rows = raw_cases(cases, Path(source.folder), sound.get("columns", {}), problems)
     others = [targets.file_problems] if targets.file_problems else []
     spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="case")
@@ -112,6 +116,8 @@ def read_suite(
         check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
     raise_all(collectors)
     warnings = [*reader.warnings, *selection.finish(problems.file)]
+    # Judges that only cases name are known now.
+    definition = replace(definition, targets={**targets.used, **flow.targets})
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
 
@@ -211,10 +217,10 @@ class _Level:
             self._problems.add(self._loc("baseline"), message)
         return flow.variants or (DEFAULT_VARIANT,), baseline
 
-    def definition(self, source: Source, flow: Flow) -> SuiteDefinition:
+    def definition(self, source: Source, flow: Flow, graders: Graders) -> SuiteDefinition:
         """Return everything but the cases; note what is wrong in it."""
         policy = self._policy()
-        scorers = self._scorers()
+        scorers = self._scorers(graders)
         variants, baseline = self._variants(flow)
         return SuiteDefinition(
             name=str(self.section.get("name")),
@@ -228,6 +234,8 @@ class _Level:
             limits=limits_of(self.section, self._options),
             tags=tuple(self.section.get("tags", ())),
             scorers=scorers,
+            judge=graders.default,
+            require_calibrated=bool(self.section.get("require_calibrated")),
         )
 
     def _policy(self) -> Policy:
@@ -268,7 +276,7 @@ class _Level:
                     message = f"gate 'required_cases': no case has the id '{case_id}'.{hint}"
                     self._problems.add(loc, message)
 
-    def _scorers(self) -> tuple[ScorerSpec, ...]:
+    def _scorers(self, graders: Graders) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""
         found: dict[str, ScorerSpec] = {}
         for index, raw in enumerate(self._raw.get("scorers", ())):
@@ -281,4 +289,8 @@ class _Level:
                 message = f"another scorer is called '{scorer.name}'; give this one a 'name'"
                 self._problems.add(("scorers", index), message)
             found[scorer.name] = scorer
+            if scorer.kind == "llm_judge":
+                graders.use(scorer.params.get("judge"), ("scorers", index), self._problems)
+            elif scorer.params.get("judge") is not None:
+                graders.use(scorer.params["judge"], ("scorers", index), self._problems)
         return tuple(found.values())

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.case_rows import spool_rows
 from evalcore.formats.environment import Variables, interpolate, variables_for
+from evalcore.formats.graders import Graders
 from evalcore.formats.options import (
     LoadOptions,
     baseline_of,
@@ -143,6 +144,8 @@ def _load(
         variants=level.variants,
         baseline=level.baseline,
         limits=level.limits,
+        judge=level.graders.default,
+        require_calibrated=bool(level.section.get("require_calibrated")),
         tags=tuple(raw.get("tags", ())) or tuple(level.section.get("tags", ())),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
@@ -201,6 +204,8 @@ class _SuiteLevel:
         self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
         self._refuse_conflicts()
         self.default_target = self._default_target()
+        self.graders = Graders(path.parent, self.targets)
+        self.graders.use_suites(self.execution, self.section, problems)
         self.variants = self._variants()
         self.baseline = self._baseline()
         self.threshold = self._threshold()
@@ -225,7 +230,8 @@ class _SuiteLevel:
             check_file(name, folder, ("input_files", index), problems)
         return SuiteDefaults(
             folder=folder,
-            assertions=tuple(AssertionMaker().make(raw.get(key), (key,), problems)),
+            graders=self.graders,
+            assertions=tuple(AssertionMaker(self.graders).make(raw.get(key), (key,), problems)),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,
@@ -258,6 +264,7 @@ class _SuiteLevel:
             "iterations": "execution.trials.count",
             "reducer": "execution.trials.strategy",
             "k": "execution.trials.k",
+            "judge": "execution.grader_target",
         }
         trials = execution.get("trials") or {}
         present = {
@@ -268,6 +275,7 @@ class _SuiteLevel:
             "iterations": trials.get("count"),
             "reducer": trials.get("strategy"),
             "k": trials.get("k"),
+            "judge": execution.get("grader_target"),
         }
         refuse_both(self.section, own, present, problems)
         if execution.get("target") and execution.get("targets"):

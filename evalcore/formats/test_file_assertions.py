@@ -7,8 +7,13 @@ does (spec/test-files.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from evalcore.formats.grader_errors import AssertionValueError
+from evalcore.formats.graders import Graders
+from evalcore.formats.positions import Loc
+from evalcore.formats.problems import Problems
 from evalcore.model.assertion import Assertion
 
 DEFAULT_REQUIRED = 0.8
@@ -16,8 +21,18 @@ DEFAULT_REQUIRED = 0.8
 _MEASURES = {"latency": "latency", "cost": "cost", "token-usage": "tokens"}
 
 
-class AssertionValueError(ValueError):
-    """An assertion is well-shaped and still wrong; the message says what would work."""
+GRADER_TYPES = frozenset(
+    {
+        "llm-grader",
+        "rubrics",
+        "code-grader",
+        "composite",
+        "tool-trajectory",
+        "field-accuracy",
+        "execution-metrics",
+        "similar",
+    }
+)
 
 
 # Of the types that look for one text: the check and what it needs beside the text.
@@ -44,12 +59,22 @@ def make_text_assertion(kind: str, value: str) -> Assertion | None:
     return Assertion._make((kind, check, name, params, None, 1.0, None, False, None, None))
 
 
-def make_assertion(raw: Mapping[str, Any]) -> Assertion:
-    """Return the assertion of a validated mapping; raise `AssertionValueError`."""
+def make_assertion(
+    raw: Mapping[str, Any],
+    graders: Graders | None = None,
+    loc: Loc = (),
+    problems: Problems | None = None,
+) -> Assertion:
+    """Return the assertion of a validated mapping; raise `AssertionValueError`.
+
+    `graders` know the suite's folder and targets; what is wrong with those is noted at `loc`.
+    """
     kind = raw["type"].replace("_", "-")
     value = raw.get("value")
     params: dict[str, Any]
-    if kind in _TEXT_CHECKS:
+    if kind in GRADER_TYPES:
+        check, params = _grader(kind, raw, graders, loc, problems)
+    elif kind in _TEXT_CHECKS:
         check, more = _TEXT_CHECKS[kind]
         params = {"value": value, **more}
     elif kind == "regex":
@@ -57,12 +82,10 @@ def make_assertion(raw: Mapping[str, Any]) -> Assertion:
         params = {"pattern": value, "flags": raw.get("flags", ""), "dialect": "ecmascript"}
     elif kind == "is-json":
         check, params = kind, {"schema": None}
-    elif isinstance(value, list) and kind != "similar":
+    elif isinstance(value, list):
         check, params = kind.removeprefix("i"), {"values": value, "fold": kind[0] == "i"}
-    elif kind in _MEASURES:
-        check, params = _MEASURES[kind], {"threshold": raw["threshold"]}
     else:
-        return unavailable(kind, raw)
+        check, params = _measure(kind, raw)
     required = _required(raw) if "required" in raw or "min_score" in raw else None
     return Assertion(
         kind,
@@ -76,17 +99,37 @@ def make_assertion(raw: Mapping[str, Any]) -> Assertion:
     )
 
 
-def unavailable(kind: str, raw: Mapping[str, Any]) -> Assertion:
-    """Return an assertion that always ends in error: this version cannot evaluate its type."""
-    return Assertion(
-        type=kind,
-        check="unavailable",
-        name=raw.get("name") or kind.replace("-", "_"),
-        params={"type": kind, "reason": f"this version cannot evaluate '{kind}' assertions"},
-        weight=float(raw.get("weight", 1.0)),
-        required=_required(raw),
-        negate=raw.get("negate", False),
-    )
+def _measure(kind: str, raw: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    other = {"cost": "budget", "token-usage": "max_total"}.get(kind, "threshold")
+    given = [name for name in ("threshold", other) if name in raw]
+    if len(set(given)) > 1:
+        raise AssertionValueError(f"'{other}' is another name of 'threshold'; keep one")
+    maxima = {name: raw[name] for name in ("max_input", "max_output") if name in raw}
+    threshold = raw[given[0]] if given else None
+    if maxima:
+        return "token-maxima", {"max_total": threshold, **maxima}
+    if threshold is None:
+        raise AssertionValueError("'threshold' is required: the most that is allowed")
+    return _MEASURES[kind], {"threshold": threshold}
+
+
+def _grader(
+    kind: str,
+    raw: Mapping[str, Any],
+    graders: Graders | None,
+    loc: Loc,
+    problems: Problems | None,
+) -> tuple[str, dict[str, Any]]:
+    found = problems or Problems("assertion", lambda _: None)
+    known = graders or Graders(Path())
+
+    def make(member: Mapping[str, Any]) -> Assertion:
+        return make_assertion(member, known, loc, found)
+
+    check, params = known.read(kind, raw, loc, found, make)
+    if problems is None and found.found:
+        raise AssertionValueError(found.found[0].message)
+    return check, params
 
 
 def _required(raw: Mapping[str, Any]) -> float | None:

@@ -11,19 +11,19 @@ from pydantic import ValidationError
 
 from evalcore.errors import EvalError
 from evalcore.formats.environment import Variables, interpolate
+from evalcore.formats.grader_errors import AssertionValueError
+from evalcore.formats.graders import Graders
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_assertions import (
-    AssertionValueError,
     make_assertion,
     make_text_assertion,
-    unavailable,
 )
 from evalcore.formats.test_file_shapes import GRADERS, Test, TestAlias
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.trust.files import repository_root, resolve_inside
 
@@ -39,6 +39,7 @@ NOTHING_TO_CHECK = (
     "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
 )
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
+DEFAULT_GRADER = {"type": "llm-grader"}
 MAX_WARNINGS = 20
 MAX_SHARED_ASSERTIONS = 1_000
 
@@ -49,6 +50,7 @@ class SuiteDefaults:
 
     folder: Path
     targets: Targets
+    graders: Graders
     assertions: tuple[Assertion, ...] = ()
     messages: tuple[Mapping[str, Any], ...] = ()
     input_files: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ class TestReader:
         # if that is not the first one.
         self._seen: dict[str, Any] = {}
         self._validate = adapter(Test).validate_python
-        self._maker = AssertionMaker()
+        self._maker = AssertionMaker(defaults.graders)
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
@@ -152,7 +154,8 @@ class TestReader:
             place = (*loc, "execution", "assertions")
             own.extend(self._maker.make(execution.get("assertions"), place, problems, case_id))
         if test.get("rubrics"):
-            own.append(unavailable("rubrics", {}))
+            rubric = {"type": "rubrics", "criteria": test["rubrics"]}
+            own.extend(self._maker.make([rubric], (*loc, "rubrics"), problems, case_id))
         if not self.defaults.skip and not execution.get("skip_defaults"):
             own.extend(self.defaults.assertions)
         criteria = test.get("criteria")
@@ -162,7 +165,7 @@ class TestReader:
             if nothing and problems.count == before:
                 graded = criteria and "assertions" in test
                 problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=_label(case_id))
-            return (unavailable("llm-grader", {}),)
+            return tuple(self._maker.make([DEFAULT_GRADER], loc, problems, case_id))
         if criteria and not any(assertion.type in GRADERS for assertion in own):
             self._warn(UNUSED_CRITERIA.format(id=case_id), (*loc, "criteria"), problems)
         return tuple(own)
@@ -181,7 +184,13 @@ class TestReader:
         if given is None:
             return None
         metrics = given.get("metrics")
-        return Evidence(given["output"], metrics=Metrics(**metrics) if metrics else UNMEASURED)
+        measured = Metrics(**metrics) if metrics else UNMEASURED
+        messages = list(given.get("messages", ()))
+        if "tool_calls" in given:
+            calls = {"content": given["output"], "tool_calls": given["tool_calls"]}
+            messages.append({"role": "assistant", **calls})
+        details = {"messages": messages} if messages else NOTHING
+        return Evidence(given["output"], metrics=measured, details=details)
 
     def _check_answer(
         self, test: Mapping[str, Any], fixture: Evidence | None, loc: Loc, problems: Problems
@@ -275,7 +284,8 @@ def as_messages(value: Any) -> list[Any]:
 class AssertionMaker:
     """Makes assertions of validated mappings; those that are written alike are one object."""
 
-    def __init__(self) -> None:
+    def __init__(self, graders: Graders | None = None) -> None:
+        self._graders = graders
         self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
         # Of those, the ones that are texts throughout: nothing else is equal to them.
         self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
@@ -307,24 +317,29 @@ class AssertionMaker:
         made = []
         for index, entry in enumerate(raw or ()):
             try:
-                made.append(self._one(entry))
+                made.append(self._one(entry, (*loc, index), problems))
             except AssertionValueError as error:
                 problems.add((*loc, index), str(error), label=_label(case_id))
         return made
 
-    def _one(self, raw: dict[str, Any]) -> Assertion:
+    def _one(self, raw: dict[str, Any], loc: Loc, problems: Problems) -> Assertion:
         # `required: true` and `required: 1` are equal to Python and differ here.
         if "required" in raw or "min_score" in raw:
-            return make_assertion(raw)
+            return make_assertion(raw, self._graders, loc, problems)
         key = tuple(raw.items())
         try:
             found = self._made.get(key)
         except TypeError:  # a list as value
-            return make_assertion(raw)
+            return make_assertion(raw, self._graders, loc, problems)
         if found is not None:
             return found
         plain = len(raw) == 2 and "value" in raw
-        found = (plain and make_text_assertion(raw["type"], raw["value"])) or make_assertion(raw)
+        found = make_text_assertion(raw["type"], raw["value"]) if plain else None
+        if found is None:
+            before = problems.count
+            found = make_assertion(raw, self._graders, loc, problems)
+            if problems.count > before:
+                return found
         # What many tests repeat comes up early; values of a test's own would fill any cache.
         if len(self._made) < MAX_SHARED_ASSERTIONS:
             self._made[key] = found

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
+from evalcore.formats.grader_shapes import GRADER_SHAPES, Common, Criteria
 from evalcore.formats.shapes import (
     OPEN,
     STRICT,
@@ -20,17 +21,7 @@ from evalcore.formats.shapes import (
 
 
 @with_config(STRICT)
-class _Common(TypedDict, total=False):
-    name: Text
-    weight: Weight
-    negate: bool
-    required: Annotated[bool | Share, Field(union_mode="left_to_right")]
-    min_score: Share
-    flags: str
-
-
-@with_config(STRICT)
-class TextAssertion(_Common, total=False):
+class TextAssertion(Common, total=False):
     """The output against one text; `starts-with`, `ends-with` and `equals` trim both sides."""
 
     type: Required[
@@ -49,7 +40,7 @@ class TextAssertion(_Common, total=False):
 
 
 @with_config(STRICT)
-class ListAssertion(_Common, total=False):
+class ListAssertion(Common, total=False):
     """The output against several texts."""
 
     type: Required[
@@ -68,45 +59,48 @@ class ListAssertion(_Common, total=False):
 
 
 @with_config(STRICT)
-class JsonAssertion(_Common, total=False):
+class JsonAssertion(Common, total=False):
     """The output is strict JSON text."""
 
     type: Required[Literal["is-json", "is_json"]]
 
 
 @with_config(STRICT)
-class MeasureAssertion(_Common, total=False):
-    """A measured quantity is at most `threshold`: milliseconds, US dollars, tokens."""
+class LatencyAssertion(Common, total=False):
+    """The latency in milliseconds is at most `threshold`."""
 
-    type: Required[Literal["latency", "cost", "token-usage", "token_usage"]]
+    type: Required[Literal["latency"]]
     threshold: Required[Weight]
 
 
-@with_config(OPEN)
-class GraderAssertion(_Common, total=False):
-    """An assertion that needs a judge, a program or a trajectory."""
+@with_config(STRICT)
+class CostAssertion(Common, total=False):
+    """The cost in US dollars is at most `threshold`, which may be called `budget`."""
 
-    type: Required[
-        Literal[
-            "llm-grader",
-            "llm_grader",
-            "rubrics",
-            "code-grader",
-            "code_grader",
-            "composite",
-            "tool-trajectory",
-            "tool_trajectory",
-            "field-accuracy",
-            "field_accuracy",
-            "execution-metrics",
-            "execution_metrics",
-            "similar",
-        ]
-    ]
+    type: Required[Literal["cost"]]
+    threshold: Weight
+    budget: Weight
+
+
+@with_config(STRICT)
+class TokenAssertion(Common, total=False):
+    """Tokens are at most `threshold` (`max_total`), `max_input`, `max_output`."""
+
+    type: Required[Literal["token-usage", "token_usage"]]
+    threshold: Weight
+    max_total: Weight
+    max_input: Weight
+    max_output: Weight
 
 
 AssertionShape = Annotated[
-    TextAssertion | ListAssertion | JsonAssertion | MeasureAssertion | GraderAssertion,
+    TextAssertion
+    | ListAssertion
+    | JsonAssertion
+    | LatencyAssertion
+    | CostAssertion
+    | TokenAssertion
+    | GRADER_SHAPES,
     Field(discriminator="type"),
 ]
 
@@ -151,6 +145,7 @@ class SuiteExecution(TypedDict, total=False):
     workers: Count
     threshold: Share
     skip_defaults: bool
+    grader_target: Text
     trials: Trials
     total_budget_usd: Weight
     fail_on_error: bool
@@ -174,6 +169,8 @@ class TestFixture(TypedDict, total=False):
 
     output: Required[str]
     metrics: Metrics
+    messages: list[Message]
+    tool_calls: list[dict[str, Any]]
 
 
 @with_config(STRICT)
@@ -190,7 +187,7 @@ class Test(TypedDict, total=False):
     execution: TestExecution
     workspace: Any
     metadata: dict[str, Any]
-    rubrics: list[Any]
+    rubrics: Criteria
     assertions: list[AssertionShape]
     # `assert` stands in `TestAlias`: it is a keyword of Python.
     conversation_id: str

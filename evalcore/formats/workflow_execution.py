@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from evalcore.errors import EvalError, LoadError
+from evalcore.formats.graders import Graders
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
@@ -40,8 +41,14 @@ class ExecutedWorkflow:
     """
 
     def __init__(
-        self, raw: Mapping[str, Any], path: Path, problems: Problems, options: LoadOptions
+        self,
+        raw: Mapping[str, Any],
+        path: Path,
+        problems: Problems,
+        options: LoadOptions,
+        graders: Graders | None = None,
     ) -> None:
+        self._graders = graders or Graders(path.parent)
         self.others: list[Problems] = []
         self._raw, self._path, self._problems, self._options = raw, path, problems, options
         self._workflows: dict[str, dict[str, Any]] = {}
@@ -60,7 +67,7 @@ class ExecutedWorkflow:
         for mistake in find_mistakes(definition, given, with_souls=self._with_souls):
             self._problems.add(mistake.loc, mistake.message)
         self._check_variants(definition, given, variants)
-        checks = _block_checks(self._raw, self._path.parent, self._problems)
+        checks = _block_checks(self._raw, self._graders, self._problems)
         self._read_below(definition, self._path, self._problems, given, 1)
         made: dict[str, Any] = {"definition": definition}
         if self._workflows:
@@ -254,14 +261,16 @@ def _check_block(block: object, loc: Loc, problems: Problems) -> None:
         problems.add_invalid(error, block, shape, loc)
 
 
-def _block_checks(raw: Mapping[str, Any], folder: Path, problems: Problems) -> dict[str, Any]:
+def _block_checks(raw: Mapping[str, Any], graders: Graders, problems: Problems) -> dict[str, Any]:
     """Return the blocks' own assertions, read; they are checked whenever the block runs."""
     checks: dict[str, Any] = {}
     for name, block in raw["blocks"].items():
         found = []
         for number, entry in enumerate(block.get("assertions") or ()):
             loc: Loc = ("blocks", name, "assertions", number)
-            assertion = read_assertion(entry, loc, problems, block=None, folder=folder)
+            assertion = read_assertion(
+                entry, loc, problems, block=None, folder=graders.folder, graders=graders
+            )
             if assertion is not None:
                 found.append(list(assertion))
         if found:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalcore.errors import UsageError
+from evalcore.formats.graders import Graders
 from evalcore.formats.options import (
     LoadOptions,
     baseline_of,
@@ -33,6 +34,7 @@ from evalcore.formats.workflow_harness_shapes import (
     Soul,
     Workflow,
 )
+from evalcore.formats.workflow_providers import judges_of
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.gate import GateSpec
@@ -57,9 +59,11 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     evals, misshapen, section = _checked_sections(raw, problems)
     refuse_both(section, {"threshold": "eval.threshold"}, evals, problems)
     variants = _variants(section, problems)
-    reader = _CaseReader(raw, misshapen, path.parent, problems, strict=options.strict)
+    graders = judges_of(path.parent, options, problems)
+    graders.use_suites({}, section, problems)
+    reader = _CaseReader(raw, misshapen, graders, problems, strict=options.strict)
     selection = Selection(options)
-    execution = _Execution(raw, path, problems, options, variants)
+    execution = _Execution(raw, path, problems, options, variants, graders)
     spool = reader.spool(selection, execution)
     target, others = execution.target(reader.always_given)
     threshold = _threshold(evals, section, options)
@@ -72,7 +76,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         problems=problems,
     )
     baseline = baseline_of(section, variants, problems)
-    raise_all((problems, *others))
+    raise_all((problems, *others, *graders.others))
     _check_target(options, document.file)
     warnings = [*reader.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
@@ -81,11 +85,13 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         format=Format.WORKFLOW_HARNESS,
         source=Source(document.file, str(path.resolve().parent), document.sha256),
         policy=policy,
-        targets={TARGET: target},
+        targets={**graders.used, TARGET: target},
         default_target=TARGET,
         variants=variants,
         baseline=baseline,
         limits=limits_of(section, options),
+        judge=graders.default,
+        require_calibrated=bool(section.get("require_calibrated")),
         tags=tuple(section.get("tags", ())),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
@@ -123,8 +129,10 @@ class _Execution:
         problems: Problems,
         options: LoadOptions,
         variants: tuple[Variant, ...],
+        graders: Graders,
     ) -> None:
         self.needed = False
+        self._graders = graders
         self._raw, self._path, self._problems = raw, path, problems
         self._options, self._variants = options, variants
 
@@ -153,7 +161,9 @@ class _Execution:
         if self.needed and not _is_misshapen(self._problems):
             from evalcore.formats.workflow_execution import ExecutedWorkflow
 
-            workflow = ExecutedWorkflow(self._raw, self._path, self._problems, self._options)
+            workflow = ExecutedWorkflow(
+                self._raw, self._path, self._problems, self._options, self._graders
+            )
             options = workflow.options(given, self._variants)
             found = workflow.others
         return Target(TARGET, "workflow", options), found
@@ -223,14 +233,14 @@ class _CaseReader:
         self,
         raw: Mapping[str, Any],
         misshapen: frozenset[int],
-        folder: Path,
+        graders: Graders,
         problems: Problems,
         *,
         strict: bool,
     ) -> None:
         self.warnings: list[str] = []
         self._misshapen = misshapen
-        self._folder, self._problems, self._strict = folder, problems, strict
+        self._graders, self._problems, self._strict = graders, problems, strict
         self._known = _block_ids(raw)
         self._first: dict[str, Loc] = {}
         evals = raw.get("eval")
@@ -319,7 +329,8 @@ class _CaseReader:
                     (*loc, block, number),
                     self._problems,
                     block=block,
-                    folder=self._folder,
+                    folder=self._graders.folder,
+                    graders=self._graders,
                 )
                 if found is not None:
                     assertions.append(found)

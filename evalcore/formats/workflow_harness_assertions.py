@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from evalcore.formats.custom_assertions import find_plugin
+from evalcore.formats.graders import Graders
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import adapter
@@ -34,9 +36,18 @@ _FREE_CONFIG = {"llm_judge", "similar", "python"}
 
 
 def read_assertion(
-    raw: object, loc: Loc, problems: Problems, *, block: str | None, folder: Any
+    raw: object,
+    loc: Loc,
+    problems: Problems,
+    *,
+    block: str | None,
+    folder: Path,
+    graders: Graders | None = None,
 ) -> Assertion | None:
-    """Return the assertion at `loc`, or note what is wrong with it and return None."""
+    """Return the assertion at `loc`, or note what is wrong with it and return None.
+
+    `graders` know the judges.
+    """
     before = problems.count
     if not isinstance(raw, dict):
         problems.add(loc, f"an assertion is a mapping with 'type', got {describe(raw)}")
@@ -62,7 +73,10 @@ def read_assertion(
         problems.add_invalid(error, raw, shape, loc)
         return None
     _check_config(bare, checked.get("config") or {}, loc, problems)
-    check, params = _check_of(bare, checked, loc, problems, folder)
+    if bare in _JUDGED:
+        check, params = _judged(bare, checked, loc, problems, graders or Graders(folder))
+    else:
+        check, params = _check_of(bare, checked, loc, problems, folder)
     if problems.count > before:
         return None
     return Assertion(
@@ -133,12 +147,19 @@ def _check_of(  # noqa: C901  (a table in the form of branches)
             "python",
             {"callable": raw["callable"], "config": config, "threshold": raw.get("threshold")},
         )
-    elif kind in _JUDGED:
-        reason = f"'{kind}' needs a judge or an embedding model, which this version does not have"
-        result = "unavailable", {"type": kind, "reason": reason}
     else:
         result = "custom", find_plugin(kind.removeprefix("custom:"), config, folder, loc, problems)
     return result
+
+
+def _judged(
+    kind: str, raw: Mapping[str, Any], loc: Loc, problems: Problems, graders: Graders
+) -> tuple[str, dict[str, Any]]:
+    from evalcore.formats.llm_judge import read_llm_judge, read_similar
+
+    if kind == "similar":
+        return kind, read_similar(raw, graders, loc, problems)
+    return read_llm_judge(raw, graders, loc, problems)
 
 
 def _equals(

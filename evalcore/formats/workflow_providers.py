@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError
 from evalcore.formats.environment import variables_for
+from evalcore.formats.graders import Graders
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
@@ -16,6 +17,11 @@ from evalcore.formats.wording import suggest
 
 # Known without an entry; their keys come from the environment.
 _PROTOCOLS: Final = ("anthropic", "openai")
+
+
+def judges_of(folder: Path, options: LoadOptions, problems: Problems) -> Graders:
+    """Return what reads judges; the nearest `targets.yaml` is opened once one is needed."""
+    return Graders(folder, lambda: Targets(None, folder, variables_for(folder, options), problems))
 
 
 def find_providers(

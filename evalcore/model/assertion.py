@@ -45,7 +45,11 @@ class Verdict(NamedTuple):
     """What a check found. `score` is in [0, 1]; blocked and error score 0.
 
     `actual` is what was looked at where that is not simply the output; `expected` is a text for
-    people. Both may be None: the result then takes the output and the assertion's value.
+    people. Both may be None: the result then takes the output and the assertion's value. `details`
+    (JSON values) are what a judge or a program said beside the score: `assertions`, `reasoning`,
+    `prompt_sha256`, `token_usage`, …; `failed_required` in it names what was required and is not
+    met, so the item fails whatever its score; `advisory` says that the result decides nothing.
+    `latency_ms` and `cost_usd` are what the check itself took.
     """
 
     outcome: Outcome
@@ -53,6 +57,9 @@ class Verdict(NamedTuple):
     message: str = ""
     actual: str | None = None
     expected: str | None = None
+    details: Mapping[str, Any] | None = None
+    latency_ms: float | None = None
+    cost_usd: float | None = None
 
 
 class AssertionResult(NamedTuple):
@@ -70,6 +77,17 @@ class AssertionResult(NamedTuple):
     message: str
     latency_ms: float | None = None
     cost_usd: float | None = None
+    details: Mapping[str, Any] | None = None
+
+    @property
+    def is_advisory(self) -> bool:
+        """Whether the result is reported and decides nothing."""
+        return self.details is not None and bool(self.details.get("advisory"))
+
+    @property
+    def fails_item(self) -> bool:
+        """Whether something required of it is not met, whatever its score."""
+        return self.details is not None and bool(self.details.get("failed_required"))
 
 
 PASSED = Verdict(Outcome.PASSED, 1.0)

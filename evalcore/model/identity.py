@@ -13,8 +13,8 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case, ScorerSpec
-from evalcore.model.target import Target, Variant
+from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 _NO_BEHAVIOUR = frozenset(
     {
@@ -26,6 +26,8 @@ _NO_BEHAVIOUR = frozenset(
         "workers",
     }
 )
+# Checks that ask a judge, or that make others which may.
+JUDGED = frozenset({"at-path-later", "composite", "llm-grader", "rubrics", "similar"})
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
@@ -93,6 +95,44 @@ def scorers_identity(scorers: Sequence[ScorerSpec]) -> bytes:
         return b""
     described = [(scorer.name, scorer.kind, scorer.params) for scorer in scorers]
     return hashlib.sha256(_canonical(described)).digest()
+
+
+def judges_named(assertions: Sequence[Assertion]) -> tuple[str | None, ...]:
+    """Return the judges that assertions ask, in a fixed order; None is the default one."""
+    found: set[str | None] = set()
+    for assertion in assertions:
+        if assertion.check in JUDGED:
+            _collect_judges(assertion.params, found)
+    return tuple(sorted(found, key=lambda name: name or ""))
+
+
+def _collect_judges(value: Any, found: set[str | None]) -> None:
+    if isinstance(value, Mapping):
+        if isinstance(value.get("judges"), list | tuple):
+            found.update(one.get("name") for one in value["judges"])
+        for inner in value.values():
+            _collect_judges(inner, found)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _collect_judges(inner, found)
+
+
+def judge_name(name: str | None, target: Target | None, suite: SuiteDefinition) -> str | None:
+    """Return the judge that is asked: the one named, the target's, else the suite's."""
+    if name is None and target is not None:
+        name = target.options.get("grader_target")
+    return suite.judge if name is None else name
+
+
+def judges_identity(
+    names: Sequence[str | None], target: Target | None, suite: SuiteDefinition
+) -> bytes:
+    """Return the digest of the definitions of these judges, asked for what the target answered."""
+    judges = [suite.targets.get(judge_name(name, target, suite) or "") for name in names]
+    digest = hashlib.sha256(b"%d" % suite.require_calibrated)
+    for judge in judges:
+        digest.update(target_identity(judge, DEFAULT_VARIANT))
+    return digest.digest()
 
 
 def grade_key(execution: str, grading: bytes) -> str:

@@ -19,12 +19,18 @@ def score_item(
 
     An assertion that is blocked or in error scores 0 with its weight. The outcome is the rule's
     verdict over the measured assertions: not met is failed; met, but one is not measured, is
-    blocked. Without any assertion the score is 1 and the item passes.
+    blocked. Without any assertion the score is 1 and the item passes. What is advisory counts only
+    for the score of an item that has nothing else, and never decides.
     """
     if not results:
         return 1.0, Outcome.PASSED
     if rule is ScoreRule.WEIGHTED and threshold <= 1.0 and all_plain_passes(results):
         return 1.0, Outcome.PASSED
+    deciding = [result for result in results if result.details is None or not result.is_advisory]
+    if len(deciding) < len(results):
+        if not deciding:
+            return weighted_mean(results), Outcome.PASSED
+        return score_item(deciding, rule, threshold)
     measured = [result for result in results if result.outcome in _MEASURED]
     if rule is ScoreRule.BLOCKS:
         score = _block_score(results)
@@ -67,5 +73,7 @@ def _weighted_rule(measured: Sequence[AssertionResult], threshold: float) -> boo
         return True
     for result in measured:
         if result.required is not None and result.score < result.required - _EPSILON:
+            return False
+        if result.details is not None and result.fails_item:
             return False
     return weighted_mean(measured) >= threshold - _EPSILON

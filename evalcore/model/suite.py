@@ -146,7 +146,8 @@ class SuiteDefinition:
 
     `baseline` is a variant. `baseline_run` is what the caller named instead: an earlier run, by its
     id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
-    says that they left out cases.
+    says that they left out cases. `judge` is the target that judges where neither the assertion nor
+    the target names one; with `require_calibrated` a judge that is not only reports.
     """
 
     name: str
@@ -163,6 +164,8 @@ class SuiteDefinition:
     limits: Limits = Limits()
     tags: tuple[str, ...] = ()
     scorers: tuple[ScorerSpec, ...] = ()
+    judge: str | None = None
+    require_calibrated: bool = False
 
 
 class CaseSource(Protocol):

@@ -74,7 +74,8 @@ class Summary:
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
     rows are those of the planned items, one each. `costliest` and `required_cases` (those that did
-    not pass) are there for the gates that ask. `comparison` is None if there is no baseline;
+    not pass) are there for the gates that ask. `judge_cost_usd` is what the assertions' own calls
+    cost; it is in no other sum. `comparison` is None if there is no baseline;
     `no_baseline` says why where one could be expected.
     """
 
@@ -95,6 +96,7 @@ class Summary:
     avg_cost_usd: float | None = None
     total_cost_usd: float | None = None
     total_tokens: int | None = None
+    judge_cost_usd: float | None = None
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())
     costliest: Extreme | None = None

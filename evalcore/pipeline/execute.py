@@ -19,6 +19,7 @@ from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.pipeline.given import calibrations, run_store
 from evalcore.pipeline.observe import observer_of, tell_stop
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, HISTORY, iso_time
 from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
-    from evalcore.workflow.run_store import RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,18 +319,12 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
-        run_stores=lambda item: _run_store(run, item),
+        run_stores=lambda item: run_store(run, item),
         reused=calls.reused,
+        calibrated=calibrations(run),
     )
     folder = Path(definition.source.folder)
     return ItemRunner(definition, imports=options.imports, folder=folder, given=given)
-
-
-def _run_store(run: StoredRun, item: int) -> RunStore:
-    """Return where the events of an item's workflow go."""
-    from evalcore.workflow.run_store import ObjectRunStore
-
-    return ObjectRunStore(run.store, run.keys.item_events(item))
 
 
 def run_pool(

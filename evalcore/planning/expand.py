@@ -12,6 +12,8 @@ from evalcore.model.identity import (
     exec_key,
     grade_key,
     grading_identity,
+    judges_identity,
+    judges_named,
     scorers_identity,
     target_identity,
 )
@@ -34,22 +36,36 @@ class WorkItem(NamedTuple):
     grade_key: str
 
 
+class _Graded(NamedTuple):
+    """What grades a case: its assertions, their digest, the judges that they name."""
+
+    assertions: tuple[Assertion, ...]
+    digest: bytes
+    judges: tuple[str | None, ...]
+
+
 class Expander:
     """Turns cases into work items; keeps the digests of the targets."""
 
     def __init__(self, suite: SuiteDefinition) -> None:
         self._suite = suite
         self._scorers = scorers_identity(suite.scorers)
+        if asked := [one.params.get("judge") for one in suite.scorers if one.kind == "llm_judge"]:
+            self._scorers += judges_identity(asked, None, suite)
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
-        self._assertions: dict[tuple[int, ...], tuple[tuple[Assertion, ...], bytes]] = {}
+        self._assertions: dict[tuple[int, ...], _Graded] = {}
 
     def expand(self, case: Case, first: int, wanted: range) -> Iterator[WorkItem]:
         """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
         number = first
         executed = case_identity(case)
-        graded = grading_identity(case, self._graded(case.assertions)) + self._scorers
+        by = self._graded(case.assertions)
+        graded = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
             target, digest = self._target(case, variant)
+            if by.judges:
+                judged = judges_identity(by.judges, target, self._suite)
+                graded = grading_identity(case, by.digest) + self._scorers + judged
             for iteration in range(self._suite.policy.iterations):
                 if number in wanted:
                     key = exec_key(executed, digest, iteration)
@@ -57,18 +73,18 @@ class Expander:
                     yield WorkItem(number, case, variant, target, iteration, key, grade)
                 number += 1
 
-    def _graded(self, assertions: tuple[Assertion, ...]) -> bytes:
+    def _graded(self, assertions: tuple[Assertion, ...]) -> _Graded:
         """Return the assertions' digest; cases that share all the objects share it."""
         objects = tuple(map(id, assertions))
         known = self._assertions.get(objects)
         if known is not None:
-            return known[1]
+            return known
         if len(self._assertions) >= MAX_SHARED_ASSERTIONS:
             self._assertions.clear()
-        digest = assertions_identity(assertions)
         # The entry keeps the objects alive, so their ids cannot be others' meanwhile.
-        self._assertions[objects] = (assertions, digest)
-        return digest
+        found = _Graded(assertions, assertions_identity(assertions), judges_named(assertions))
+        self._assertions[objects] = found
+        return found
 
     def _target(self, case: Case, variant: Variant) -> tuple[Target | None, bytes]:
         """Return the target: the case's own, else the variant's, else the suite's."""

@@ -20,6 +20,7 @@ PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
         "anthropic": "evalcore.providers.anthropic",
         "http": "evalcore.providers.http",
         "openai": "evalcore.providers.openai",
+        "openai-embeddings": "evalcore.providers.embeddings",
     }
 )
 

@@ -63,6 +63,7 @@ def report_head(report: Report) -> dict[str, Any]:
             "avg_cost_usd": summary.avg_cost_usd,
             "total_cost_usd": summary.total_cost_usd,
             "total_tokens": summary.total_tokens,
+            "judge_cost_usd": summary.judge_cost_usd,
             "regressions": 0 if comparison is None else comparison.regression_count,
             "improvements": 0 if comparison is None else comparison.improvement_count,
         },

@@ -154,6 +154,8 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
             yield figure(f"Latency {label}", f"{value:,.0f}", "ms")
     if summary.total_cost_usd is not None:
         yield figure("Cost", f"{summary.total_cost_usd:,.4f}", "USD")
+    if summary.judge_cost_usd is not None:
+        yield figure("Judges", f"{summary.judge_cost_usd:,.4f}", "USD")
     if summary.total_tokens is not None:
         yield figure("Tokens", f"{summary.total_tokens:,}")
 

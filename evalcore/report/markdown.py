@@ -94,6 +94,8 @@ def _counts(report: Report) -> Iterator[str]:
         columns["p95"] = f"{summary.p95_latency_ms:.0f} ms"
     if summary.total_cost_usd is not None:
         columns["cost"] = f"{summary.total_cost_usd:.4f} USD"
+    if summary.judge_cost_usd is not None:
+        columns["judges"] = f"{summary.judge_cost_usd:.4f} USD"
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---:|' * len(columns)}"
     yield f"| {' | '.join(columns.values())} |"

@@ -113,6 +113,8 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"p95 {summary.p95_latency_ms:.0f} ms"
     if summary.total_cost_usd is not None:
         yield f"cost {summary.total_cost_usd:.4f} USD"
+    if summary.judge_cost_usd is not None:
+        yield f"judges {summary.judge_cost_usd:.4f} USD"
     if report.run.reexecuted:
         yield f"{report.run.reexecuted} items executed again"
 

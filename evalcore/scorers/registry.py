@@ -33,6 +33,8 @@ _ZERO: Final = Parameter("amount", 0)
 _SIMILARITY: Final = {
     "mode": Parameter("mode", "exact"),
     "expected": Parameter("any"),
+    "judge": Parameter("text"),
+    "model": Parameter("text"),
     "path": Parameter("path"),
 }
 
@@ -52,7 +54,12 @@ SCORERS: Mapping[str, ScorerRow] = {
         },
     ),
     "similarity": ScorerRow("similarity", "similarity", _SIMILARITY),
-    "llm_judge": ScorerRow("unavailable", "llm_judge", {"criteria": Parameter("text")}),
+    "llm_judge": ScorerRow(
+        "judged",
+        "llm_judge",
+        {"criteria": Parameter("text"), "judge": Parameter("text"), "model": Parameter("text")},
+        is_async=True,
+    ),
     "custom": ScorerRow(
         "custom",
         "custom",
@@ -60,6 +67,11 @@ SCORERS: Mapping[str, ScorerRow] = {
         is_async=True,
     ),
 }
+
+
+def is_awaited(spec: ScorerSpec) -> bool:
+    """Whether a scorer has to be awaited."""
+    return SCORERS[spec.kind].is_async or spec.params.get("mode") == "embedding"
 
 
 class ScorerSyntaxError(ValueError):

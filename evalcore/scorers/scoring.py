@@ -6,10 +6,11 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.artifact import artifact_of
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.suite import Case, ScorerSpec
-from evalcore.scorers.registry import SCORERS
+from evalcore.scorers.registry import SCORERS, is_awaited
 from evalcore.scorers.score import Score
 from evalcore.trust.imports import ImportPolicy
 
@@ -18,7 +19,7 @@ def score_now(
     specs: Sequence[ScorerSpec], evidence: Evidence, case: Case
 ) -> list[dict[str, Any]] | None:
     """Return the entries, or None, nothing scored, if a scorer has to be awaited."""
-    if any(SCORERS[spec.kind].is_async for spec in specs):
+    if any(map(is_awaited, specs)):
         return None
     return [_scored(spec, evidence, case).row() for spec in specs]
 
@@ -30,6 +31,7 @@ async def score_evidence(
     *,
     imports: ImportPolicy,
     objects: Mapping[str, Any] = NOTHING,
+    judges: Judges = NO_JUDGES,
 ) -> list[dict[str, Any]]:
     """Return `{name, value, raw, error?}` for each scorer, in their order; never raises.
 
@@ -37,7 +39,12 @@ async def score_evidence(
     """
     entries = []
     for spec in specs:
-        if SCORERS[spec.kind].is_async:
+        if spec.kind == "llm_judge" or spec.params.get("mode") == "embedding":
+            from evalcore.scorers.judged import embedding, llm_judge
+
+            ask = llm_judge if spec.kind == "llm_judge" else embedding
+            score = await ask(spec, evidence, case, judges)
+        elif is_awaited(spec):
             from evalcore.scorers.custom import custom
 
             artifact = artifact_of(

@@ -20,17 +20,10 @@ def similarity(spec: ScorerSpec, evidence: Evidence, case: Case) -> Score:
     its raw value the distance. What is not text is taken as its JSON.
     """
     mode = spec.params["mode"]
-    if mode == "embedding":
-        return Score(spec.name, None, error="this version has no embedding model")
-    expected = spec.params.get("expected")
-    expected = case.expected_output if expected is None else expected
-    if expected is None:
-        reason = "there is nothing to compare with: the case has no 'expected_output'"
-        return Score(spec.name, None, error=reason)
-    found = find_value(evidence, spec.params.get("path") or PRIMARY_PATH)
-    if isinstance(found, Missing):
-        return Score(spec.name, None, error=str(found))
-    actual, wanted = _text(found.value), _text(expected)
+    texts = compared(spec, evidence, case)
+    if isinstance(texts, Score):
+        return texts
+    actual, wanted = texts
     if mode == "levenshtein":
         from rapidfuzz.distance import Levenshtein
 
@@ -39,6 +32,19 @@ def similarity(spec: ScorerSpec, evidence: Evidence, case: Case) -> Score:
         return Score(spec.name, 1.0 - distance / longest if longest else 1.0, float(distance))
     value = float(actual == wanted if mode == "exact" else wanted in actual)
     return Score(spec.name, value, value)
+
+
+def compared(spec: ScorerSpec, evidence: Evidence, case: Case) -> tuple[str, str] | Score:
+    """Return the text at `path` and what it is compared with, or the score that says why not."""
+    expected = spec.params.get("expected")
+    expected = case.expected_output if expected is None else expected
+    if expected is None:
+        reason = "there is nothing to compare with: the case has no 'expected_output'"
+        return Score(spec.name, None, error=reason)
+    found = find_value(evidence, spec.params.get("path") or PRIMARY_PATH)
+    if isinstance(found, Missing):
+        return Score(spec.name, None, error=str(found))
+    return _text(found.value), _text(expected)
 
 
 def _text(value: Any) -> str:

@@ -23,7 +23,7 @@ _COLUMNS = """{
     scores: 'STRUCT(name VARCHAR, value DOUBLE, raw DOUBLE, error VARCHAR)[]',
     assertions: 'STRUCT(name VARCHAR, type VARCHAR, block VARCHAR, outcome VARCHAR, score DOUBLE,
         weight DOUBLE, required DOUBLE, actual VARCHAR, expected VARCHAR, message VARCHAR,
-        latency_ms DOUBLE, cost_usd DOUBLE)[]'
+        latency_ms DOUBLE, cost_usd DOUBLE, details JSON)[]'
 }"""
 # DuckDB reserves several buffers of the largest object that it is told to expect.
 _MIN_BUFFER_BYTES = 1024 * 1024

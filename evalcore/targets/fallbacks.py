@@ -28,6 +28,7 @@ class WithFallbacks:
 
     def __init__(self, first: Fallback, others: Sequence[Fallback]) -> None:
         self._first = first
+        self.first = first.target
         self._others = tuple(others)
 
     def answer_now(self, work: Work) -> Evidence | None:

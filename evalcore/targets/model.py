@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import Request
 from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
 from evalcore.targets.context import BuildContext
 from evalcore.targets.exchange_evidence import evidence_of
@@ -20,6 +22,7 @@ from evalcore.trust.files import repository_root, resolve_inside
 
 __all__ = ["AnthropicTarget", "ChatOptions", "OpenAITarget"]
 
+EMBEDDINGS: Final = "openai-embeddings"
 _ELSEWHERE: Final = ("http://", "https://", "data:")
 _LARGEST_FILE: Final = 20 << 20
 
@@ -62,6 +65,19 @@ class OpenAITarget(_ChatTarget):
     """A model behind OpenAI's chat completions, or a server that speaks them."""
 
     protocol = "openai"
+
+    def embedding_request(self, texts: Sequence[str], mode: str, model: str | None) -> Request:
+        """Return the request for the texts' embeddings by `model`, by default the target's own.
+
+        Raise `TargetError` for a secret that is not set.
+        """
+        self._context.check(mode)
+        return Request(
+            endpoint=replace(self.chat.endpoint, protocol=EMBEDDINGS),
+            model=model or self.chat.model,
+            parameters={"input": list(texts)},
+            timeout_s=self.chat.timeout_s,
+        )
 
 
 class AnthropicTarget(_ChatTarget):

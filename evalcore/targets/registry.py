@@ -54,6 +54,11 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "evalcore.targets.model", "OpenAITarget", "ChatOptions", takes_context=True
         ),
         "python": TargetKind("evalcore.targets.python", "PythonTarget", "PythonOptions", "config"),
+        "sentence-transformers": TargetKind(
+            "evalcore.targets.sentence_transformers",
+            "LocalEmbeddingTarget",
+            "LocalEmbeddingOptions",
+        ),
         "workflow": TargetKind(
             "evalcore.targets.workflow", "WorkflowTarget", "WorkflowOptions", "variant", True
         ),

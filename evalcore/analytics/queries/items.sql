@@ -21,5 +21,6 @@ SELECT
                 AND a.score < a.required - 1e-9
         ),
         a -> {'name': a.name, 'score': a.score, 'required': a.required}
-    ) AS missed
+    ) AS missed,
+    list_sum(list_transform(assertions, a -> a.cost_usd)) AS judged_usd
 FROM read_parquet(getvariable('files'), hive_partitioning = false)

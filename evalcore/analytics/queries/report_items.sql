@@ -15,7 +15,8 @@ SELECT
             ELSE output[:getvariable('output_characters')] END,
         'metrics': {
             'latency_ms': latency_ms, 'cost_usd': cost_usd,
-            'input_tokens': input_tokens, 'output_tokens': output_tokens
+            'input_tokens': input_tokens, 'output_tokens': output_tokens,
+            'judge_cost_usd': list_sum(list_transform(assertions, a -> a.cost_usd))
         },
         'scores': list_transform(
             coalesce(scores, []),
@@ -24,7 +25,8 @@ SELECT
         'assertions': list_transform(coalesce(assertions, []), a -> {
             'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,
             'outcome': a.outcome, 'weight': a.weight, 'required': a.required,
-            'actual': a.actual, 'expected': a.expected, 'message': coalesce(a.message, '')
+            'actual': a.actual, 'expected': a.expected, 'message': coalesce(a.message, ''),
+            'details': a.details
         })
     })::VARCHAR AS text
 FROM read_parquet(getvariable('files'), hive_partitioning = false)

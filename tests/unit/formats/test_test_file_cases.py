@@ -97,8 +97,11 @@ def test_required_one_and_required_true_differ_in_one_suite(tmp_path: Path) -> N
         ("{type: regex, value: a, flags: im}", "regex", {"flags": "im", "dialect": "ecmascript"}),
         ("{type: latency, threshold: 0}", "latency", {"threshold": 0}),
         ("{type: token_usage, threshold: 7}", "tokens", {"threshold": 7}),
-        ("{type: rubrics, criteria: [kind]}", "unavailable", {"type": "rubrics"}),
-        ("{type: similar, value: [a], threshold: 0.5}", "unavailable", {"type": "similar"}),
+        ("{type: rubrics, criteria: [kind]}", "rubrics", {"votes": 1, "aggregation": "mean"}),
+        ("{type: similar, value: [a], threshold: 0.5}", "similar", {"value": ["a"]}),
+        ("{type: cost, budget: 0.5}", "cost", {"threshold": 0.5}),
+        ("{type: token_usage, max_input: 7}", "token-maxima", {"max_input": 7}),
+        ("{type: code_grader, command: x, timeout: 2}", "code-grader", {"timeout_ms": 2000}),
     ],
 )
 def test_an_assertion_becomes_a_check(
@@ -153,7 +156,7 @@ def test_without_assertions_a_grader_reads_the_criteria(tmp_path: Path) -> None:
     test = "{id: a, input: b, criteria: is kind, fixtures: {output: c}}"
     (only,) = case(tmp_path, test=test).assertions
 
-    assert (only.type, only.name, only.check) == ("llm-grader", "llm_grader", "unavailable")
+    assert (only.type, only.name, only.check) == ("llm-grader", "llm_grader", "llm-grader")
 
 
 def test_rubrics_of_a_test_are_an_assertion(tmp_path: Path) -> None:

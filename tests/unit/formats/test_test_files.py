@@ -47,12 +47,17 @@ def test_criteria_that_nobody_reads_are_warned_about_in_the_documents_words(tmp_
 
 
 @pytest.mark.parametrize(
-    "grader", ["llm-grader", "llm_grader", "code-grader", "rubrics", "composite"]
+    "grader",
+    [
+        "type: llm-grader",
+        "type: llm_grader",
+        "type: code-grader, command: x",
+        "type: rubrics, criteria: [x]",
+        "type: composite, assertions: [{type: llm-grader}]",
+    ],
 )
 def test_a_declared_grader_reads_the_criteria(tmp_path: Path, grader: str) -> None:
-    test = (
-        f"{{id: a, input: b, criteria: c, fixtures: {{output: d}}, assert: [{{type: {grader}}}]}}"
-    )
+    test = f"{{id: a, input: b, criteria: c, fixtures: {{output: d}}, assert: [{{{grader}}}]}}"
 
     assert load_text(tmp_path, f"tests: [{test}]").warnings == ()
 

@@ -160,7 +160,9 @@ def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
         ("{type: rouge-n, value: a, threshold: null}", "rouge-n", {"threshold": 0.75}),
         ("{type: rouge-n, value: a, threshold: 0}", "rouge-n", {"threshold": 0}),
         ("{type: tokens, threshold: 10}", "tokens", {"threshold": 10}),
-        ("{type: llm_judge, config: {rubric: kind}}", "unavailable", {"type": "llm_judge"}),
+        ("{type: llm_judge, config: {rubric: kind}}", "llm-grader", {"votes": 1}),
+        ("{type: llm_judge, config: {rubric: [kind]}}", "rubrics", {"aggregation": "mean"}),
+        ("{type: similar, value: a}", "similar", {"threshold": 0.8}),
     ],
     ids=lambda value: value if isinstance(value, str) and "{" in value else "",
 )

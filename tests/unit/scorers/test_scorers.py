@@ -94,8 +94,6 @@ def test_similarity_at_a_path_to_a_value_of_its_own() -> None:
     ("raw", "reason"),
     [
         ("exact", "nothing to compare with"),
-        ("embedding", "no embedding model"),
-        ("llm_judge", "no judge"),
         ({"scorer": "exact", "expected": "x", "path": "outputs.nope"}, "nothing at"),
     ],
 )
@@ -103,6 +101,18 @@ def test_what_cannot_be_scored_has_no_value_and_a_reason(raw: Any, reason: str) 
     entry = scored(raw, Evidence("x"))
     assert entry["value"] is None
     assert reason in entry["error"]
+
+
+@pytest.mark.parametrize("raw", ["llm_judge", {"scorer": "embedding", "expected": "x"}])
+def test_what_asks_a_judge_is_awaited_and_says_that_there_is_none(raw: Any) -> None:
+    specs = [parse_scorer(raw)]
+    assert score_now(specs, Evidence("x"), Case("c")) is None
+
+    (entry,) = asyncio.run(
+        score_evidence(specs, Evidence("x"), Case("c"), imports=ImportPolicy(roots=()))
+    )
+    assert entry["value"] is None
+    assert "no judge is configured" in entry["error"]
 
 
 class Mine:

@@ -1,0 +1,172 @@
+"""The check on fields of a structured output against those of the expected output."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, Final
+
+from evalcore.assertions.graded import aspect, by_aspects, scored
+from evalcore.assertions.strict_json import NotJsonError, parse
+from evalcore.assertions.structure import same_json
+from evalcore.assertions.subject import Subject
+from evalcore.assertions.wording import json_text, quote
+from evalcore.model.assertion import Verdict, broken
+
+_MISSING: Final = object()
+_PART: Final = re.compile(r"[^.\[\]]+")
+_TOKENS: Final = (
+    ("YYYY", "%Y"),
+    ("MMMM", "%B"),
+    ("MMM", "%b"),
+    ("MM", "%m"),
+    ("DD", "%d"),
+    ("HH", "%H"),
+    ("mm", "%M"),
+    ("ss", "%S"),
+    ("YY", "%y"),
+    ("Z", "%z"),
+)
+_FORMATS: Final = ("DD-MMM-YYYY", "DD MMM YYYY", "DD MMMM YYYY", "MMMM DD, YYYY", "MMM DD, YYYY")
+_MONTH_FIRST: Final = ("MM/DD/YYYY", "MM-DD-YYYY")
+_DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
+_BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+
+
+def field_accuracy(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Compare each field; the score is the weighted share of those that agree.
+
+    An output that is no JSON object has no field right. A field that the expected output does not
+    have is an error: there is nothing to compare with.
+    """
+    expected = _expected(subject.case.expected_output)
+    if not isinstance(expected, Mapping | list):
+        return broken("there is nothing to compare with: 'expected_output' is no object")
+    fields: Sequence[Mapping[str, Any]] = params["fields"]
+    absent = [field["path"] for field in fields if _at(expected, field["path"]) is _MISSING]
+    if absent:
+        return broken(f"'expected_output' has no {', '.join(map(quote, absent))}")
+    try:
+        actual = _structured(subject.output)
+    except NotJsonError as error:
+        return scored(0.0, params.get("threshold"), message=f"the output {error}")
+    aspects = [
+        found for field in fields if (found := _compared(field, actual, expected)) is not None
+    ]
+    if params.get("aggregation") == "all_or_nothing":
+        score = float(all(one["passed"] for one in aspects))
+        return scored(score, params.get("threshold"), aspects)
+    return by_aspects(aspects, params.get("threshold"))
+
+
+def _expected(value: Any) -> Any:
+    """Return the expected object: itself, of messages the last one's content, text as JSON."""
+    messages = isinstance(value, list) and value and isinstance(value[-1], Mapping)
+    if messages and "role" in value[-1] and "content" in value[-1]:
+        value = value[-1]["content"]
+    if isinstance(value, str):
+        try:
+            return _structured(value)
+        except NotJsonError:
+            return None
+    return value
+
+
+def _structured(text: str) -> Any:
+    """Return the object that a text is, alone or in one code block; raise `NotJsonError`."""
+    block = _BLOCK.fullmatch(text.strip())
+    value = parse(text if block is None else block[1])
+    if not isinstance(value, dict | list):
+        raise NotJsonError("is JSON, but no object")
+    return value
+
+
+def _compared(field: Mapping[str, Any], actual: Any, expected: Any) -> dict[str, Any] | None:
+    """Return whether a field agrees; None for an optional one that is not there."""
+    path, weight = field["path"], field.get("weight", 1.0)
+    found, wanted = _at(actual, path), _at(expected, path)
+    if found is _MISSING:
+        if not field.get("required", True):
+            return None
+        return aspect(f"{path} is missing", False, weight)
+    match = field.get("match", "exact")
+    if match == "exact":
+        holds = same_json(found, wanted)
+    elif match == "date":
+        holds = _same_day(found, wanted, field.get("formats"))
+    else:
+        holds = _is_near(found, wanted, field)
+    if holds:
+        return aspect(path, True, weight)
+    text = f"{path} is {quote(json_text(found))}, expected {quote(json_text(wanted))}"
+    return aspect(text, False, weight)
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in _PART.findall(path):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return _MISSING
+    return value
+
+
+def _is_near(found: Any, wanted: Any, field: Mapping[str, Any]) -> bool:
+    one, other = _number(found), _number(wanted)
+    if one is None or other is None:
+        return False
+    tolerance = field.get("tolerance", 0.0)
+    if field.get("relative"):
+        tolerance *= abs(other) if other else 1.0
+    return bool(abs(one - other) <= tolerance + 1e-9 * max(1.0, abs(other)))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value.strip())
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _same_day(found: Any, wanted: Any, formats: Sequence[str] | None) -> bool:
+    one, other = _day(found, formats), _day(wanted, formats)
+    return one is not None and one == other
+
+
+def _day(value: Any, formats: Sequence[str] | None) -> date | None:
+    """Return the day that a text names: ISO 8601, or the first of the formats that fits.
+
+    Without formats, `05/06/2025` has the month first unless that cannot be.
+    """
+    if not isinstance(value, str):
+        return None
+    text = " ".join(value.split())
+    try:
+        return datetime.fromisoformat(text).date()
+    except ValueError:
+        pass
+    for written in formats or (*_FORMATS, *_MONTH_FIRST, *_DAY_FIRST):
+        try:
+            return datetime.strptime(text, _strptime(written)).date()
+        except ValueError:
+            continue
+    return None
+
+
+def _strptime(written: str) -> str:
+    if "%" in written:
+        return written
+    pattern = "|".join(token for token, _ in _TOKENS)
+    return re.sub(pattern, lambda match: dict(_TOKENS)[match[0]], written)

@@ -1,0 +1,188 @@
+"""`evalcore judge calibrate`: how well a judge agrees with people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from evalcore.cli.options import chosen_store, json_option, mode_option, settings, store_option
+from evalcore.cli.showing import one_line
+from evalcore.errors import ExitCode, UsageError
+from evalcore.formats.environment import variables_for
+from evalcore.formats.grader_errors import AssertionValueError
+from evalcore.formats.graders import Graders
+from evalcore.formats.labels import Label, read_labels
+from evalcore.formats.options import LoadOptions
+from evalcore.formats.problems import Problems
+from evalcore.formats.targets_file import Targets
+from evalcore.formats.test_file_assertions import make_assertion
+from evalcore.model.assertion import Assertion
+from evalcore.model.mode import Mode
+from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
+from evalcore.pipeline import ExecuteOptions, load
+from evalcore.report.document import on_one_line
+from evalcore.suites.calibration import (
+    MIN_KAPPA,
+    Calibration,
+    calibrate,
+    compared,
+    judged_assertion,
+)
+from evalcore.trust.imports import ImportPolicy
+
+_SHOWN = 20
+_SHARE = click.FloatRange(0, 1)
+
+
+@click.group()
+def judge() -> None:
+    """Look at the quality of judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who is asked: the suite's definition and the assertion."""
+
+    definition: SuiteDefinition
+    assertion: Assertion
+
+
+@judge.command("calibrate")
+@click.argument("labels", type=click.Path(path_type=Path))
+@click.option("--suite", type=click.Path(path_type=Path), help="Whose judged assertion is asked.")
+@click.option("--assertion", metavar="NAME", help="Which of them, if there are several.")
+@click.option("--judge", "name", metavar="TARGET", help="A judge of the nearest targets.yaml.")
+@click.option("--model", help="Another model of it.")
+@click.option("--prompt", help="Its prompt, or the file of it.")
+@click.option("--threshold", type=_SHARE, default=0.8, help="The score that passes.  [0.8]")
+@click.option("--min-kappa", type=click.FloatRange(-1, 1), help=f"Least κ.  [{MIN_KAPPA:g}]")
+@click.option("--observed", type=_SHARE, help="A pass rate that the judge measured, to correct.")
+@mode_option
+@store_option
+@json_option
+def calibrate_(labels: Path, as_json: bool, store: str | None, **given: Any) -> int:
+    """Compare a judge with the labels of people: agreement, Cohen's κ, corrected accuracy.
+
+    LABELS is a file of tests (JSONL, CSV, Parquet, YAML) with `output` and `label` (pass or fail).
+    Where each row has a `judge`, that verdict is compared and nobody is asked. Exit code 1: κ is
+    below --min-kappa; 4: the judge gave no verdict on some.
+    """
+    rows = read_labels(labels, given["threshold"])
+    least = MIN_KAPPA if given["min_kappa"] is None else given["min_kappa"]
+    if all(row.judged is not None for row in rows) and not (given["suite"] or given["name"]):
+        judged = {row.id: row.judged for row in rows}
+        found = compared(rows, judged, observed=given["observed"], min_kappa=least)
+    else:
+        found = _ask(labels, rows, store, least, given)
+    if as_json:
+        click.echo(on_one_line(orjson.dumps(found.values()).decode()))
+    else:
+        for line in _lines(found):
+            click.echo(one_line(line))
+    if found.errors:
+        return int(ExitCode.ERRORS)
+    failed = given["min_kappa"] is not None and not found.calibrated
+    return int(ExitCode.GATE_FAILED if failed else ExitCode.PASS)
+
+
+def _ask(
+    path: Path, rows: list[Label], store: str | None, least: float, given: Mapping[str, Any]
+) -> Calibration:
+    without = next((row for row in rows if row.output is None), None)
+    if without is not None:
+        raise UsageError(f"{path}: label '{without.id}' has no 'output' to ask a judge about")
+    configured = settings()
+    options = LoadOptions(
+        readable_names=frozenset(configured.readable_names),
+        datasets=(store or configured.store, *configured.allow_datasets),
+        environment=os.environ,
+    )
+    asked = _of_suite(given, options) if given["suite"] else _of_options(path, given, options)
+    folder = Path(asked.definition.source.folder)
+    policy = ImportPolicy(roots=(Path.cwd(), folder), allowed=configured.allow_imports)
+    return calibrate(
+        asked.definition,
+        asked.assertion,
+        rows,
+        chosen_store(store),
+        mode=given["mode"] or Mode.LIVE,
+        execute=ExecuteOptions(imports=policy, settings=configured),
+        observed=given["observed"],
+        min_kappa=least,
+    )
+
+
+def _of_suite(given: Mapping[str, Any], options: LoadOptions) -> _Asked:
+    for key in ("name", "model", "prompt"):
+        if given[key] is not None:
+            raise UsageError("--suite says who judges; leave out --judge, --model and --prompt")
+    suite = load(given["suite"], options)
+    return _Asked(suite.definition, judged_assertion(suite, given["assertion"]))
+
+
+def _of_options(path: Path, given: Mapping[str, Any], options: LoadOptions) -> _Asked:
+    """Return a judge of the nearest targets.yaml with the given prompt."""
+    if given["assertion"] is not None:
+        raise UsageError("--assertion chooses one of a --suite")
+    folder = path.resolve().parent
+    problems = Problems(str(path), lambda _: None)
+    targets = Targets(None, folder, variables_for(folder, options), problems)
+    graders = Graders(folder, targets)
+    raw: dict[str, Any] = {"type": "llm-grader", "threshold": given["threshold"]}
+    for key, option in (("judge", "name"), ("model", "model"), ("prompt", "prompt")):
+        if given[option] is not None:
+            raw[key] = given[option]
+    try:
+        assertion = make_assertion(raw, graders, (), problems)
+    except AssertionValueError as error:
+        raise UsageError(str(error)) from None
+    problems.raise_if_any()
+    for other in graders.others:
+        other.raise_if_any()
+    if graders.default is None and "judge" not in raw:
+        raise UsageError("name the judge: --suite FILE, or --judge TARGET of a targets.yaml")
+    definition = SuiteDefinition(
+        name=path.stem,
+        format=Format.TEST_FILE,
+        source=Source(str(path), str(folder), ""),
+        policy=Policy(ScoreRule.WEIGHTED, gates=()),
+        targets=targets.used,
+        judge=graders.default,
+    )
+    return _Asked(definition, assertion)
+
+
+def _lines(found: Calibration) -> Iterator[str]:
+    values, confusion = found.values(), found.confusion
+    who = ", ".join(found.judges)
+    yield f"{confusion.n} labels" + (f", judged by {who}" if who else "")
+    yield "                 judge: pass  judge: fail"
+    yield f"  people: pass   {confusion.true_pass:>11}  {confusion.false_fail:>11}"
+    yield f"  people: fail   {confusion.false_pass:>11}  {confusion.true_fail:>11}"
+    interval = values["agreement_interval"]
+    within = "" if interval is None else f" [{interval['low']:.4f}, {interval['high']:.4f}]"
+    yield f"agreement {_shown(values['agreement'])}{within}, Cohen's κ {_shown(values['kappa'])}"
+    yield (
+        f"sensitivity {_shown(values['sensitivity'])}, specificity {_shown(values['specificity'])}"
+    )
+    yield (
+        f"pass rate {_shown(values['observed_rate'])}, "
+        f"corrected {_shown(values['corrected_accuracy'])}"
+    )
+    for title, listed in (("disagree", found.disagreements), ("no verdict", found.errors)):
+        if listed:
+            more = len(listed) - _SHOWN
+            tail = f" and {more} more" if more > 0 else ""
+            yield f"{title}: {', '.join(listed[:_SHOWN])}{tail}"
+    word = "CALIBRATED" if found.calibrated else "NOT CALIBRATED"
+    yield f"{word}: κ {_shown(found.kappa)}, at least {found.min_kappa:g} is wanted"
+
+
+def _shown(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"

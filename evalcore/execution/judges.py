@@ -1,0 +1,219 @@
+"""The judges of a run: targets of its suite, asked for one work item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from evalcore.errors import EvalError, TargetError
+from evalcore.judging.asking import NO_JUDGE, Answer, Embedded, JudgeSpec, Question
+from evalcore.model.evidence import NOTHING, Metrics
+from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request
+from evalcore.model.identity import judge_name, target_identity
+from evalcore.model.mode import Mode
+from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.target import Target, Variant
+from evalcore.planning.expand import WorkItem
+from evalcore.targets.registry import build
+from evalcore.targets.work import Runnable, Work
+from evalcore.trust.imports import ImportPolicy
+
+_EMBEDDING_MODEL: Final = "text-embedding-3-small"
+_MODELS: Final = frozenset({"anthropic", "openai"})
+# Models that think before they answer take no temperature.
+_NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
+_REFUSED: Final = frozenset({400, 404, 415, 422})
+_SCHEMA_WORDS: Final = ("response_format", "json_schema", "schema", "structured")
+
+Calibrated = Callable[[str], bool]
+
+
+class RunJudges:
+    """The judges that a suite's targets are, each built once."""
+
+    def __init__(
+        self,
+        suite: SuiteDefinition,
+        *,
+        imports: ImportPolicy,
+        folder: Path,
+        mode: str = Mode.LIVE,
+        objects: Mapping[str, Any] = NOTHING,
+        calibrated: Calibrated | None = None,
+    ) -> None:
+        self.suite = suite
+        self.mode = mode
+        self._given: dict[str, Any] = {
+            "imports": imports,
+            "folder": folder,
+            "mode": mode,
+            "objects": objects,
+        }
+        self._calibrated = calibrated
+        self._built: dict[JudgeSpec, Runnable] = {}
+
+    def for_item(self, item: WorkItem, complete: Complete) -> ItemJudges:
+        """Return what asks the judges for one work item; `complete` makes its calls."""
+        return ItemJudges(self, item, complete)
+
+    def target(self, spec: JudgeSpec, item: WorkItem) -> Target:
+        """Return the judge's target; raise `TargetError` if there is none."""
+        name = judge_name(spec.name, item.target, self.suite)
+        if name is None:
+            raise TargetError("judge", NO_JUDGE)
+        target = self.suite.targets.get(name)
+        if target is None:
+            known = ", ".join(sorted(self.suite.targets)) or "none"
+            raise TargetError("judge", f"judge '{name}' is no target of the suite; known: {known}")
+        return target
+
+    def runnable(self, spec: JudgeSpec, target: Target) -> Runnable:
+        """Return the judge, ready to answer; raise `TargetError` if it cannot be built."""
+        key = JudgeSpec(target.name, spec.model, spec.temperature)
+        if key not in self._built:
+            config = {"model": spec.model, "temperature": spec.temperature}
+            laid_over = {name: value for name, value in config.items() if value is not None}
+            variant = Variant("judge", config=laid_over)
+            try:
+                self._built[key] = build(target, variant, folder=self._given["folder"])
+            except TargetError:
+                raise
+            except (EvalError, ValueError) as error:
+                raise TargetError("judge", f"judge '{target.name}': {error}") from error
+        return self._built[key]
+
+    def work(self, item: WorkItem, question: Question, complete: Complete, kind: str) -> Work:
+        """Return the question as work of a target; only models read its system message."""
+        system = {"role": "system", "content": question.system}
+        text = question.user if kind in _MODELS else f"{question.system}\n\n{question.user}"
+        user = {"role": "user", "content": text}
+        messages = (system, user) if kind in _MODELS else (user,)
+        return Work(
+            case=Case(id=item.case.id, input=list(messages)),
+            variant=item.variant,
+            iteration=item.iteration,
+            item=item.number,
+            prompt=text,
+            messages=messages,
+            timeout_s=self.suite.limits.timeout_s,
+            complete=complete,
+            **self._given,
+        )
+
+    def is_calibrated(self, key: str) -> bool:
+        """Whether the judge with this key is calibrated, or need not be."""
+        return self._calibrated is None or self._calibrated(key)
+
+
+class ItemJudges:
+    """Asks the judges of one work item (`judging.asking.Judges`)."""
+
+    def __init__(self, run: RunJudges, item: WorkItem, complete: Complete) -> None:
+        self._run, self._item, self._complete = run, item, complete
+
+    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:
+        """Return the judge's reply; raise `TargetError` where there is none, or `SkippedError`."""
+        target = self._run.target(spec, self._item)
+        runnable = self._run.runnable(spec, target)
+        asked = _AsJudge(self._complete, question.schema)
+        work = self._run.work(self._item, question, asked, target.kind)
+        try:
+            found = runnable.answer_now(work)
+            evidence = await runnable.answer(work) if found is None else found
+        except EvalError:
+            raise
+        except Exception as error:
+            # Somebody else's target; the assertion is in error.
+            reason = f"{type(error).__name__}: {error}"
+            raise TargetError("judge", f"judge '{target.name}': {reason}") from error
+        if evidence.output is None:
+            raise TargetError("judge", f"judge '{target.name}' gave no output")
+        calls = evidence.details.get("calls") or ()
+        model = calls[-1].get("model") if calls else spec.model
+        return Answer(evidence.output, target.name, model, evidence.metrics)
+
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
+        """Return a vector for each text; raise as `ask` does.
+
+        Without a named target: the item's own, its judge, or OpenAI by the environment, with a
+        model of OpenAI's. A target that is named embeds with its own model.
+        """
+        target, model = self._embedding_target(spec)
+        runnable: Any = self._run.runnable(JudgeSpec(target.name), target)
+        first = getattr(runnable, "first", runnable)
+        if hasattr(first, "vectors"):
+            return Embedded(await first.vectors(texts), first.model)
+        if not hasattr(first, "embedding_request"):
+            raise TargetError("judge", f"target '{target.name}' ({target.kind}) embeds no texts")
+        request = first.embedding_request(texts, self._run.mode, model)
+        reply = await self._complete(request)
+        vectors = tuple(tuple(vector) for vector in orjson.loads(reply.text))
+        measured = Metrics(reply.latency_ms, None, reply.cost_usd, reply.usage.input_tokens, None)
+        return Embedded(vectors, reply.model, measured)
+
+    def _embedding_target(self, spec: JudgeSpec) -> tuple[Target, str | None]:
+        if spec.name is not None:
+            return self._run.target(spec, self._item), spec.model
+        judge = self._run.suite.targets.get(
+            judge_name(None, self._item.target, self._run.suite) or ""
+        )
+        for target in (self._item.target, judge):
+            if target is not None and target.kind == "openai":
+                return target, spec.model or _EMBEDDING_MODEL
+        model = spec.model or _EMBEDDING_MODEL
+        return Target("openai", "openai", {"model": model}), model
+
+    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
+        """Whether the judge may decide."""
+        target = self._run.target(spec, self._item)
+        return self._run.is_calibrated(calibration_key(target, spec, prompt_sha256))
+
+
+def calibration_key(target: Target, spec: JudgeSpec, prompt_sha256: str) -> str:
+    """Return what names a calibration: the judge's definition and its prompt."""
+    import hashlib
+
+    config = {"model": spec.model, "temperature": spec.temperature}
+    identity = target_identity(target, Variant("judge", config=config))
+    return hashlib.sha256(identity + prompt_sha256.encode()).hexdigest()
+
+
+class _AsJudge:
+    """Asks as a judge asks: at temperature 0, for JSON of a schema, where the target says nothing.
+
+    A provider that does not know schemas is asked again without.
+    """
+
+    def __init__(self, complete: Complete, schema: Mapping[str, Any]) -> None:
+        self._complete, self._schema = complete, schema
+
+    async def __call__(self, request: Request) -> Reply:
+        """Return the reply; raise as `Complete` does."""
+        if request.endpoint.protocol not in _MODELS:
+            return await self._complete(request)
+        parameters = request.parameters
+        if "temperature" not in parameters and not _thinks(request.model):
+            parameters = {"temperature": 0, **parameters}
+        request = replace(request, parameters=parameters)
+        if request.response_schema is not None or "response_format" in parameters or request.tools:
+            return await self._complete(request)
+        try:
+            return await self._complete(replace(request, response_schema=self._schema))
+        except ProviderError as error:
+            if not _refuses_schema(error):
+                raise
+        return await self._complete(request)
+
+
+def _thinks(model: str) -> bool:
+    return model.rpartition("/")[2].startswith(_NO_TEMPERATURE)
+
+
+def _refuses_schema(error: ProviderError) -> bool:
+    if error.kind != ErrorKind.REQUEST or error.status not in _REFUSED:
+        return False
+    return any(word in error.message.lower() for word in _SCHEMA_WORDS)

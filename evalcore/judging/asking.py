@@ -1,0 +1,102 @@
+"""What a judge is asked, and who asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any, NamedTuple, Protocol
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import UNMEASURED, Metrics
+
+NO_JUDGE = (
+    "no judge is configured: name one in the assertion (`judge: NAME`), as `grader_target` of the "
+    "target or as `execution.grader_target` of the suite (elsewhere: `evalcore.judge`), or call a "
+    "target 'judge' or 'grader'"
+)
+
+
+class JudgeSpec(NamedTuple):
+    """Which judge: a target's name (None: the suite's), and what is laid over its options."""
+
+    name: str | None = None
+    model: str | None = None
+    temperature: float | None = None
+
+
+class Question(NamedTuple):
+    """What a judge is asked. `material` are the texts of others in it; `schema` is the answer's."""
+
+    system: str
+    user: str
+    schema: Mapping[str, Any]
+    material: tuple[str, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What a judge replied; `judge` is its target's name."""
+
+    text: str
+    judge: str
+    model: str | None = None
+    metrics: Metrics = UNMEASURED
+
+
+class Judges(Protocol):
+    """Asks the judges of one work item: limits, retries, recording and cost are its business."""
+
+    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:
+        """Return the reply.
+
+        Raise `TargetError` where there is none (`NO_JUDGE`), or `SkippedError`.
+        """
+
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
+        """Return a vector for each text; raise as `ask` does."""
+
+    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
+        """Whether the judge may decide: calibrated with this prompt, or that is not required."""
+
+
+class Embedded(NamedTuple):
+    """Vectors in the order of the texts."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    model: str | None = None
+    metrics: Metrics = UNMEASURED
+
+
+class NoJudges:
+    """The judges where there are none."""
+
+    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:  # noqa: ARG002 - the protocol's parameters
+        """Raise `TargetError`."""
+        raise TargetError("judge", NO_JUDGE)
+
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:  # noqa: ARG002 - the protocol's parameters
+        """Raise `TargetError`."""
+        raise TargetError("judge", NO_JUDGE)
+
+    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:  # noqa: ARG002 - the protocol's parameters
+        """Return True: nobody is asked."""
+        return True
+
+
+NO_JUDGES = NoJudges()
+
+
+def added(metrics: Sequence[Metrics]) -> Metrics:
+    """Return what several calls, one after another, took: sums; None where nothing was measured.
+
+    The cost is None if one call's is unknown.
+    """
+    costs = [one.cost_usd for one in metrics if one.cost_usd is not None]
+    times = [one.latency_ms for one in metrics if one.latency_ms is not None]
+    given = [one.input_tokens for one in metrics if one.input_tokens is not None]
+    made = [one.output_tokens for one in metrics if one.output_tokens is not None]
+    return Metrics(
+        latency_ms=fsum(times) if times else None,
+        cost_usd=fsum(costs) if costs and len(costs) == len(metrics) else None,
+        input_tokens=sum(given) if given else None,
+        output_tokens=sum(made) if made else None,
+    )

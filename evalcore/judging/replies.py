@@ -1,0 +1,101 @@
+"""What counts as a judge's reply: one JSON object that fits, the whole text and nothing beside it.
+
+A reply that merely contains a verdict (an echo of the prompt, a quotation of what was judged) is
+none, and neither is one that stands word for word in the material.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+_SPACE = " \t\r\n"
+_BLOCK = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+_ANY_SPACE = re.compile(r"\s+")
+_LONGEST = 200_000
+
+
+class ReplyError(ValueError):
+    """A reply is no verdict; the message says why, for the judge to do better."""
+
+
+def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON object that the reply is; raise `ReplyError`.
+
+    The whole reply has to be the object, or one fenced block that holds it. A key that is there
+    twice, a NaN and what stands in the `material` are refused.
+    """
+    if len(text) > _LONGEST:
+        raise ReplyError(f"it is longer than {_LONGEST} characters")
+    body = text.strip(_SPACE)
+    if not body:
+        raise ReplyError("it is empty")
+    block = _BLOCK.fullmatch(body)
+    if block is not None:
+        body = block[1].strip(_SPACE)
+    try:
+        value = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except ReplyError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ReplyError("it is not one JSON object and nothing else") from error
+    if not isinstance(value, dict):
+        raise ReplyError("it is JSON, but no object")
+    bare = _ANY_SPACE.sub("", body)
+    if any(bare in _ANY_SPACE.sub("", one) for one in material):
+        raise ReplyError("it stands word for word in the material that is to be judged")
+    return value
+
+
+def number_of(value: Mapping[str, Any], key: str, low: float, high: float) -> float:
+    """Return the number at a key; raise `ReplyError` if it is none between `low` and `high`."""
+    if key not in value:
+        raise ReplyError(f"'{key}' is missing")
+    found = value[key]
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ReplyError(f"'{key}' has to be a number from {low:g} to {high:g}")
+    if not low <= found <= high or not math.isfinite(found):
+        raise ReplyError(f"'{key}' has to be a number from {low:g} to {high:g}")
+    return float(found)
+
+
+def text_of(value: Mapping[str, Any], key: str) -> str:
+    """Return the text at a key, "" where there is none; raise `ReplyError` for anything else."""
+    found = value.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise ReplyError(f"'{key}' has to be a text")
+    return found
+
+
+def aspects_of(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return `assertions`: a list of `{text, passed, evidence?}`; raise `ReplyError`."""
+    found = value.get("assertions")
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise ReplyError("'assertions' has to be a list of {text, passed, evidence}")
+    aspects = []
+    for entry in found:
+        sound = isinstance(entry, dict) and isinstance(entry.get("passed"), bool)
+        if not sound or not isinstance(entry.get("text"), str):
+            raise ReplyError("each of 'assertions' has a 'text' and 'passed', true or false")
+        evidence = text_of(entry, "evidence")
+        aspect = {"text": entry["text"], "passed": entry["passed"]}
+        aspects.append({**aspect, "evidence": evidence} if evidence else aspect)
+    return aspects
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ReplyError("a key stands in it twice")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ReplyError(f"{name} is no JSON")

@@ -1,0 +1,253 @@
+"""The judge that answers criteria: one call answers all of them (spec/test-files.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any, Final, NamedTuple
+
+from evalcore.judging.asking import Judges, JudgeSpec, Question
+from evalcore.judging.grading import complete_question, prompt_digest
+from evalcore.judging.panel import Panel, Vote, aggregate, ask_until_valid, repaired
+from evalcore.judging.replies import ReplyError, number_of, read_object, text_of
+
+_PROMPT: Final = (
+    "Check the output against each of these criteria, one by one. A criterion is met only if the "
+    "output itself shows it."
+)
+_LISTS: Final = ("checks", "criteria", "assertions")
+_NAMES: Final = ("id", "text")
+_VERDICTS: Final = ("satisfied", "passed", "met")
+_DEFAULT_REQUIRED: Final = 0.8
+_MET: Final = 0.5
+_EPSILON: Final = 1e-9
+
+
+class Criterion(NamedTuple):
+    """One criterion. `levels` (a score and what it means) make it one that is scored.
+
+    `required` is the least share of it with which the test can pass, None if it decides nothing.
+    """
+
+    id: str
+    outcome: str
+    weight: float = 1.0
+    required: float | None = None
+    levels: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def most(self) -> float:
+        """The score that earns the whole weight."""
+        return max(score for score, _ in self.levels)
+
+
+class Check(NamedTuple):
+    """What a judge found of one criterion: the share of its weight that it earns, and why."""
+
+    earned: float
+    reasoning: str = ""
+
+
+class RubricReading(NamedTuple):
+    """A judge's checks by criterion; `missing` are those that it did not answer."""
+
+    checks: Mapping[str, Check]
+    reasoning: str
+    missing: tuple[str, ...] = ()
+
+
+class Rubric(NamedTuple):
+    """What a panel came to: the score, each criterion's share, and the required ones not met."""
+
+    score: float
+    earned: Mapping[str, float]
+    failed_required: tuple[str, ...]
+    votes: Sequence[Vote]
+    prompt_sha256: str
+
+
+def criteria_of(params: Mapping[str, Any]) -> tuple[Criterion, ...]:
+    """Return the criteria that an assertion's parameters hold."""
+    return tuple(
+        Criterion(
+            one["id"],
+            one["outcome"],
+            one.get("weight", 1.0),
+            one.get("required"),
+            tuple((score, meaning) for score, meaning in one.get("levels") or ()),
+        )
+        for one in params["criteria"]
+    )
+
+
+async def grade_by_rubric(
+    judges: Judges,
+    panel: Panel,
+    criteria: Sequence[Criterion],
+    material: Mapping[str, str],
+    prompt: str | None = None,
+) -> Rubric:
+    """Return the panel's score; raise `TargetError` if one of its judges gave none.
+
+    Score = Σ earned weight / Σ weight over all criteria. One that a judge leaves out is asked for
+    once more, then it counts as not met.
+    """
+    form, schema = _form(criteria), _schema(criteria)
+    written = "\n".join([prompt or _PROMPT, "", *map(_described, criteria)])
+    question = complete_question(written, material, form, schema)
+    votes = []
+    for spec in panel.judges:
+        for _ in range(panel.votes):
+            votes.append(await _complete_vote(judges, spec, question, criteria))
+    earned = {
+        one.id: aggregate(
+            [vote.reading.checks.get(one.id, _NOT_MET).earned for vote in votes],
+            panel.aggregation,
+            _threshold(one),
+        )
+        for one in criteria
+    }
+    total = fsum(one.weight for one in criteria)
+    score = fsum(earned[one.id] * one.weight for one in criteria) / total if total else 0.0
+    failed = tuple(
+        one.id
+        for one in criteria
+        if one.required is not None and earned[one.id] < one.required - _EPSILON
+    )
+    return Rubric(score, earned, failed, votes, prompt_digest(written, form))
+
+
+def passes(criterion: Criterion, earned: float) -> bool:
+    """Whether a criterion counts as met with this share of its weight."""
+    return earned >= _threshold(criterion) - _EPSILON
+
+
+def _threshold(criterion: Criterion) -> float:
+    if criterion.required is not None:
+        return criterion.required
+    return _DEFAULT_REQUIRED if criterion.levels else _MET + 2 * _EPSILON
+
+
+_NOT_MET = Check(0.0, "not answered by the judge")
+
+
+async def _complete_vote(
+    judges: Judges, spec: JudgeSpec, question: Question, criteria: Sequence[Criterion]
+) -> Vote:
+    """Return a judge's answer; what it left out is asked for once more."""
+
+    def read(text: str) -> RubricReading:
+        return read_reply(text, criteria, question.material)
+
+    vote = await ask_until_valid(judges, spec, question, read)
+    reading: RubricReading = vote.reading
+    if not reading.missing:
+        return vote
+    names = ", ".join(f"'{name}'" for name in reading.missing)
+    answer = await judges.ask(spec, repaired(question, f"it did not answer {names}"))
+    vote = vote._replace(answers=(*vote.answers, answer))
+    try:
+        second = read(answer.text)
+    except ReplyError:
+        return vote
+    checks = {**second.checks, **reading.checks}
+    left = tuple(name for name in reading.missing if name not in checks)
+    return vote._replace(reading=reading._replace(checks=checks, missing=left))
+
+
+def read_reply(
+    text: str, criteria: Sequence[Criterion], material: Sequence[str] = ()
+) -> RubricReading:
+    """Return the checks that a reply holds; raise `ReplyError` if it is none.
+
+    The list is called `checks` (`criteria`, `assertions`), an entry names its criterion by `id` (or
+    by `text`, its outcome) and says `satisfied` (`passed`, `met`) or, where there are levels, a
+    `score`. Entries about something else are left out; two about the same criterion are refused.
+    """
+    value = read_object(text, material)
+    name = next((key for key in _LISTS if key in value), None)
+    if name is None:
+        raise ReplyError("'checks' is missing")
+    if not isinstance(value[name], list):
+        raise ReplyError(f"'{name}' has to be a list, one entry for each criterion")
+    known = {one.id: one for one in criteria}
+    known_by_outcome = {one.outcome: one for one in criteria}
+    checks: dict[str, Check] = {}
+    for entry in value[name]:
+        if not isinstance(entry, dict):
+            raise ReplyError(f"each entry of '{name}' has to be an object")
+        given = next((entry[key] for key in _NAMES if key in entry), None)
+        if not isinstance(given, str):
+            raise ReplyError(f"each entry of '{name}' has the 'id' of its criterion")
+        criterion = known.get(given) or known_by_outcome.get(given)
+        if criterion is None:
+            continue
+        if criterion.id in checks:
+            raise ReplyError(f"criterion '{criterion.id}' is answered twice")
+        checks[criterion.id] = _check(entry, criterion)
+    reasoning = text_of(value, "overall_reasoning") or text_of(value, "reasoning")
+    missing = tuple(one.id for one in criteria if one.id not in checks)
+    return RubricReading(checks, reasoning, missing)
+
+
+def _check(entry: Mapping[str, Any], criterion: Criterion) -> Check:
+    reasoning = text_of(entry, "reasoning") or text_of(entry, "evidence")
+    if criterion.levels:
+        return Check(number_of(entry, "score", 0, criterion.most) / criterion.most, reasoning)
+    for key in _VERDICTS:
+        if key in entry:
+            if not isinstance(entry[key], bool):
+                raise ReplyError(f"'{key}' of criterion '{criterion.id}' has to be true or false")
+            return Check(1.0 if entry[key] else 0.0, reasoning)
+    raise ReplyError(f"criterion '{criterion.id}' has no 'satisfied', true or false")
+
+
+def _described(criterion: Criterion) -> str:
+    lines = [f"- id {criterion.id!r}: {_plain(criterion.outcome)}"]
+    lines.extend(f"    score {score:g}: {_plain(meaning)}" for score, meaning in criterion.levels)
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return text without what would be a variable of the prompt."""
+    return text.replace("{{", "{ {").replace("}}", "} }")
+
+
+def _form(criteria: Sequence[Criterion]) -> str:
+    parts = []
+    if any(not one.levels for one in criteria):
+        parts.append('"satisfied": true or false')
+    scored = [one for one in criteria if one.levels]
+    if scored:
+        bounds = ", ".join(f"{one.id!r} 0 to {one.most:g}" for one in scored)
+        parts.append(f'"score": a number for criteria with scores ({bounds})')
+    return (
+        'Answer with JSON only, an entry for every criterion: {"checks": [{"id": the id of the '
+        f'criterion, {", ".join(parts)}, "reasoning": why}}], "overall_reasoning": one or two '
+        "sentences}"
+    )
+
+
+def _schema(criteria: Sequence[Criterion]) -> dict[str, Any]:
+    properties: dict[str, Any] = {"id": {"type": "string", "enum": [one.id for one in criteria]}}
+    graded, plain = any(one.levels for one in criteria), any(not one.levels for one in criteria)
+    if plain:
+        properties["satisfied"] = {"type": "boolean" if not graded else ["boolean", "null"]}
+    if graded:
+        properties["score"] = {"type": "number" if not plain else ["number", "null"]}
+    properties["reasoning"] = {"type": "string"}
+    entry = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "checks": {"type": "array", "items": entry},
+            "overall_reasoning": {"type": "string"},
+        },
+        "required": ["checks", "overall_reasoning"],
+        "additionalProperties": False,
+    }

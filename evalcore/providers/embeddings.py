@@ -1,0 +1,78 @@
+"""The protocol of OpenAI's embeddings, which most model servers speak.
+
+The texts stand in `parameters.input`; the reply's text is a JSON list of vectors in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from evalcore.model.exchange import Reply, Request
+from evalcore.providers.failures import check_key, nonsense, streamed_failure
+from evalcore.providers.messages import wire_headers
+from evalcore.providers.openai import usage_of
+from evalcore.providers.transport import Received, Sent, exchange, joined_url, json_body
+
+if TYPE_CHECKING:
+    import aiohttp
+
+PROTOCOL: Final = "openai-embeddings"
+_PATH: Final = "/embeddings"
+
+
+async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
+    """Return the vectors; raise `ProviderError`."""
+    url = joined_url(request.endpoint.base_url, _PATH)
+    check_key(request.endpoint, url, "api.openai.com", "OPENAI_API_KEY")
+    headers = wire_headers(request)
+    if request.endpoint.api_key:
+        headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}
+    parameters = {key: value for key, value in request.parameters.items() if key != "extra_headers"}
+    payload = {"model": request.model, "encoding_format": "float", **parameters}
+    sent = Sent("POST", url, headers, json_body(request, url, payload))
+    return _reply(request, url, await exchange(session, request, sent))
+
+
+def _reply(request: Request, url: str, received: Received) -> Reply:
+    try:
+        data = orjson.loads(received.body)
+    except ValueError as error:
+        what = "the answer is not JSON"
+        raise nonsense(request.endpoint, url, what, received.body) from error
+    if isinstance(data, dict) and data.get("error"):
+        raise streamed_failure(request.endpoint, url, data["error"])
+    vectors = _vectors(data, len(request.parameters.get("input") or ()))
+    if vectors is None:
+        what = "the answer has no embedding of numbers for each text"
+        raise nonsense(request.endpoint, url, what, received.body)
+    return Reply(
+        text=orjson.dumps(vectors).decode(),
+        model=str(data.get("model") or request.model),
+        usage=usage_of(data.get("usage")),
+        latency_ms=received.latency_ms,
+        status=received.status,
+    )
+
+
+def _vectors(data: Any, count: int) -> list[list[float]] | None:
+    """Return the vectors in the order of their texts; None if they are not what was asked for."""
+    entries = data.get("data") if isinstance(data, Mapping) else None
+    if not isinstance(entries, list) or len(entries) != count:
+        return None
+    found: dict[int, list[float]] = {}
+    for place, entry in enumerate(entries):
+        vector = entry.get("embedding") if isinstance(entry, Mapping) else None
+        if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
+            return None
+        index = entry.get("index")
+        found[index if isinstance(index, int) else place] = [float(value) for value in vector]
+    if set(found) != set(range(count)):
+        return None
+    return [found[place] for place in range(count)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

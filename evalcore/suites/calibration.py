@@ -1,0 +1,206 @@
+"""A judge against people: asked about labelled outputs, compared, and noted in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from evalcore.errors import UsageError
+from evalcore.execution.judges import calibration_key
+from evalcore.formats.labels import Label
+from evalcore.judging.panel import panel_of
+from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import Evidence
+from evalcore.model.identity import JUDGED, judge_name
+from evalcore.model.suite import Case, Policy, ScoreRule, Suite, SuiteDefinition
+from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, evaluate
+from evalcore.planning.spool import CaseSpool
+from evalcore.statistics.agreement import (
+    Confusion,
+    agreement,
+    cohen_kappa,
+    corrected_rate,
+    sensitivity,
+    specificity,
+)
+from evalcore.statistics.intervals import wilson
+from evalcore.storage.calibrations import write_calibration
+from evalcore.storage.object_store import ObjectStore
+
+MIN_KAPPA = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How a judge agrees with people. `None` where a number cannot be computed."""
+
+    confusion: Confusion
+    disagreements: tuple[str, ...]
+    errors: tuple[str, ...]
+    observed: float | None
+    min_kappa: float
+    judges: tuple[str, ...] = ()
+    prompt_sha256: str | None = None
+    run: str | None = None
+
+    @property
+    def kappa(self) -> float | None:
+        """Cohen's κ."""
+        return cohen_kappa(self.confusion)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether κ reaches the least that is asked for, and every label was judged."""
+        return not self.errors and self.kappa is not None and self.kappa >= self.min_kappa - 1e-9
+
+    def values(self) -> dict[str, Any]:
+        """Return the calibration as JSON values."""
+        confusion = self.confusion
+        se, sp = sensitivity(confusion), specificity(confusion)
+        observed = self.observed
+        if observed is None and confusion.n:
+            observed = (confusion.true_pass + confusion.false_pass) / confusion.n
+        known = None not in {se, sp, observed}
+        corrected = corrected_rate(observed or 0.0, se or 0.0, sp or 0.0) if known else None
+        interval = wilson(confusion.agreed, confusion.n)
+        return {
+            "calibrated": self.calibrated,
+            "n": confusion.n,
+            "agreement": agreement(confusion),
+            "agreement_interval": None if interval is None else interval._asdict(),
+            "kappa": self.kappa,
+            "min_kappa": self.min_kappa,
+            "confusion": confusion._asdict(),
+            "sensitivity": se,
+            "specificity": sp,
+            "observed_rate": observed,
+            "corrected_accuracy": corrected,
+            "disagreements": list(self.disagreements),
+            "errors": list(self.errors),
+            "judges": list(self.judges),
+            "prompt_sha256": self.prompt_sha256,
+            "run": self.run,
+        }
+
+
+def compared(
+    labels: Sequence[Label],
+    judged: Mapping[str, bool | None],
+    *,
+    observed: float | None = None,
+    min_kappa: float = MIN_KAPPA,
+) -> Calibration:
+    """Return how verdicts by id (None: the judge gave none) agree with the labels."""
+    counts = dict.fromkeys(Confusion._fields, 0)
+    disagreements, errors = [], []
+    for label in labels:
+        verdict = judged.get(label.id)
+        if verdict is None:
+            errors.append(label.id)
+            continue
+        agrees = "true" if verdict is label.human else "false"
+        counts[f"{agrees}_{'pass' if verdict else 'fail'}"] += 1
+        if verdict is not label.human:
+            disagreements.append(label.id)
+    confusion = Confusion(**counts)
+    return Calibration(confusion, tuple(disagreements), tuple(errors), observed, min_kappa)
+
+
+def judged_assertion(suite: Suite, name: str | None) -> Assertion:
+    """Return the suite's judged assertion (of this name); raise `UsageError` unless it is one."""
+    found: dict[bytes, Assertion] = {}
+    for case in suite.cases:
+        for assertion in case.assertions:
+            if assertion.check in JUDGED and name in (None, assertion.name, assertion.type):
+                key = orjson.dumps([assertion.check, assertion.params])
+                found.setdefault(key, assertion)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    names = ", ".join(sorted({one.name for one in found.values()})) or "none"
+    what = "has no judged assertion" if not found else "has several judged assertions"
+    wanted = "" if name is None else f" called '{name}'"
+    raise UsageError(f"suite '{suite.definition.name}' {what}{wanted}; they are: {names}")
+
+
+def calibrate(
+    definition: SuiteDefinition,
+    assertion: Assertion,
+    labels: Sequence[Label],
+    store: ObjectStore,
+    *,
+    mode: str,
+    execute: ExecuteOptions,
+    observed: float | None = None,
+    min_kappa: float = MIN_KAPPA,
+) -> Calibration:
+    """Ask the assertion's judges about every label, in a run of its own, and note the outcome."""
+    spool = CaseSpool()
+    for label in labels:
+        spool.append(_case(label, assertion))
+    policy = Policy(ScoreRule.WEIGHTED, gates=(), threshold=0.0)
+    changed = replace(
+        definition,
+        name=f"{definition.name}-calibration",
+        policy=policy,
+        scorers=(),
+        variants=definition.variants[:1],
+        baseline=None,
+        baseline_run=None,
+        require_calibrated=False,
+    )
+    verdicts: dict[str, bool | None] = {}
+    digest: str | None = None
+    suite = Suite(changed, spool)
+    decide = DecideOptions(execute.imports, execute.objects)
+    with evaluate(suite, store, execute, PlanOptions(mode=mode), decide) as view:
+        run = view.report.run.id
+        for batch in view.cases():
+            for text in batch:
+                case = orjson.loads(text)
+                (item,) = case["items"]
+                result = (item["assertions"] or [{"outcome": "error"}])[0]
+                verdicts[case["id"]] = {"passed": True, "failed": False}.get(result["outcome"])
+                digest = (result.get("details") or {}).get("prompt_sha256", digest)
+    found = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
+    names = tuple(_judges(changed, assertion))
+    found = replace(found, judges=names, prompt_sha256=digest, run=run)
+    _note(store, changed, assertion, found)
+    return found
+
+
+def _case(label: Label, assertion: Assertion) -> Case:
+    return Case(
+        id=label.id,
+        input=label.input,
+        assertions=(assertion._replace(negate=False, required=None, block=None, transform=None),),
+        fixture=Evidence(label.output or ""),
+        threshold=0.0,
+        expected_output=label.expected_output,
+        criteria=label.criteria,
+        metadata=label.metadata,
+    )
+
+
+def _judges(definition: SuiteDefinition, assertion: Assertion) -> list[str]:
+    target = definition.targets.get(definition.default_target or "")
+    names = [
+        judge_name(spec.name, target, definition) for spec in panel_of(assertion.params).judges
+    ]
+    return [name for name in names if name is not None]
+
+
+def _note(
+    store: ObjectStore, definition: SuiteDefinition, assertion: Assertion, found: Calibration
+) -> None:
+    """Write the calibration of each judge, for runs that require one."""
+    if found.prompt_sha256 is None:
+        return
+    specs = panel_of(assertion.params).judges
+    for spec, name in zip(specs, found.judges, strict=False):
+        target = definition.targets.get(name)
+        if target is not None:
+            key = calibration_key(target, spec, found.prompt_sha256)
+            write_calibration(store, key, {**found.values(), "judge": name})

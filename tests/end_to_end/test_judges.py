@@ -1,0 +1,321 @@
+"""Judges through the real command line and a real HTTP model server (spec/test-files.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.judged import (
+    given,
+    judge,
+    replies,
+    reply,
+    results,
+    run,
+    write_suite,
+)
+from tests.end_to_end.shell import evalcore
+from tests.model_server import Failure, echo, model_server
+from tests.model_wire import Answer, Question
+
+RUBRIC = [
+    {"id": "accuracy", "outcome": "Correct", "weight": 5.0},
+    {"id": "reasoning", "outcome": "Clear", "weight": 3.0},
+]
+
+
+def graded(tmp_path: Path, script: Any, *assertions: Any, **test: Any) -> Any:
+    """Return what one assertion on a given output comes to, the item, and the server's requests."""
+    with model_server(script=script) as server:
+        path = write_suite(
+            tmp_path, [given("the output", *assertions, **test)], targets=[judge(server)]
+        )
+        ended = run(path)
+        assert ended.out, ended.err
+        item = ended.report["cases"][0]["items"][0]
+        return item["assertions"][0], item, list(server.requests)
+
+
+def test_a_test_without_assertions_is_graded_by_its_criteria(tmp_path: Path) -> None:
+    found, item, (asked,) = graded(tmp_path, replies(reply(0.9)), criteria="is polite")
+
+    assert (found["outcome"], found["score"], item["outcome"]) == ("passed", 0.9, "passed")
+    assert "is polite" in str(asked.body["messages"])
+    assert "the output" in str(asked.body["messages"])
+
+
+def test_a_judge_is_asked_at_temperature_0_for_json_of_the_schema(tmp_path: Path) -> None:
+    _, _, (asked,) = graded(tmp_path, replies(reply(1)), criteria="c")
+
+    assert asked.body["temperature"] == 0
+    schema = asked.body["response_format"]["json_schema"]
+    assert schema["strict"] is True
+    assert set(schema["schema"]["required"]) == {"score", "assertions", "reasoning"}
+
+
+def test_a_provider_without_schemas_is_asked_without(tmp_path: Path) -> None:
+    def script(question: Question) -> str | Failure:
+        if "response_format" in question.body:
+            return Failure(400, message="response_format json_schema is not supported")
+        return reply(0.8)
+
+    found, _, requests = graded(tmp_path, script, criteria="c")
+    assert (found["score"], len(requests)) == (0.8, 2)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "I would say 0.9",
+        '{"score": 1.5}',
+        '{"score": "0.9"}',
+        '{"score": true}',
+        '{"score": NaN}',
+        '{"reasoning": "fine"}',
+        '{"score": 0.9, "score": 0.1}',
+        '[{"score": 0.9}]',
+        '{"score": 0.9, "assertions": [{"text": "x"}]}',
+        'Sure! {"score": 0.9}',
+        '{"score": 0.9} {"score": 0.9}',
+        '```json\n{"score": 0.9}\n```\n```json\n{"score": 0.9}\n```',
+        "",
+    ],
+)  # fmt: skip
+def test_a_malformed_reply_is_repaired_twice_and_then_an_error(tmp_path: Path, bad: str) -> None:
+    found, item, requests = graded(tmp_path, replies(bad), criteria="c")
+
+    assert (found["outcome"], found["score"], item["outcome"]) == ("error", 0.0, "blocked")
+    assert len(requests) == 3
+    assert "not valid" in str(requests[1].body["messages"])
+
+
+@pytest.mark.parametrize("good", [reply(0.7), f"\n{reply(0.7)}\n", f"```json\n{reply(0.7)}\n```"])
+def test_the_reply_is_the_object_or_one_block_of_it(tmp_path: Path, good: str) -> None:
+    found, _, requests = graded(tmp_path, replies("nonsense", "nonsense", good), criteria="c")
+
+    assert (found["score"], len(requests)) == (0.7, 3)
+    assert found["details"]["votes"][0]["repairs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "score", "outcome"),
+    [("mean", 0.6, "failed"), ("median", 0.9, "passed"), ("majority", 1.0, "passed")],
+)
+def test_several_judges_come_to_one_score(
+    tmp_path: Path, aggregation: str, score: float, outcome: str
+) -> None:
+    scores = {"a": 0.9, "b": 0.9, "c": 0.0}
+    with model_server(script=lambda question: reply(scores[question.model])) as server:
+        assertion = {"type": "llm-grader", "judges": ["a", "b", "c"], "aggregation": aggregation}
+        targets = [judge(server, name) for name in scores]
+        path = write_suite(tmp_path, [given("x", assertion, criteria="c")], targets=targets)
+        found = results(run(path))["a"]
+
+    assert (found["score"], found["outcome"]) == (pytest.approx(score), outcome)
+    assert [vote["judge"] for vote in found["details"]["votes"]] == ["a", "b", "c"]
+
+
+def test_votes_ask_the_same_judge_again(tmp_path: Path) -> None:
+    script = replies(reply(0.2), reply(0.9), reply(1))
+    assertion = {"type": "llm-grader", "votes": 3, "aggregation": "median"}
+    found, _, requests = graded(tmp_path, script, assertion)
+
+    assert (found["score"], len(requests)) == (0.9, 3)
+
+
+def test_one_call_answers_every_criterion(tmp_path: Path) -> None:
+    checks = [{"id": "accuracy", "satisfied": True}, {"id": "reasoning", "satisfied": False}]
+    script = replies(json.dumps({"checks": checks}))
+    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
+
+    assert (found["score"], len(requests)) == (0.625, 1)
+    assert [one["passed"] for one in found["details"]["assertions"]] == [True, False]
+
+
+def test_a_criterion_that_is_missing_is_asked_for_once_and_then_not_met(tmp_path: Path) -> None:
+    script = replies(json.dumps({"checks": [{"id": "accuracy", "satisfied": True}]}))
+    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
+
+    assert (found["score"], len(requests)) == (0.625, 2)
+    assert "'reasoning'" in requests[1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "answer", "outcome"),
+    [
+        ({"required": True}, {"satisfied": False}, "failed"),
+        ({"required": True}, {"satisfied": True}, "passed"),
+        ({"required": False}, {"satisfied": False}, "passed"),
+        ({"min_score": 0.6, "score_ranges": {"0": "bad", "10": "good"}}, {"score": 5}, "failed"),
+        ({"min_score": 0.5, "score_ranges": {"0": "bad", "10": "good"}}, {"score": 5}, "passed"),
+    ],
+)
+def test_a_required_criterion_that_is_not_met_fails_the_test(
+    tmp_path: Path, criterion: Any, answer: Any, outcome: str
+) -> None:
+    criteria = [
+        {"id": "most", "outcome": "m", "weight": 99},
+        {"id": "x", "outcome": "o", **criterion},
+    ]
+    checks = [{"id": "most", "satisfied": True}, {"id": "x", **answer}]
+    script = replies(json.dumps({"checks": checks}))
+    found, item, _ = graded(tmp_path, script, {"type": "rubrics", "criteria": criteria})
+
+    assert item["outcome"] == outcome
+    assert found["score"] > 0.98  # still reported
+
+
+def test_scored_criteria_earn_a_share_of_their_weight(tmp_path: Path) -> None:
+    ranges = [
+        {"score_range": [0, 3], "outcome": "bad"},
+        {"score_range": [4, 10], "outcome": "good"},
+    ]
+    criteria = [{"id": "x", "outcome": "o", "score_ranges": ranges}, "says hello"]
+    checks = [{"id": "x", "score": 5}, {"id": "criterion-2", "satisfied": True}]
+    script = replies(json.dumps({"checks": checks}))
+    found, _, _ = graded(tmp_path, script, {"type": "rubrics", "criteria": criteria})
+
+    assert found["score"] == 0.75
+
+
+@pytest.mark.parametrize("more", [{}, {"required": 0.6}, {"min_score": 0.95}, {"negate": True}])
+def test_required_and_negate_work_on_judges(tmp_path: Path, more: Any) -> None:
+    script = replies(reply(0.7))
+    found, item, _ = graded(tmp_path, script, {"type": "llm-grader", **more}, criteria="c")
+
+    expected = {"required": "failed", "min_score": "failed", "negate": "failed"}
+    if "negate" in more:
+        assert found["score"] == pytest.approx(0.3)
+    assert item["outcome"] == expected.get(next(iter(more), ""), "failed")
+    assert found["outcome"] == (
+        "passed" if more.get("required") or more.get("negate") else "failed"
+    )
+
+
+def test_a_prompt_is_read_from_its_file_and_its_variables_are_filled(tmp_path: Path) -> None:
+    (tmp_path / "graders").mkdir()
+    (tmp_path / "graders" / "depth.md").write_text("How deep? {{ output }} for {{metadata.x.y}}")
+    assertion = {"type": "llm-grader", "prompt": "./graders/depth.md"}
+    found, _, (asked,) = graded(
+        tmp_path, replies(reply(1)), assertion, metadata={"x": {"y": "experts"}}, criteria="crit"
+    )
+    text = asked.body["messages"][1]["content"]
+
+    assert text.startswith("How deep?")
+    assert "\nexperts\n" in text
+    assert text.count("\nthe output\n") == 1
+    assert "\ncrit\n" in text  # graders receive the criteria by themselves
+    assert len(found["details"]["prompt_sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("./nowhere.md", "there is no file './nowhere.md'"),
+        ("file://nowhere", "there is no file 'nowhere'"),
+        ("Is {{ouput}} good?", "unknown variable '{{ouput}}'. Did you mean 'output'?"),
+    ],
+)
+def test_a_wrong_prompt_is_told_when_the_suite_is_loaded(
+    tmp_path: Path, prompt: str, message: str
+) -> None:
+    path = write_suite(tmp_path, [given("x", {"type": "llm-grader", "prompt": prompt})])
+    ended = evalcore("validate", path.name, cwd=tmp_path)
+
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+
+
+def test_an_unknown_judge_is_a_load_error_and_none_an_error_that_names_the_ways(
+    tmp_path: Path,
+) -> None:
+    path = write_suite(tmp_path, [given("x", {"type": "llm-grader", "judge": "j"})])
+    ended = evalcore("validate", path.name, cwd=tmp_path)
+    assert (ended.code, "unknown target 'j'" in ended.err) == (2, True)
+
+    found = results(run(write_suite(tmp_path, [given("x", criteria="c")])))["a"]
+    assert found["outcome"] == "error"
+    assert "`grader_target` of the target" in found["message"]
+
+
+def test_the_judge_of_the_target_goes_before_the_suites(tmp_path: Path) -> None:
+    with model_server(
+        script=lambda question: reply(0.9 if question.model == "own" else 0.1)
+    ) as server:
+        targets = [
+            {"name": "t", "provider": "echo", "grader_target": "own"},
+            judge(server, "own"),
+            judge(server, "suite"),
+        ]
+        test = {"id": "a", "input": "hello", "criteria": "c"}
+        execution = {"target": "t", "grader_target": "suite"}
+        path = write_suite(tmp_path, [test], targets=targets, execution=execution)
+        assert results(run(path))["a"]["score"] == 0.9
+
+
+def test_judges_have_a_cost_line_of_their_own(tmp_path: Path) -> None:
+    with model_server(script=replies(reply(1))) as server:
+        targets = [judge(server, name="judge", model="gpt-4o")]
+        path = write_suite(tmp_path, [given("x", criteria="c")], targets=targets)
+        report = run(path).report
+
+    assert report["summary"]["judge_cost_usd"] > 0
+    assert report["summary"]["total_cost_usd"] is None
+    assert report["cases"][0]["items"][0]["assertions"][0]["details"]["token_usage"]["input"] > 0
+
+
+def test_recorded_judges_are_replayed_and_regraded(tmp_path: Path) -> None:
+    replied = [reply(0.25), "nonsense", reply(0.75)]
+    assertion = {"type": "llm-grader", "votes": 2}
+    with model_server(script=replies(*replied)) as server:
+        tests = [given("x", assertion, criteria="c")]
+        path = write_suite(tmp_path, tests, targets=[judge(server)])
+        recorded = run(path, "--mode", "record")
+        assert (results(recorded)["a"]["score"], server.stats().requests) == (0.5, 3)
+
+        replayed = run(path, "--mode", "replay")
+        assert (
+            replayed.report["cases"][0]["items"][0]["assertions"]
+            == (recorded.report["cases"][0]["items"][0]["assertions"])
+        )
+        assert server.stats().requests == 3
+
+        tests[0]["assertions"][0]["votes"] = 1
+        write_suite(tmp_path, tests, targets=[judge(server)])
+        identity = replayed.report["run"]["id"]
+        regraded = evalcore("regrade", identity, path.name, "--mode", "replay", "--json",
+                            store=tmp_path / "store", cwd=tmp_path)  # fmt: skip
+        assert results(regraded)["a"]["score"] == 0.25, regraded.err
+        assert server.stats().requests == 3
+
+
+def test_a_judge_may_be_any_target(tmp_path: Path) -> None:
+    program = f"import sys; sys.stdin.read(); print('{reply(0.6)}')"
+    targets = [{"name": "judge", "provider": "command", "command": ["python3", "-c", program]}]
+    path = write_suite(tmp_path, [given("x", criteria="c")], targets=targets)
+
+    assert results(run(path))["a"]["score"] == 0.6
+
+
+def test_an_anthropic_judge_answers_by_a_tool(tmp_path: Path) -> None:
+    verdict = json.loads(reply(0.9))
+    script = lambda _: Answer(tool_calls=({"name": "answer", "arguments": verdict},))  # noqa: E731
+    with model_server(script=script) as server:
+        targets = [judge(server, provider="anthropic")]
+        path = write_suite(tmp_path, [given("x", criteria="c")], targets=targets)
+        assert results(run(path))["a"]["score"] == 0.9
+
+
+def test_a_failing_judge_is_an_error_not_a_score(tmp_path: Path) -> None:
+    found, item, _ = graded(tmp_path, lambda _: Failure(400, message="no such model"), criteria="c")
+
+    assert (found["outcome"], item["outcome"]) == ("error", "blocked")
+    assert "no such model" in found["message"]
+
+
+def test_an_echo_of_the_prompt_is_no_verdict(tmp_path: Path) -> None:
+    found, _, requests = graded(tmp_path, echo, {"type": "llm-grader", "prompt": "{{output}}"})
+
+    assert (found["outcome"], len(requests)) == ("error", 3)

@@ -21,7 +21,8 @@ class CheckContext:
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
     search, `plugin_timeout_s` one call of somebody else's code. `passes` is the grading's own: the
     results of passed assertions, by the assertion's identity. `objects` are what a suite made in
-    Python refers to by name. `complete` calls providers for the item that is graded.
+    Python refers to by name. `complete` calls providers for the item that is graded. `workspace` is
+    the folder that the target worked in, if there was one.
     """
 
     folder: Path
@@ -30,6 +31,7 @@ class CheckContext:
     plugin_timeout_s: float = 30.0
     objects: Mapping[str, Any] = NOTHING
     complete: Complete = no_provider
+    workspace: Path | None = None
     passes: dict[int, tuple[Assertion, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

@@ -25,7 +25,7 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.showing import print_terminal, report_forms, store_reports
+from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
@@ -61,6 +61,7 @@ _PREFECT_WORKERS = 2
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
+KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
 ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
 
@@ -72,6 +73,7 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
+@click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @log_option
 @store_option
@@ -96,6 +98,7 @@ def run(**given: Any) -> int:
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
         reuse=HISTORY if given.pop("reuse") else None,
+        keep_workspaces=given.pop("keep_workspace"),
     )
     address, resume = given.pop("store"), given.pop("resume")
     if resume is not None:
@@ -141,6 +144,7 @@ class RunOptions:
     imports: tuple[str, ...] = ()
     mode: str = Mode.LIVE
     reuse: str | None = None
+    keep_workspaces: bool = False
 
     @property
     def plan(self) -> PlanOptions:
@@ -183,6 +187,8 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
             settings=configured,
             progress=progress,
             on_start=stopper.watch,
+            warn=tell_warning,
+            keep_workspaces=options.keep_workspaces,
             stopped=lambda: stopper.stopped,
         )
         if options.prefect:
@@ -209,6 +215,11 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
     ):
         show(view, options)
         return view.report.decision
+
+
+def tell_warning(message: str) -> None:
+    """Tell people something that decides nothing."""
+    click.echo(f"Warning: {one_line(message)}", err=True)
 
 
 class Stopper:

@@ -39,6 +39,7 @@ from evalcore.formats.test_file_cases import (
 from evalcore.formats.test_file_shapes import TestSuite
 from evalcore.formats.test_sources import file_tests, listed_tests, named_tests, open_reason
 from evalcore.formats.wording import shown_path, suggest
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import (
     Format,
@@ -125,6 +126,7 @@ def _load(
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
     selection = Selection(options)
     others = [level.targets.file_problems] if level.targets.file_problems else []
+    others += level.workspaces.file_problems
     columns = raw.get("columns", {})
     rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
     with collector_paused():
@@ -235,6 +237,9 @@ class _SuiteLevel:
         self.execution: dict[str, Any] = raw.get("execution", {})
         self.warnings: list[str] = []
         self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
+        self.workspaces = WorkspaceReader(
+            raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
+        )
         self._refuse_conflicts()
         self.default_target = self._default_target()
         self.variants = self._variants()
@@ -273,7 +278,7 @@ class _SuiteLevel:
                 or not (sound and self.targets.complete)
             ),
             forced_target=self.options.target is not None,
-            has_workspace=raw.get("workspace") is not None,
+            workspaces=self.workspaces,
             skip=bool(self.execution.get("skip_defaults")),
         )
 

@@ -22,6 +22,7 @@ from evalcore.formats.test_file_assertions import (
     unavailable,
 )
 from evalcore.formats.test_file_shapes import GRADERS, Test, TestAlias
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
@@ -55,7 +56,7 @@ class SuiteDefaults:
     threshold: float = 0.8
     has_target: bool = False
     forced_target: bool = False
-    has_workspace: bool = False
+    workspaces: WorkspaceReader | None = None
     skip: bool = False
 
 
@@ -208,9 +209,6 @@ class TestReader:
         execution = test.get("execution") or {}
         defaults = self.defaults
         threshold = execution.get("threshold")
-        reason = None
-        if fixture is None and (defaults.has_workspace or test.get("workspace")):
-            reason = "this version does not prepare workspaces; give the test a fixture"
         metadata = test.get("metadata") or {}
         if "conversation_id" in test:
             metadata = {**metadata, "conversation_id": test["conversation_id"]}
@@ -225,8 +223,16 @@ class TestReader:
             criteria=test.get("criteria"),
             tags=tuple(test.get("tags", ())),
             metadata=metadata,
-            reason_not_executable=reason,
+            workspace=self._workspace(test, loc, problems),
         )
+
+    def _workspace(
+        self, test: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> Mapping[str, Any] | None:
+        reader = self.defaults.workspaces
+        if reader is None:
+            return None
+        return reader.of_test(test.get("workspace"), (*loc, "workspace"), problems)
 
     def _input(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
         """Return the test's input with the suite's messages before it and the files in it."""

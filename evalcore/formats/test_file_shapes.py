@@ -17,6 +17,7 @@ from evalcore.formats.shapes import (
     Text,
     Weight,
 )
+from evalcore.formats.workspace_shapes import WorkspaceValue
 
 
 @with_config(STRICT)
@@ -188,7 +189,7 @@ class Test(TypedDict, total=False):
     input_files: list[Text]
     expected_output: Any
     execution: TestExecution
-    workspace: Any
+    workspace: WorkspaceValue
     metadata: dict[str, Any]
     rubrics: list[Any]
     assertions: list[AssertionShape]
@@ -254,7 +255,7 @@ class TestSuite(_SuiteAlias, total=False):
     input_files: list[Text]
     assertions: list[AssertionShape]
     execution: SuiteExecution
-    workspace: Any
+    workspace: WorkspaceValue
     targets: list[TargetShape]
     columns: dict[str, Text]
     evalcore: EvalcoreSection

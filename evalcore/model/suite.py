@@ -57,6 +57,7 @@ class Case(NamedTuple):
     the error of an item that can be neither given nor executed. `threshold` is the score that an
     item must reach (rule `weighted`), already resolved from test, command line and suite. `given`
     holds outputs of blocks (and what they took) that an executed workflow takes as they are.
+    `workspace` is what its target works in (`model.workspace.spec_of` reads it).
     """
 
     id: str
@@ -72,6 +73,7 @@ class Case(NamedTuple):
     metadata: Mapping[str, Any] = NOTHING
     reason_not_executable: str | None = None
     given: Evidence | None = None
+    workspace: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

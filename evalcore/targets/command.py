@@ -53,7 +53,8 @@ class CommandOptions(BaseModel):
     )
     cwd: str | None = Field(
         default=None,
-        description="Working directory, relative to the suite's folder (which is the default).",
+        description="Working directory, relative to the test's workspace if it has one, else to "
+        "the suite's folder; by default that folder itself.",
     )
     env: dict[str, str] = Field(
         default_factory=dict,
@@ -120,17 +121,17 @@ class CommandTarget:
         values = {"prompt": work.prompt, "id": work.case.id}
         if files is not None:
             values |= {"prompt_file": str(files.prompt), "output_file": str(files.output)}
-        env = dict(options.env)
+        env = {**_places(work), **options.env}
         if isinstance(options.command, str):
             command: str | list[str] = _shell_command(options.command)
             env |= {_VARIABLES[name]: values[name] for name in self._named}
         else:
-            command = [_filled(element, values) for element in options.command]
+            command = [_filled(_from_suite(part, work), values) for part in options.command]
         reads_input = not self._named & {"prompt", "prompt_file"}
         return await run_command(
             command,
             stdin=work.prompt.encode(errors="replace") if reads_input else b"",
-            cwd=work.folder / (options.cwd or ""),
+            cwd=(work.workspace or work.folder) / (options.cwd or ""),
             timeout_s=self._timeout_s(work),
             env=env,
             output_limit=_OUTPUT_LIMIT,
@@ -171,6 +172,32 @@ class CommandTarget:
 
 def _too_long(place: str) -> TargetError:
     return TargetError("command", f"the command's {place} is longer than {_OUTPUT_LIMIT >> 20} MiB")
+
+
+def _places(work: Work) -> dict[str, str]:
+    """Return the variables by which a program finds what it works in and the suite."""
+    if work.workspace is None:
+        return {}
+    return {
+        "EVALCORE_WORKSPACE": str(work.workspace),
+        "EVALCORE_SUITE_FOLDER": str(work.folder),
+    }
+
+
+def _from_suite(element: str, work: Work) -> str:
+    """Return an element of an array; a file of the suite's folder by its whole path.
+
+    A program that works in a workspace is told of files beside the suite as if it did not, unless
+    the workspace has one of that name.
+    """
+    if work.workspace is None or "{" in element or not element or element.startswith("-"):
+        return element
+    try:
+        beside = work.folder / element
+        found = beside.is_file() and not (work.workspace / element).exists()
+    except (OSError, ValueError):  # a name that no file system takes
+        return element
+    return str(beside) if found else element
 
 
 def _filled(element: str, values: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ while read -r sign group; do
     -) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
   esac
 done
-for group in $groups; do kill -KILL -- "-$group" 2>/dev/null; done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 [ -d /proc/self ] || exit 0
 tries=0
 while [ $tries -lt 20 ]; do
@@ -36,7 +36,7 @@ while [ $tries -lt 20 ]; do
   [ -n "$found" ] || exit 0
   for file in $found; do
     process=${file#/proc/}
-    kill -KILL "${process%/environ}" 2>/dev/null
+    kill -s KILL "${process%/environ}" 2>/dev/null
   done
   tries=$((tries + 1))
   sleep 0.05

@@ -144,7 +144,10 @@ class Aggregates:
             result = self._run("report_single_items", variants=self._plan.variants)
         else:
             most = self._plan.items if self.complete else MAX_LISTED_CASES
-            result = self._run("report_cases", all=self.complete, most=most)
+            iterations = self._plan.iterations
+            result = self._run(
+                "report_cases", all=self.complete, most=most, iterations=iterations
+            )
         while batch := result.fetchmany(1_000):
             yield [text for (text,) in batch]
 

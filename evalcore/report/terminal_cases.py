@@ -97,7 +97,7 @@ def _spread(spread: Mapping[str, Any] | None) -> str:
     told = f" ({spread['passed']} of {spread['iterations']} passed, "
     told += f"{_number(spread['min'])} to {_number(spread['max'])}"
     if spread["stdev"] is not None:
-        told += f", σ {_number(spread['stdev'])}"
+        told += f", standard deviation {_number(spread['stdev'])}"
     rate = spread["pass_rate"]
     return f"{told}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def test_file_changes_are_evidence_with_their_diffs(bench: Bench) -> None:
     assert (
         changes["a.txt"]["diff"]
         == "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,3 @@\n one\n two\n+three\n"
-    )  # noqa: E501
+    )
     assert changes["z"] == {"path": "z", "change": "added", "size": 9}
     assert changes["sub/b.txt"]["diff"].startswith("--- a/sub/b.txt\n+++ /dev/null\n")
 
@@ -184,7 +184,7 @@ def test_a_test_with_its_own_first_hook_has_its_own_workspace(bench: Bench) -> N
     own = {"hooks": {"before_all": {"command": "true"}}}
     bench.write(
         {"template": "template"}, [{"id": "a"}, {"id": "b", "workspace": own}, {"id": "c"}], "pwd"
-    )  # noqa: E501
+    )
     bench.run()
     places = {case: row["output"] for case, row in bench.rows().items()}
     assert places["a"] == places["c"] != places["b"]
@@ -203,7 +203,7 @@ def test_a_test_with_other_each_hooks_stays_in_the_shared_workspace(bench: Bench
         "own",
         "after_each",
         "after_all",
-    ]  # noqa: E501
+    ]
 
 
 FAILING: list[tuple[str, Json, int, dict[str, str]]] = [
@@ -216,7 +216,7 @@ FAILING: list[tuple[str, Json, int, dict[str, str]]] = [
 
 @pytest.mark.parametrize(
     ("hook", "isolation", "code", "statuses"), FAILING, ids=[f[0] for f in FAILING]
-)  # noqa: E501
+)
 def test_a_failing_hook(
     bench: Bench, hook: str, isolation: Json, code: int, statuses: dict[str, str]
 ) -> None:
@@ -275,23 +275,37 @@ def test_a_hook_that_hangs_is_killed_with_its_children(bench: Bench) -> None:
     assert processes("7771") == []
 
 
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Give a list of processes that do not outlive the test."""
+    found: list[subprocess.Popen[bytes]] = []
+    yield found
+    for process in found:
+        process.kill()
+        process.wait()
+
+
 def start(bench: Bench) -> subprocess.Popen[bytes]:
     command = [PROGRAM, "run", str(bench.folder / "s.eval.yaml")]
+    nowhere = subprocess.DEVNULL
     return subprocess.Popen(
-        command, cwd=bench.folder, env=bench.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )  # fmt: skip
+        command, cwd=bench.folder, env=bench.env, stdout=nowhere, stderr=nowhere
+    )
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(bench: Bench) -> None:
+def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
+    bench: Bench, started: list[subprocess.Popen[bytes]]
+) -> None:
     # One that stays in its group, one in a session of its own, one without the environment.
     command = "sleep 7772 & setsid sleep 7772 & env -i sleep 7772 & touch here; sleep 7772"
     bench.write(TEMPLATE, [{"id": "a"}, {"id": "b"}], command)
     running = start(bench)
+    started.append(running)
     assert until(lambda: len(processes("sleep 7772")) >= 8 and len(bench.left) == 1)
-    listed = evalcore("workspaces", "list", "--json", env=bench.env).lines[0]
+    listed = json.loads(evalcore("workspaces", "list", "--json", env=bench.env).out)
     assert [entry["in_use"] for entry in listed] == [True]
-    assert evalcore("workspaces", "clean", "--json", env=bench.env).lines == [[]]
+    assert json.loads(evalcore("workspaces", "clean", "--json", env=bench.env).out) == []
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert until(lambda: processes("sleep 7772") == [])
@@ -300,9 +314,12 @@ def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(bench: Bench)
     assert bench.left == []
 
 
-def test_a_stopped_run_cleans_up_with_its_hooks(bench: Bench) -> None:
+def test_a_stopped_run_cleans_up_with_its_hooks(
+    bench: Bench, started: list[subprocess.Popen[bytes]]
+) -> None:
     bench.write({**TEMPLATE, "hooks": HOOKS}, [{"id": "a"}], "touch here; sleep 7773")
     running = start(bench)
+    started.append(running)
     assert until(lambda: processes("sleep 7773") != [])
     running.send_signal(signal.SIGTERM)
     running.wait(30)
@@ -436,7 +453,7 @@ MISTAKES: list[tuple[str, str, str]] = [
         "unknown",
         "{tempalte: x}",
         "s.eval.yaml:2: workspace.tempalte: unknown key 'tempalte'. Did you mean",
-    ),  # noqa: E501
+    ),
     ("template", "{template: nowhere}", "workspace.template: there is no folder 'nowhere'"),
     ("outside", "{template: ../..}", "workspace.template: folder '../..' lies outside"),
     ("isolation", "{isolation: none}", "workspace.isolation: "),
@@ -451,14 +468,14 @@ MISTAKES: list[tuple[str, str, str]] = [
         "source",
         "{repos: [{path: x, source: nope}]}",
         "workspace.repos[0].source: there is no folder",
-    ),  # noqa: E501
+    ),
     ("file", "nowhere.yaml", "workspace: there is no file 'nowhere.yaml'"),
 ]
 
 
 @pytest.mark.parametrize(
     ("workspace", "message"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES]
-)  # noqa: E501
+)
 def test_a_mistake_is_told_with_its_place(bench: Bench, workspace: str, message: str) -> None:
     text = f"name: s\nworkspace: {workspace}\ntests: [{{id: a, input: x, criteria: y, fixtures: {{output: z}}}}]\n"  # noqa: E501
     (bench.folder / "s.eval.yaml").write_text(text)

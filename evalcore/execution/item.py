@@ -226,7 +226,8 @@ class ItemRunner:
         work = None if given else self._work(item, complete, workspace)
         found = self._evidence_now(item, work)
         if found is None:
-            found = await self._target(item).answer(work or self._work(item, complete, workspace))
+            work = work or self._work(item, complete, workspace)
+            found = await self._runnable(item).answer(work)
             if attempt.ledger is not None:
                 found = attempt.ledger.completed(found)
             found = checked_evidence(found)
@@ -259,7 +260,7 @@ class ItemRunner:
         if item.case.reason_not_executable is not None:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
-            given = self._target(item).answer_now(work or self._work(item))
+            given = self._runnable(item).answer_now(work or self._work(item))
             return None if given is None else checked_evidence(given)
         except EvalError:
             raise
@@ -271,6 +272,15 @@ class ItemRunner:
         """Return what an earlier run left of the same execution."""
         found = None if self._reused is None else self._reused.find(item.number)
         return None if found is None else found.evidence
+
+    def _runnable(self, item: WorkItem) -> Runnable:
+        """Return the item's target, asked turn by turn if the case is a conversation."""
+        target = self._target(item)
+        if not item.case.conversation:
+            return target
+        from evalcore.targets.conversation import Conversation
+
+        return Conversation(target)
 
     def _target(self, item: WorkItem) -> Runnable:
         """Return the item's target, built once per target and variant."""

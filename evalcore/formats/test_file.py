@@ -33,9 +33,8 @@ from evalcore.formats.test_file_cases import (
     AssertionMaker,
     SuiteDefaults,
     TestReader,
-    as_messages,
-    check_file,
 )
+from evalcore.formats.test_file_input import InputPlace, as_messages, check_file, check_messages
 from evalcore.formats.test_file_shapes import TestSuite
 from evalcore.formats.test_sources import file_tests, listed_tests, named_tests, open_reason
 from evalcore.formats.wording import shown_path, suggest
@@ -262,8 +261,10 @@ class _SuiteLevel:
             problems.add(("assert",), "is another name of 'assertions'; keep one of them")
         key = "assert" if "assert" in raw else "assertions"
         folder = self.path.resolve().parent
+        place = InputPlace(folder, ("input",), problems)
+        check_messages(raw.get("input"), place)
         for index, name in enumerate(raw.get("input_files", ())):
-            check_file(name, folder, ("input_files", index), problems)
+            check_file(name, place._replace(loc=("input_files", index)))
         return SuiteDefaults(
             folder=folder,
             assertions=tuple(AssertionMaker().make(raw.get(key), (key,), problems)),
@@ -280,6 +281,7 @@ class _SuiteLevel:
             forced_target=self.options.target is not None,
             workspaces=self.workspaces,
             skip=bool(self.execution.get("skip_defaults")),
+            conversation=bool(self.execution.get("conversation")),
         )
 
     def _warn(self, section: str, key: str, message: str) -> None:

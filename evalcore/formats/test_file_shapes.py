@@ -113,11 +113,33 @@ AssertionShape = Annotated[
 
 
 @with_config(OPEN)
+class Segment(TypedDict, total=False):
+    """A part of a message's content: a text, or the name of a file or an image."""
+
+    type: Required[Literal["text", "file", "image"]]
+    value: Required[str]
+
+
+def _kind_of_content(value: object) -> str:
+    if value is None:
+        return "<nothing>"
+    if isinstance(value, list):
+        return "<segments>"
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+@with_config(OPEN)
 class Message(TypedDict, total=False):
     """One message; its content is text or a list of segments."""
 
     role: Required[Literal["system", "user", "assistant", "tool"]]
-    content: Any
+    content: Annotated[
+        Annotated[str, Tag("<text>")]
+        | Annotated[dict[str, Any], Tag("<mapping>")]
+        | Annotated[list[Segment], Field(min_length=1), Tag("<segments>")]
+        | Annotated[None, Tag("<nothing>")],
+        Discriminator(_kind_of_content),
+    ]
 
 
 def _kind_of_input(value: object) -> str:
@@ -152,6 +174,7 @@ class SuiteExecution(TypedDict, total=False):
     workers: Count
     threshold: Share
     skip_defaults: bool
+    conversation: bool
     trials: Trials
     total_budget_usd: Weight
     fail_on_error: bool
@@ -194,6 +217,7 @@ class Test(TypedDict, total=False):
     rubrics: list[Any]
     assertions: list[AssertionShape]
     # `assert` stands in `TestAlias`: it is a keyword of Python.
+    conversation: bool
     conversation_id: str
     tags: list[str]
     fixtures: TestFixture

@@ -25,7 +25,7 @@ _LEFT_OUT_AS_NONE = (
     "criteria",
     "reason_not_executable",
 )
-_LEFT_OUT_AS_EMPTY = ("tags", "metadata")
+_LEFT_OUT_AS_EMPTY = ("tags", "metadata", "conversation")
 _METRICS = tuple(field.name for field in fields(Metrics))
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
@@ -117,6 +117,7 @@ def _decode_case(
         reason_not_executable=raw.get("reason_not_executable"),
         given=None if given is None else decode_evidence(given),
         workspace=None if workspace is None else workspaces[workspace],
+        conversation=raw.get("conversation", False),
     )
 
 

@@ -46,7 +46,8 @@ ANY = [{"type": "regex", "value": "^"}]
 
 @pytest.mark.parametrize("place", ["test", "suite"])
 def test_the_target_answers_each_user_turn_in_order(tmp_path: Path, place: str) -> None:
-    test = {"id": "a", "input": TURNS, "assertions": [{"type": "equals", "value": "6: three"}]}
+    equals = {"type": "equals", "value": "6: three"}
+    test: dict[str, Any] = {"id": "a", "input": TURNS, "assertions": [equals]}
     suite: dict[str, Any] = {"targets": PYTHON, "tests": [test]}
     if place == "test":
         test["conversation"] = True

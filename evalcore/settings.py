@@ -33,10 +33,11 @@ class Settings:
     with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
     of object stores below which a suite may name files of tests, beside those in the configured
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
-    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). In the
-    file only: `providers`, by name or protocol (`[providers.NAME]` with requests_per_minute,
-    tokens_per_minute, max_concurrency), and `prices` by model (`[prices."MODEL"]` with input and
-    output), which go before the known ones.
+    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S).
+    `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
+    in the system's temporary folder. In the file only: `providers`, by name or protocol
+    (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
+    by model (`[prices."MODEL"]` with input and output), which go before the known ones.
     """
 
     store: str = DEFAULT_STORE
@@ -49,6 +50,7 @@ class Settings:
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
     lease_s: float = 20.0
+    workspaces: str | None = None
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -88,7 +90,7 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
 
 
 _NAMES = tuple(field.name for field in fields(Settings))
-_TEXTS = ("store", "rate_limits")
+_TEXTS = ("store", "rate_limits", "workspaces")
 _LISTS = ("allow_imports", "readable_names", "allow_datasets")
 _SWITCHES = ("otel", "otel_content")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"

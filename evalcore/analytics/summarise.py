@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.analytics.compare import Against, Comparer
+from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateSpec
@@ -145,9 +146,16 @@ class Aggregates:
             result = self._run("report_single_items", variants=self._plan.variants)
         else:
             most = self._plan.items if self.complete else MAX_LISTED_CASES
-            result = self._run("report_cases", all=self.complete, most=most)
+            iterations = self._plan.iterations
+            result = self._run("report_cases", all=self.complete, most=most, iterations=iterations)
         while batch := result.fetchmany(1_000):
             yield [text for (text,) in batch]
+
+    def export(
+        self, facts: ExportFacts, row_format: str, path: Path, *, append: bool = False
+    ) -> None:
+        """Write the run's rows to a file (analytics.exporting)."""
+        export_rows(self._connection, facts, row_format, path, append=append)
 
     @property
     def complete(self) -> bool:

@@ -23,7 +23,7 @@ class CheckContext:
     search, `plugin_timeout_s` one call of somebody else's code. `passes` is the grading's own: the
     results of passed assertions, by the assertion's identity. `objects` are what a suite made in
     Python refers to by name. `complete` calls providers for the item that is graded, `judges` asks
-    its judges.
+    its judges. `workspace` is the folder that the target worked in, if there was one.
     """
 
     folder: Path
@@ -33,6 +33,7 @@ class CheckContext:
     objects: Mapping[str, Any] = NOTHING
     complete: Complete = no_provider
     judges: Judges = NO_JUDGES
+    workspace: Path | None = None
     passes: dict[int, tuple[Assertion, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

@@ -28,6 +28,10 @@ COMMANDS = {
     "baseline": ("evalcore.cli.baseline:baseline", "Name runs that others are compared with."),
     "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
+    "workspaces": (
+        "evalcore.cli.workspaces:workspaces",
+        "Show workspaces, remove what is left.",
+    ),
     "recordings": ("evalcore.cli.recordings:recordings", "Look at recordings and move them."),
     "judge": ("evalcore.cli.judge:judge", "Look at the quality of judges."),
     "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),

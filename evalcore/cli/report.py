@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from evalcore.cli.exporting import export_option, export_view
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
 from evalcore.cli.showing import present, print_terminal
 from evalcore.errors import UsageError
@@ -27,6 +28,7 @@ _OUTPUT_HELP = "Write the form to this file instead of standard output."
     "--form", metavar="FORM", help="The same by name: html, junit, markdown, github, json."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help=_OUTPUT_HELP)
+@export_option
 @store_option
 @json_option
 @verbose_option
@@ -37,6 +39,7 @@ def report(
     store: str | None,
     as_json: bool,
     verbose: bool,
+    exports: list[Path],
     **flags: bool,
 ) -> None:
     """Show the report of a completed run."""
@@ -44,6 +47,7 @@ def report(
     if output is not None and chosen is None:
         raise UsageError("-o: say which form to write: --html, --junit, --markdown, …")
     with view_run(find_run(chosen_store(store), run_id)) as view:
+        export_view(view, exports)
         if chosen is None:
             print_terminal(view, verbose=verbose)
         elif output is None:

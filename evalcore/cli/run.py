@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalcore.cli.exporting import check_exports, export_option, export_view
 from evalcore.cli.loading import load_suites
 from evalcore.cli.options import (
     chosen_store,
@@ -25,7 +26,7 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.showing import print_terminal, report_forms, store_reports
+from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
@@ -61,6 +62,7 @@ _PREFECT_WORKERS = 2
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
+KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
 ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
 
@@ -72,6 +74,8 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
+@export_option
+@click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
 @log_option
 @store_option
@@ -96,6 +100,8 @@ def run(**given: Any) -> int:
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
         reuse=HISTORY if given.pop("reuse") else None,
+        keep_workspaces=given.pop("keep_workspace"),
+        exports=tuple(given.pop("exports")),
     )
     address, resume = given.pop("store"), given.pop("resume")
     if resume is not None:
@@ -113,6 +119,7 @@ def run(**given: Any) -> int:
 
 def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions) -> ExitCode:
     """Run loaded suites one after another; return the worst decision's exit code."""
+    check_exports(options.exports, len(suites))
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
         if suite.definition.limits.max_cost_usd is not None:
@@ -123,7 +130,8 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
         folder = Path(suite.definition.source.folder)
-        decision = _execute(planned, options, roots=(folder, Path.cwd()))
+        first = not decisions
+        decision = _execute(planned, options, roots=(folder, Path.cwd()), append=not first)
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -142,6 +150,8 @@ class RunOptions:
     imports: tuple[str, ...] = ()
     mode: str = Mode.LIVE
     reuse: str | None = None
+    keep_workspaces: bool = False
+    exports: tuple[Path, ...] = ()
 
     @property
     def plan(self) -> PlanOptions:
@@ -158,6 +168,7 @@ def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
     if run.manifest().state is State.COMPLETED:
         with view_run(run) as view:
             show(view, options)
+            export_view(view, options.exports)
             return exit_code([view.report.decision])
     reopen_run(run)
     # A plan in a store may have been written by somebody else: its folder is trusted only below
@@ -168,8 +179,10 @@ def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
     return ExitCode.ERRORS if decision is None else exit_code([decision])
 
 
-def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) -> Decision | None:
-    """Execute, finish and show a run; return its decision, None if it was stopped."""
+def _execute(
+    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], append: bool = False
+) -> Decision | None:
+    """Execute, finish, show and export a run; return its decision, None if it was stopped."""
     configured = settings()
     allowed = (*configured.allow_imports, *options.imports)
     policy = ImportPolicy(roots=roots, allowed=allowed)
@@ -184,6 +197,8 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
             settings=configured,
             progress=progress,
             on_start=stopper.watch,
+            warn=tell_warning,
+            keep_workspaces=options.keep_workspaces,
             stopped=lambda: stopper.stopped,
         )
         if options.prefect:
@@ -209,7 +224,13 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
         else finish_run(run, receipts, now=now, options=decide) as view
     ):
         show(view, options)
+        export_view(view, options.exports, append=append)
         return view.report.decision
+
+
+def tell_warning(message: str) -> None:
+    """Tell people something that decides nothing."""
+    click.echo(f"Warning: {one_line(message)}", err=True)
 
 
 class Stopper:

@@ -13,7 +13,7 @@ import click
 
 from evalcore.cli.options import chosen_store, json_option, settings, store_option, verbose_option
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, Stopper, show
+from evalcore.cli.run import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions, Stopper, show, tell_warning
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import exit_code
 from evalcore.model.run import State
@@ -43,6 +43,7 @@ _LEASE_HELP = "After twice as long without a sign of life others take over.  [20
     help=_LEASE_HELP,
 )
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
 @click.option("--root", "roots", multiple=True, type=click.Path(path_type=Path), hidden=True)
 @click.option("--part", type=int, hidden=True, help="Process id of the parent, which decides.")
 @store_option
@@ -68,6 +69,8 @@ def worker(**given: Any) -> int:
             concurrency=given["concurrency"],
             progress=progress,
             on_start=stopper.watch,
+            warn=tell_warning,
+            keep_workspaces=given["keep_workspace"],
             stopped=lambda: stopper.stopped,
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"

@@ -49,6 +49,8 @@ def run_workers(
         command += ["--root", str(root)]
     for module in options.imports:
         command += ["--allow-import", module]
+    if options.keep_workspaces:
+        command.append("--keep-workspace")
     count = options.workers or 0
     if not count:
         click.echo(f"waiting for: evalcore worker {run.run_id} --store {run.store.url}", err=True)

@@ -13,6 +13,7 @@ from evalcore.assertions.registry import AWAITED
 from evalcore.assertions.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.ledger import Attempt
+from evalcore.execution.measures import checked_evidence
 from evalcore.execution.row import Finished
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
@@ -33,32 +34,13 @@ if TYPE_CHECKING:
     from evalcore.model.exchange import Complete
     from evalcore.targets.work import Runnable, Work
     from evalcore.workflow.run_store import RunStore
-
-_MEASURES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
-_LARGEST_MEASURE = 2**62
+    from evalcore.workspaces.manager import Workspace, Workspaces
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
 _WITH_BLOCKS = frozenset({"flow", "workflow"})
 
 _LONGEST_MESSAGE = 4_000
-
-
-def checked_evidence(evidence: Evidence) -> Evidence:
-    """Return evidence whose measures are numbers that can be stored; raise `TargetError`."""
-    for metrics in (evidence.metrics, *evidence.block_metrics.values()):
-        for name in _MEASURES:
-            value = getattr(metrics, name)
-            whole = name.endswith("_tokens")
-            sound = value is None or (
-                isinstance(value, int if whole else int | float)
-                and not isinstance(value, bool)
-                and 0 <= value < _LARGEST_MEASURE
-            )
-            if not sound:
-                kind = "whole number" if whole else "number"
-                raise TargetError("metrics", f"{name} is {value!r}, not a {kind} of 0 or more")
-    return evidence
 
 
 def wall_clock_us() -> int:
@@ -72,7 +54,7 @@ class Given(NamedTuple):
     `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
     over: what has not begun then is skipped. `run_stores` says where the events of an item's
     workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
-    decide (None: all).
+    decide (None: all), `workspaces` what tests work in.
     """
 
     mode: str = Mode.LIVE
@@ -81,6 +63,7 @@ class Given(NamedTuple):
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
     calibrated: Calibrated | None = None
+    workspaces: Callable[[], Workspaces] | None = None
 
 
 NOTHING_GIVEN = Given()
@@ -105,6 +88,7 @@ class ItemRunner:
         self._run_stores = given.run_stores
         self._reused = given.reused
         self._calibrated = given.calibrated
+        self._workspaces = given.workspaces
         self._clock = wall_clock_us
         self._targets: dict[tuple[str, str], Runnable] = {}
 
@@ -115,6 +99,8 @@ class ItemRunner:
             return ended
         try:
             self._check_time()
+            if self._works_somewhere(item):
+                return None
             evidence = self._evidence_now(item)
         except EvalError as error:
             return self._failed(item, started, error)
@@ -129,18 +115,42 @@ class ItemRunner:
     async def run(self, item: WorkItem, calls: Calls | None = None) -> Finished:
         """Return the finished item; `calls` asks providers for it.
 
-        Its time limit begins now; it covers the answer and those checks that have to be waited for.
+        Its time limit begins when its workspace is prepared; it covers the answer and those checks
+        that have to be waited for.
         """
+        if not self._works_somewhere(item):
+            return await self._run(item, calls, Attempt())
+        from evalcore.execution.in_workspace import noted, workspace_of
+
+        started = self._clock()
+        try:
+            self._check_time()
+            async with workspace_of(self._workspaces, item) as workspace:
+                finished = await self._run(item, calls, Attempt(workspace))
+                if finished.status is State.ERROR:
+                    await workspace.note_changes()
+        except EvalError as error:
+            return self._failed(item, started, error)
+        return noted(finished, workspace)
+
+    def _works_somewhere(self, item: WorkItem) -> bool:
+        """Whether the item is executed in a workspace; what is given needs none."""
+        case = item.case
+        if case.workspace is None or case.fixture is not None:
+            return False
+        return self._reused is None or self._reused.find(item.number) is None
+
+    async def _run(self, item: WorkItem, calls: Calls | None, attempt: Attempt) -> Finished:
+        """Return the finished item, whose workspace is prepared."""
         import asyncio
 
         started = self._clock()
         limit = self._suite.limits.timeout_s
-        attempt = Attempt()
         try:
             self._check_time()
             async with asyncio.timeout(limit) as clock:
                 evidence = await self._answer(item, attempt, calls, clock)
-                results = await self._grade(item, evidence, calls, clock)
+                results = await self._grade(item, attempt, calls, clock)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -220,23 +230,31 @@ class ItemRunner:
         case = item.case
         given = case.fixture is not None or case.reason_not_executable is not None
         given = given or self._stored_evidence(item) is not None
-        work = None if given else self._work(item, complete)
+        workspace = attempt.workspace
+        work = None if given else self._work(item, complete, workspace)
         found = self._evidence_now(item, work)
         if found is None:
-            found = await self._target(item).answer(work or self._work(item, complete))
+            work = work or self._work(item, complete, workspace)
+            found = await self._runnable(item).answer(work)
             if attempt.ledger is not None:
                 found = attempt.ledger.completed(found)
             found = checked_evidence(found)
         attempt.evidence = found
+        if workspace is not None:
+            await workspace.note_changes()
+            found = attempt.evidence = workspace.told_by(found)
         return found
 
     async def _grade(
-        self, item: WorkItem, evidence: Evidence, calls: Calls | None, clock: asyncio.Timeout
+        self, item: WorkItem, attempt: Attempt, calls: Calls | None, clock: asyncio.Timeout
     ) -> tuple[AssertionResult, ...] | None:
         """Return the results; None if no check has to be waited for."""
-        case, context = item.case, self._context
-        if not any(assertion.check in AWAITED for assertion in case.assertions):
+        case, context, evidence = item.case, self._context, attempt.evidence
+        awaited = any(assertion.check in AWAITED for assertion in case.assertions)
+        if evidence is None or not awaited:
             return None
+        if attempt.workspace is not None:
+            context = replace(context, workspace=attempt.workspace.path)
         if calls is not None:
             context = self._asking(item, calls.for_item(item.iteration, clock, item.number))
         return await grade(case.assertions, evidence, case, context)
@@ -266,7 +284,7 @@ class ItemRunner:
         if item.case.reason_not_executable is not None:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
-            given = self._target(item).answer_now(work or self._work(item))
+            given = self._runnable(item).answer_now(work or self._work(item))
             return None if given is None else checked_evidence(given)
         except EvalError:
             raise
@@ -278,6 +296,15 @@ class ItemRunner:
         """Return what an earlier run left of the same execution."""
         found = None if self._reused is None else self._reused.find(item.number)
         return None if found is None else found.evidence
+
+    def _runnable(self, item: WorkItem) -> Runnable:
+        """Return the item's target, asked turn by turn if the case is a conversation."""
+        target = self._target(item)
+        if not item.case.conversation:
+            return target
+        from evalcore.targets.conversation import Conversation
+
+        return Conversation(target)
 
     def _target(self, item: WorkItem) -> Runnable:
         """Return the item's target, built once per target and variant."""
@@ -295,7 +322,12 @@ class ItemRunner:
                 raise TargetError("target", f"target '{item.target.name}': {error}") from error
         return self._targets[key]
 
-    def _work(self, item: WorkItem, complete: Complete = no_provider) -> Work:
+    def _work(
+        self,
+        item: WorkItem,
+        complete: Complete = no_provider,
+        workspace: Workspace | None = None,
+    ) -> Work:
         from evalcore.targets.messages import json_text, messages_of, prompt_of
         from evalcore.targets.work import Work
 
@@ -318,6 +350,7 @@ class ItemRunner:
             mode=self._mode,
             complete=complete,
             objects=self._context.objects,
+            workspace=None if workspace is None else workspace.path,
             **self._for_blocks(item, complete),
         )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from math import fsum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import ProviderError, Reply, Request
+
+if TYPE_CHECKING:
+    from evalcore.workspaces.manager import Workspace
 
 
 class Ledger:
@@ -97,11 +100,12 @@ def _total(calls: list[dict[str, Any]], name: str) -> int | None:
 
 
 class Attempt:
-    """What the execution of an item has left so far."""
+    """What the execution of an item has left so far, and the workspace that it has."""
 
-    __slots__ = ("evidence", "ledger")
+    __slots__ = ("evidence", "ledger", "workspace")
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: Workspace | None = None) -> None:
+        self.workspace = workspace
         self.ledger: Ledger | None = None
         self.evidence: Evidence | None = None
 

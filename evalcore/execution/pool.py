@@ -137,6 +137,8 @@ class Pool:
                 if not await self._fill():
                     return
             shard, place, item = self._queue.popleft()
+            if not self._queue:  # the next shard begins in the places that this one leaves free
+                self._grow()
             finished = None if item.case.fixture is None else self._bench.runner.run_now(item)
             if finished is None:
                 finished = await self._bench.runner.run(item, self._calls)

@@ -35,12 +35,12 @@ from evalcore.formats.test_file_cases import (
     AssertionMaker,
     SuiteDefaults,
     TestReader,
-    as_messages,
-    check_file,
 )
+from evalcore.formats.test_file_input import InputPlace, as_messages, check_file, check_messages
 from evalcore.formats.test_file_shapes import TestSuite
 from evalcore.formats.test_sources import file_tests, listed_tests, named_tests, open_reason
 from evalcore.formats.wording import shown_path, suggest
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import (
     Format,
@@ -126,6 +126,7 @@ def _load(
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
     selection = Selection(options)
     others = [level.targets.file_problems] if level.targets.file_problems else []
+    others += level.workspaces.file_problems
     columns = raw.get("columns", {})
     rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
     spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="test")
@@ -202,6 +203,9 @@ class _SuiteLevel:
         self.execution: dict[str, Any] = raw.get("execution", {})
         self.warnings: list[str] = []
         self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
+        self.workspaces = WorkspaceReader(
+            raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
+        )
         self._refuse_conflicts()
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets)
@@ -226,8 +230,10 @@ class _SuiteLevel:
             problems.add(("assert",), "is another name of 'assertions'; keep one of them")
         key = "assert" if "assert" in raw else "assertions"
         folder = self.path.resolve().parent
+        place = InputPlace(folder, ("input",), problems)
+        check_messages(raw.get("input"), place)
         for index, name in enumerate(raw.get("input_files", ())):
-            check_file(name, folder, ("input_files", index), problems)
+            check_file(name, place._replace(loc=("input_files", index)))
         return SuiteDefaults(
             folder=folder,
             graders=self.graders,
@@ -243,8 +249,9 @@ class _SuiteLevel:
                 or not (sound and self.targets.complete)
             ),
             forced_target=self.options.target is not None,
-            has_workspace=raw.get("workspace") is not None,
+            workspaces=self.workspaces,
             skip=bool(self.execution.get("skip_defaults")),
+            conversation=bool(self.execution.get("conversation")),
         )
 
     def _warn(self, section: str, key: str, message: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalcore.errors import EvalError
 from evalcore.formats.environment import Variables, interpolate
 from evalcore.formats.grader_errors import AssertionValueError
 from evalcore.formats.graders import Graders
@@ -21,11 +20,18 @@ from evalcore.formats.test_file_assertions import (
     make_assertion,
     make_text_assertion,
 )
+from evalcore.formats.test_file_input import (
+    InputPlace,
+    as_messages,
+    check_file,
+    check_messages,
+    with_files,
+)
 from evalcore.formats.test_file_shapes import GRADERS, Test, TestAlias
+from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
-from evalcore.trust.files import repository_root, resolve_inside
 
 UNUSED_CRITERIA = (
     "Test '{id}': criteria is defined but no evaluator in assertions will evaluate it. "
@@ -57,8 +63,9 @@ class SuiteDefaults:
     threshold: float = 0.8
     has_target: bool = False
     forced_target: bool = False
-    has_workspace: bool = False
+    workspaces: WorkspaceReader | None = None
     skip: bool = False
+    conversation: bool = False
 
 
 class TestReader:
@@ -96,7 +103,8 @@ class TestReader:
         self._check_answer(test, fixture, loc, problems)
         if problems.count > before:
             return None
-        return self._case(test, assertions, fixture, loc, problems)
+        case = self._case(test, assertions, fixture, loc, problems)
+        return case if problems.count == before else None
 
     def _note_id(self, case_id: str, loc: Loc, problems: Problems) -> None:
         """Remember where the id stands; note one that another test has."""
@@ -217,9 +225,6 @@ class TestReader:
         execution = test.get("execution") or {}
         defaults = self.defaults
         threshold = execution.get("threshold")
-        reason = None
-        if fixture is None and (defaults.has_workspace or test.get("workspace")):
-            reason = "this version does not prepare workspaces; give the test a fixture"
         metadata = test.get("metadata") or {}
         if "conversation_id" in test:
             metadata = {**metadata, "conversation_id": test["conversation_id"]}
@@ -234,51 +239,34 @@ class TestReader:
             criteria=test.get("criteria"),
             tags=tuple(test.get("tags", ())),
             metadata=metadata,
-            reason_not_executable=reason,
+            workspace=self._workspace(test, loc, problems),
+            conversation=test.get("conversation", defaults.conversation),
         )
+
+    def _workspace(
+        self, test: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> Mapping[str, Any] | None:
+        reader = self.defaults.workspaces
+        if reader is None:
+            return None
+        return reader.of_test(test.get("workspace"), (*loc, "workspace"), problems)
 
     def _input(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
         """Return the test's input with the suite's messages before it and the files in it."""
-        execution = test.get("execution") or {}
-        skip = self.defaults.skip or execution.get("skip_defaults")
-        files = list(() if skip else self.defaults.input_files) + list(test.get("input_files", ()))
-        before = () if skip else self.defaults.messages
+        execution, defaults = test.get("execution") or {}, self.defaults
+        skip = defaults.skip or execution.get("skip_defaults")
+        files = list(() if skip else defaults.input_files) + list(test.get("input_files", ()))
+        before = () if skip else defaults.messages
         own = test["input"]
-        if not files and not before:
+        if not files and not before and not isinstance(own, list):
             return own
-        messages = [*before, *as_messages(own)]
+        place = InputPlace(defaults.folder, (*loc, "input"), problems, _label(test["id"]))
+        check_messages(own, place)
         for index, name in enumerate(test.get("input_files", ())):
-            place, label = (*loc, "input_files", index), _label(test["id"])
-            check_file(name, self.defaults.folder, place, problems, label=label)
-        if files:
-            messages[-1] = _with_files(messages[-1], files)
-        return messages
-
-
-def check_file(name: str, folder: Path, loc: Loc, problems: Problems, *, label: str = "") -> None:
-    """Note an input file that does not exist or lies outside the repository."""
-    try:
-        resolve_inside(repository_root(folder), folder, name)
-    except EvalError as error:
-        problems.add(loc, str(error), label=label)
-
-
-def _with_files(message: Mapping[str, Any], files: list[str]) -> dict[str, Any]:
-    content = message.get("content") or ""
-    segments = content if isinstance(content, list) else [{"type": "text", "value": content}]
-    attached = [{"type": "file", "value": name} for name in files]
-    return {**message, "content": [*attached, *segments]}
-
-
-def as_messages(value: Any) -> list[Any]:
-    """Return an input as a list of messages; a text or an object is one user message."""
-    if isinstance(value, list):
-        return value
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    import json
-
-    return [{"role": "user", "content": json.dumps(value, ensure_ascii=False)}]
+            check_file(name, place._replace(loc=(*loc, "input_files", index)))
+        messages = [*before, *as_messages(own)]
+        first = test.get("conversation", defaults.conversation)
+        return with_files(messages, files, len(before), first=first)
 
 
 class AssertionMaker:

@@ -18,6 +18,7 @@ from evalcore.formats.shapes import (
     Text,
     Weight,
 )
+from evalcore.formats.workspace_shapes import WorkspaceValue
 
 
 @with_config(STRICT)
@@ -106,11 +107,33 @@ AssertionShape = Annotated[
 
 
 @with_config(OPEN)
+class Segment(TypedDict, total=False):
+    """A part of a message's content: a text, or the name of a file or an image."""
+
+    type: Required[Literal["text", "file", "image"]]
+    value: Required[str]
+
+
+def _kind_of_content(value: object) -> str:
+    if value is None:
+        return "<nothing>"
+    if isinstance(value, list):
+        return "<segments>"
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+@with_config(OPEN)
 class Message(TypedDict, total=False):
     """One message; its content is text or a list of segments."""
 
     role: Required[Literal["system", "user", "assistant", "tool"]]
-    content: Any
+    content: Annotated[
+        Annotated[str, Tag("<text>")]
+        | Annotated[dict[str, Any], Tag("<mapping>")]
+        | Annotated[list[Segment], Field(min_length=1), Tag("<segments>")]
+        | Annotated[None, Tag("<nothing>")],
+        Discriminator(_kind_of_content),
+    ]
 
 
 def _kind_of_input(value: object) -> str:
@@ -146,6 +169,7 @@ class SuiteExecution(TypedDict, total=False):
     threshold: Share
     skip_defaults: bool
     grader_target: Text
+    conversation: bool
     trials: Trials
     total_budget_usd: Weight
     fail_on_error: bool
@@ -185,11 +209,12 @@ class Test(TypedDict, total=False):
     input_files: list[Text]
     expected_output: Any
     execution: TestExecution
-    workspace: Any
+    workspace: WorkspaceValue
     metadata: dict[str, Any]
     rubrics: Criteria
     assertions: list[AssertionShape]
     # `assert` stands in `TestAlias`: it is a keyword of Python.
+    conversation: bool
     conversation_id: str
     tags: list[str]
     fixtures: TestFixture
@@ -251,7 +276,7 @@ class TestSuite(_SuiteAlias, total=False):
     input_files: list[Text]
     assertions: list[AssertionShape]
     execution: SuiteExecution
-    workspace: Any
+    workspace: WorkspaceValue
     targets: list[TargetShape]
     columns: dict[str, Text]
     evalcore: EvalcoreSection

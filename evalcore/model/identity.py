@@ -59,6 +59,8 @@ def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
 def case_identity(case: Case) -> bytes:
     """Return the bytes of everything in a case that an execution can see."""
     seen = [case.input, _given(case.fixture), case.metadata or None, case.expected_output]
+    if case.workspace is not None or case.conversation:
+        return _canonical([*seen, _given(case.given), case.workspace, case.conversation])
     return _canonical(seen if case.given is None else [*seen, _given(case.given)])
 
 

@@ -57,6 +57,8 @@ class Case(NamedTuple):
     the error of an item that can be neither given nor executed. `threshold` is the score that an
     item must reach (rule `weighted`), already resolved from test, command line and suite. `given`
     holds outputs of blocks (and what they took) that an executed workflow takes as they are.
+    `conversation` says that the target answers each user message in turn.
+    `workspace` is what its target works in (`model.workspace.spec_of` reads it).
     """
 
     id: str
@@ -72,6 +74,8 @@ class Case(NamedTuple):
     metadata: Mapping[str, Any] = NOTHING
     reason_not_executable: str | None = None
     given: Evidence | None = None
+    workspace: Mapping[str, Any] | None = None
+    conversation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

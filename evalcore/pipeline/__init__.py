@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import (
-    ExecuteOptions,
-    RunCalls,
     cancel_run,
     execute_run,
     execute_shards,
@@ -31,6 +29,7 @@ from evalcore.pipeline.plan import (
     plan_run,
     plan_size,
 )
+from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.storage.object_store import ObjectStore
 
 __all__ = [

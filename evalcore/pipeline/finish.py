@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -56,6 +57,18 @@ class RunView:
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, failed, blocked, the rest."""
         return self._tables.failures(most)
+
+    def export(self, row_format: str, path: Path, *, append: bool = False) -> None:
+        """Write a row for each work item to a file: `jsonl`, `csv` or `parquet`.
+
+        The rows are streamed. `append` adds JSON lines to a file. Raises `UsageError` if the file
+        cannot be written.
+        """
+        from evalcore.analytics.exporting import ExportFacts
+
+        plan = self.run.manifest().plan
+        facts = ExportFacts(self.report.suite, self.run.keys.folder, plan)
+        self._tables.export(facts, row_format, path, append=append)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,8 @@ from evalcore.execution.claims import LEASE_S, Claims
 from evalcore.execution.keeper import Keeper
 from evalcore.execution.shard import ShardReceipt
 from evalcore.model.run import Plan, State
-from evalcore.pipeline.execute import (
-    ExecuteOptions,
-    RunCalls,
-    execute_shards,
-    execute_with_pilot,
-    settle_plan,
-)
+from evalcore.pipeline.execute import execute_shards, execute_with_pilot, settle_plan
+from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ _LEFT_OUT_AS_NONE = (
     "criteria",
     "reason_not_executable",
 )
-_LEFT_OUT_AS_EMPTY = ("tags", "metadata")
+_LEFT_OUT_AS_EMPTY = ("tags", "metadata", "conversation")
 _METRICS = tuple(field.name for field in fields(Metrics))
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
@@ -36,6 +36,8 @@ class CaseEncoder:
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
         self._assertions: list[Assertion] = []
+        self._workspaces: list[Mapping[str, Any]] = []
+        self._workspace_places: dict[int, int] = {}
         self._lines: list[bytes] = []
 
     def __len__(self) -> int:
@@ -52,6 +54,8 @@ class CaseEncoder:
             raw["fixture"] = encode_evidence(case.fixture)
         if case.given is not None:
             raw["given"] = encode_evidence(case.given)
+        if case.workspace is not None:
+            raw["workspace"] = self._workspace_place(case.workspace)
         for name in _LEFT_OUT_AS_NONE:
             if (value := getattr(case, name)) is not None:
                 raw[name] = value
@@ -69,21 +73,35 @@ class CaseEncoder:
             self._assertions.append(assertion)
         return place
 
+    def _workspace_place(self, workspace: Mapping[str, Any]) -> int:
+        place = self._workspace_places.get(id(workspace))
+        if place is None:
+            place = self._workspace_places[id(workspace)] = len(self._workspaces)
+            self._workspaces.append(workspace)
+        return place
+
     def block(self) -> bytes:
         """Return the whole block."""
-        head = {"assertions": [tuple(assertion) for assertion in self._assertions]}
+        head: dict[str, Any] = {"assertions": [tuple(each) for each in self._assertions]}
+        if self._workspaces:
+            head["workspaces"] = self._workspaces
         return orjson.dumps(head, option=_OPTIONS) + b"".join(self._lines)
 
 
 def decode_block(block: bytes) -> list[Case]:
     """Return the cases of a block; equal assertions of its table are one object."""
     head, *lines = block.splitlines()
-    table = [Assertion._make(fields) for fields in orjson.loads(head)["assertions"]]
-    return [_decode_case(orjson.loads(line), table) for line in lines]
+    tables = orjson.loads(head)
+    table = [Assertion._make(fields) for fields in tables["assertions"]]
+    workspaces = tables.get("workspaces", ())
+    return [_decode_case(orjson.loads(line), table, workspaces) for line in lines]
 
 
-def _decode_case(raw: dict[str, Any], table: Sequence[Assertion]) -> Case:
+def _decode_case(
+    raw: dict[str, Any], table: Sequence[Assertion], workspaces: Sequence[Mapping[str, Any]]
+) -> Case:
     fixture, given = raw.get("fixture"), raw.get("given")
+    workspace = raw.get("workspace")
     return Case(
         id=raw["id"],
         input=raw["input"],
@@ -98,6 +116,8 @@ def _decode_case(raw: dict[str, Any], table: Sequence[Assertion]) -> Case:
         metadata=raw.get("metadata", NOTHING),
         reason_not_executable=raw.get("reason_not_executable"),
         given=None if given is None else decode_evidence(given),
+        workspace=None if workspace is None else workspaces[workspace],
+        conversation=raw.get("conversation", False),
     )
 
 

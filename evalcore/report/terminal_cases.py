@@ -43,7 +43,9 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
         colour, mark = _MARKS["passed" if record["passed"] else "failed"]
         reduced = "passed" if record["passed"] else "did not pass"
         yield style.line(
-            f"{mark} {where}: {reduced}, {len(items)} iterations{_score(record)}", colour
+            f"{mark} {where}: {reduced}, {len(items)} iterations{_score(record)}"
+            f"{_spread(record.get('spread'))}",
+            colour,
         )
     for number, item in enumerate(items):
         name = f"{where} iteration {item['iteration']}" if len(items) > 1 else where
@@ -86,6 +88,18 @@ def _text(label: str, text: str, style: Style) -> Iterator[Line]:
 
 def _score(record: Mapping[str, Any]) -> str:
     return "" if record["score"] is None else f", score {record['score']:.4f}"
+
+
+def _spread(spread: Mapping[str, Any] | None) -> str:
+    """Return how far apart a case's iterations are."""
+    if spread is None or spread["min"] is None:
+        return ""
+    told = f" ({spread['passed']} of {spread['iterations']} passed, "
+    told += f"{_number(spread['min'])} to {_number(spread['max'])}"
+    if spread["stdev"] is not None:
+        told += f", standard deviation {_number(spread['stdev'])}"
+    rate = spread["pass_rate"]
+    return f"{told}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
 
 
 def _number(value: float | None) -> str:

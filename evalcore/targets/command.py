@@ -10,10 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.targets.command_batch import Answered, Batches
+from evalcore.targets.messages import json_text
 from evalcore.targets.work import Work
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.secret_options import telling_values
@@ -21,10 +23,11 @@ from evalcore.trust.text import redact, tail_line
 
 _OUTPUT_LIMIT: Final = 8 << 20
 # `${id}` is the shell's, not ours.
-_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|output_file|id)\}")
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|messages_file|output_file|id)\}")
 _VARIABLES: Final = {
     "prompt": "EVALCORE_PROMPT",
     "prompt_file": "EVALCORE_PROMPT_FILE",
+    "messages_file": "EVALCORE_MESSAGES_FILE",
     "output_file": "EVALCORE_OUTPUT_FILE",
     "id": "EVALCORE_ID",
 }
@@ -40,8 +43,9 @@ class CommandOptions(BaseModel):
         Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
     ) = Field(
         description="An array is run without a shell, a string by `/bin/sh -c`. `{prompt}`, "
-        "`{prompt_file}`, `{output_file}` and `{id}` (the case's) are replaced; in a string they "
-        "are quoted for the shell. Without `{prompt}` and `{prompt_file}` the prompt is the "
+        "`{prompt_file}`, `{messages_file}` (the whole input as a JSON array of messages), "
+        "`{output_file}` and `{id}` (the case's) are replaced; in a string they are quoted for "
+        "the shell. Without `{prompt}` and `{prompt_file}` the prompt is the "
         "standard input. The answer is the content of `{output_file}` if that is named, else the "
         "standard output, each without one newline at its end; UTF-8."
     )
@@ -53,7 +57,8 @@ class CommandOptions(BaseModel):
     )
     cwd: str | None = Field(
         default=None,
-        description="Working directory, relative to the suite's folder (which is the default).",
+        description="Working directory, relative to the test's workspace if it has one, else to "
+        "the suite's folder; by default that folder itself.",
     )
     env: dict[str, str] = Field(
         default_factory=dict,
@@ -66,10 +71,29 @@ class CommandOptions(BaseModel):
         description="Address space that each process may use, in MiB. Some runtimes (Node, Java) "
         "reserve far more than they use.",
     )
+    batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="So many cases at most, of those that are waiting at the same time, are "
+        "answered by one run of the program: it reads them as JSON lines `{id, prompt, messages, "
+        "metadata}` (`{prompt_file}` or standard input) and writes JSON lines `{id, output}` in "
+        "any order, which may also have `error`, `latency_ms`, `cost_usd`, `input_tokens` and "
+        "`output_tokens`.",
+    )
+
+    @model_validator(mode="after")
+    def _check_batch(self) -> CommandOptions:
+        text = self.command if isinstance(self.command, str) else " ".join(self.command)
+        named = {match[1] for match in _PLACEHOLDER.finditer(text)}
+        single = sorted(named & {"prompt", "messages_file", "id"})
+        if self.batch is not None and single:
+            raise ValueError(f"{{{single[0]}}} is one case's and cannot stand beside `batch`")
+        return self
 
 
 class _Files(NamedTuple):
     prompt: Path
+    messages: Path
     output: Path
 
 
@@ -82,6 +106,7 @@ class CommandTarget:
         text = command if isinstance(command, str) else "\0".join(command)
         self._secrets = telling_values(options.env)
         self._named = frozenset(match[1] for match in _PLACEHOLDER.finditer(text))
+        self._batches = None if options.batch is None else Batches(options.batch, self._asked)
 
     def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: a program takes its time."""
@@ -93,44 +118,57 @@ class CommandTarget:
         Raise `TargetError`: of kind `timeout` if its time ran out (`timeout` or the item's,
         whichever is shorter), else of kind `command`, with the end of what it wrote.
         """
-        with self._files(work.prompt) as files:
+        if self._batches is not None:
+            return await self._batches.answer(work)
+        text, latency_ms = await self._asked(work, work.prompt)
+        return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
+
+    async def _asked(self, work: Work, prompt: str) -> Answered:
+        with self._files(work, prompt) as files:
             started = time.perf_counter()
-            result = await self._run(work, files)
+            result = await self._run(work, prompt, files)
             latency_ms = (time.perf_counter() - started) * 1000
             self._check(result, self._timeout_s(work))
             answer = self._answer(result, files)
         ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
         text = answer.removesuffix(ending).decode(errors="replace")
         # What a program prints is stored; its keys must not be.
-        text = redact(text, self._secrets)
-        return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
+        return Answered(redact(text, self._secrets), latency_ms)
 
     @contextmanager
-    def _files(self, prompt: str) -> Iterator[_Files | None]:
-        if not self._named & {"prompt_file", "output_file"}:
+    def _files(self, work: Work, prompt: str) -> Iterator[_Files | None]:
+        if not self._named & {"prompt_file", "messages_file", "output_file"}:
             yield None
             return
         with TemporaryDirectory(prefix="evalcore-", ignore_cleanup_errors=True) as folder:
-            files = _Files(Path(folder, "prompt.txt"), Path(folder, "output.txt"))
+            places = [Path(folder, name) for name in ("prompt.txt", "messages.json", "output.txt")]
+            files = _Files(*places)
             files.prompt.write_bytes(prompt.encode(errors="replace"))
+            if "messages_file" in self._named:
+                messages = json_text([dict(message) for message in work.messages])
+                files.messages.write_bytes(messages.encode(errors="replace"))
             yield files
 
-    async def _run(self, work: Work, files: _Files | None) -> CommandResult:
+    async def _run(self, work: Work, prompt: str, files: _Files | None) -> CommandResult:
         options = self._options
-        values = {"prompt": work.prompt, "id": work.case.id}
+        values = {"prompt": prompt, "id": work.case.id}
         if files is not None:
-            values |= {"prompt_file": str(files.prompt), "output_file": str(files.output)}
-        env = dict(options.env)
+            values |= {
+                "prompt_file": str(files.prompt),
+                "messages_file": str(files.messages),
+                "output_file": str(files.output),
+            }
+        env = {**_places(work), **options.env}
         if isinstance(options.command, str):
             command: str | list[str] = _shell_command(options.command)
             env |= {_VARIABLES[name]: values[name] for name in self._named}
         else:
-            command = [_filled(element, values) for element in options.command]
-        reads_input = not self._named & {"prompt", "prompt_file"}
+            command = [_filled(_from_suite(part, work), values) for part in options.command]
+        reads_input = not self._named & {"prompt", "prompt_file", "messages_file"}
         return await run_command(
             command,
-            stdin=work.prompt.encode(errors="replace") if reads_input else b"",
-            cwd=work.folder / (options.cwd or ""),
+            stdin=prompt.encode(errors="replace") if reads_input else b"",
+            cwd=(work.workspace or work.folder) / (options.cwd or ""),
             timeout_s=self._timeout_s(work),
             env=env,
             output_limit=_OUTPUT_LIMIT,
@@ -171,6 +209,32 @@ class CommandTarget:
 
 def _too_long(place: str) -> TargetError:
     return TargetError("command", f"the command's {place} is longer than {_OUTPUT_LIMIT >> 20} MiB")
+
+
+def _places(work: Work) -> dict[str, str]:
+    """Return the variables by which a program finds what it works in and the suite."""
+    if work.workspace is None:
+        return {}
+    return {
+        "EVALCORE_WORKSPACE": str(work.workspace),
+        "EVALCORE_SUITE_FOLDER": str(work.folder),
+    }
+
+
+def _from_suite(element: str, work: Work) -> str:
+    """Return an element of an array; a file of the suite's folder by its whole path.
+
+    A program that works in a workspace is told of files beside the suite as if it did not, unless
+    the workspace has one of that name.
+    """
+    if work.workspace is None or "{" in element or not element or element.startswith("-"):
+        return element
+    try:
+        beside = work.folder / element
+        found = beside.is_file() and not (work.workspace / element).exists()
+    except (OSError, ValueError):  # a name that no file system takes
+        return element
+    return str(beside) if found else element
 
 
 def _filled(element: str, values: Mapping[str, str]) -> str:

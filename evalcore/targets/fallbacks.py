@@ -20,7 +20,7 @@ class Fallback(NamedTuple):
 
 
 class WithFallbacks:
-    """Asks the first target; after a `ProviderError` of that, the others in their order.
+    """Asks the first target; where that gives no answer, the others in their order.
 
     The evidence is that of the target which answered; the failures stand in its details. If none
     answers, the error has the kind of the first one's and all messages.
@@ -36,10 +36,13 @@ class WithFallbacks:
         return self._first.target.answer_now(work)
 
     async def answer(self, work: Work) -> Evidence:
-        """Return the first answer; raise `ProviderError` if there is none."""
+        """Return the first answer; raise the first target's error if there is none."""
+        first: TargetError
         try:
             return await self._first.target.answer(work)
-        except ProviderError as error:
+        except SkippedError:
+            raise
+        except TargetError as error:
             first = error
         failures: list[tuple[str, TargetError]] = [(self._first.name, first)]
         for name, target in self._others:
@@ -53,8 +56,11 @@ class WithFallbacks:
             else:
                 return _with_failures(evidence, failures)
         others = "".join(f"; fallback '{name}': {error}" for name, error in failures[1:])
+        message = f"{first}{others}"
+        if not isinstance(first, ProviderError):
+            raise TargetError(first.kind, message) from first
         raise ProviderError(
-            first.kind, f"{first}{others}", first.status, first.retry_after_s, first.attempts
+            first.kind, message, first.status, first.retry_after_s, first.attempts
         ) from first
 
 

@@ -48,6 +48,7 @@ class CallContext(Mapping[str, Any]):
     metadata: Mapping[str, Any]
     messages: tuple[Message, ...]
     config: Mapping[str, Any]
+    workspace: str | None = None
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._names():
@@ -117,6 +118,7 @@ class PythonTarget:
             metadata=work.case.metadata,
             messages=work.messages,
             config=self._options.config,
+            workspace=None if work.workspace is None else str(work.workspace),
         )
 
 

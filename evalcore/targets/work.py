@@ -28,7 +28,8 @@ class Work:
     caller enforces `timeout_s`; a target that starts a process ends it at that time as well.
     `complete` calls providers. `objects` are what a suite made in Python refers to by name.
     `run_store` takes the events of an executed workflow, `check` grades an output of one of its
-    blocks; None where nobody wants to know.
+    blocks; None where nobody wants to know. `workspace` is the folder that the target works in, if
+    the test has one.
     """
 
     case: Case
@@ -45,6 +46,7 @@ class Work:
     objects: Mapping[str, Any] = NOTHING
     run_store: RunStore | None = None
     check: Check | None = None
+    workspace: Path | None = None
 
 
 class Runnable(Protocol):

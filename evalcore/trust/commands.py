@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+from evalcore.trust.watchdog import MARK_NAME, watchdog
+
 NOT_FOUND: Final = 127
 NOT_STARTED: Final = 126
 OUTPUT_LIMIT: Final = 1 << 20
@@ -51,11 +53,13 @@ async def run_command(
 ) -> CommandResult:
     """Run a program (an array: no shell; a string: `/bin/sh -c`) and return how it ended.
 
-    Its environment is PATH, HOME, LANG, LC_*, TMPDIR, SYSTEMROOT and `env`. `stdin` is a file to
+    Its environment is PATH, HOME, LANG, LC_*, TMPDIR, SYSTEMROOT, a mark of this process, and
+    `env`. `stdin` is a file to
     it, so it may leave it unread and open `/dev/stdin`. It runs in a session of its own: after
     `timeout_s` or on cancellation the whole process group gets SIGTERM and soon SIGKILL; whatever
     is left of the group when the program has ended is killed as well. (A descendant that makes a
-    session of its own escapes that, but is not waited for.) Of each of the two outputs at most
+    session of its own escapes that, and is not waited for; it ends with this process, also when
+    that is killed.) Of each of the two outputs at most
     `output_limit` bytes are kept: the beginning of stdout, the end of stderr. `memory_limit`
     bounds the address space of each process in bytes. A program that cannot be started is a result
     too, not an exception.
@@ -148,6 +152,7 @@ async def _wait(
     group = process.get_pid()
     timed_out = False
     try:
+        watchdog().began(group)
         try:
             timed_out = not await _within(timeout_s, collector.ended)
         finally:
@@ -163,6 +168,7 @@ async def _wait(
             await _within(_PIPE_GRACE_S, collector.closed)
         finally:
             process.close()
+            watchdog().ended(group)
     return timed_out
 
 
@@ -212,7 +218,7 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _INHERITED or name.startswith("LC_")
     }
-    return {"PATH": os.defpath, **kept, **extra}
+    return {"PATH": os.defpath, **kept, **extra, MARK_NAME: watchdog().mark}
 
 
 def _not_started(argv: Sequence[str] | str, cwd: Path, error: Exception) -> CommandResult:

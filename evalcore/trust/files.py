@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evalcore.errors import NotAllowedError, UsageError
@@ -25,6 +25,17 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path:
     `root`, `UsageError` with the places where it was looked for if there is none. An absolute name
     is taken as it is and has to lie inside `root`.
     """
+    return _resolved(root, folder, name, _file_at, "file")
+
+
+def resolve_folder(root: Path, folder: Path, name: str) -> Path:
+    """Return the resolved path of a folder that a suite names; else as `resolve_inside`."""
+    return _resolved(root, folder, name, _folder_at, "folder")
+
+
+def _resolved(
+    root: Path, folder: Path, name: str, entry_at: Callable[[Path], Path | None], kind: str
+) -> Path:
     root, folder = root.resolve(), folder.resolve()
     if not folder.is_relative_to(root):
         raise ValueError(f"{folder} does not lie below {root}")
@@ -34,18 +45,18 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path:
         if not candidate.is_relative_to(root):
             continue
         places.append(candidate)
-        found = _file_at(candidate)
+        found = entry_at(candidate)
         if found is None:
             continue
         if not found.is_relative_to(root):
-            message = f"file {name!r} leads outside {root} through a symbolic link"
+            message = f"{kind} {name!r} leads outside {root} through a symbolic link"
             raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
         return found
     if not places:
-        message = f"file {name!r} lies outside {root}"
+        message = f"{kind} {name!r} lies outside {root}"
         raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
     looked = ", ".join(str(place) for place in dict.fromkeys(places))
-    raise UsageError(f"there is no file {name!r}; looked for {looked}")
+    raise UsageError(f"there is no {kind} {name!r}; looked for {looked}")
 
 
 def _upward(folder: Path, root: Path) -> Iterator[Path]:
@@ -59,4 +70,11 @@ def _file_at(path: Path) -> Path | None:
     try:
         return path.resolve() if path.is_file() else None
     except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
+        return None
+
+
+def _folder_at(path: Path) -> Path | None:
+    try:
+        return path.resolve() if path.is_dir() else None
+    except (OSError, ValueError):
         return None

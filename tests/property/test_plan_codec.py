@@ -63,6 +63,8 @@ cases = st.builds(
     metadata=st.dictionaries(text, json_values, max_size=2),
     reason_not_executable=st.none() | text,
     given=st.none() | evidence,
+    workspace=st.none() | st.dictionaries(text, json_values, max_size=2),
+    conversation=st.booleans(),
 )
 
 

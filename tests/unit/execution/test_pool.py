@@ -206,3 +206,30 @@ def test_a_pilot_settles_how_large_the_shards_are(tmp_path: Path) -> None:
     with finish_run(run, receipts, now=datetime.now(UTC)) as view:
         assert view.report.summary.counts.planned == 200
         assert view.report.summary.counts.add_up
+
+
+ALONE = """
+import asyncio
+
+present, most = 0, 0
+
+async def counted(input):
+    global present, most
+    present, most = present + 1, max(most, present + 1)
+    for _ in range(200):
+        if most == 3:
+            break
+        await asyncio.sleep(0.01)
+    present -= 1
+    return f"answer {most}"
+"""
+
+
+def test_a_shard_of_one_item_leaves_the_other_places_to_the_next(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, function="counted", number=3)
+    path.write_text(path.read_text().replace("value: answer", "value: answer 3"))
+    (tmp_path / "pool_targets.py").write_text(ALONE)
+    run = plan_run(load(path), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+    assert run.manifest().plan.shard_size == 1
+    execute_run(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
+    assert '"passed":3' in report_of(run)

@@ -229,9 +229,10 @@ def test_a_test_that_nothing_answers_names_the_three_ways(tmp_path: Path) -> Non
     [("workspace: {template: t}", ""), ("", ", workspace: {template: t}")],
     ids=["suite", "test"],
 )
-def test_workspaces_are_not_prepared_yet(tmp_path: Path, suite: str, test: str) -> None:
-    live = case(tmp_path, f"{TARGETS}\n{suite}", LIVE[:-1] + test + "}")
-    given = case(tmp_path, f"{TARGETS}\n{suite}", TEST[:-1] + test + "}")
+def test_a_workspace_is_the_suites_or_the_tests_own(tmp_path: Path, suite: str, test: str) -> None:
+    (tmp_path / "t").mkdir()
+    found = case(tmp_path, f"{TARGETS}\n{suite}", LIVE[:-1] + test + "}")
 
-    assert live.reason_not_executable is not None
-    assert given.reason_not_executable is None
+    assert found.workspace is not None
+    assert found.workspace["template"] == "t"
+    assert found.workspace.get("isolation") == ("per_test" if test else None)

@@ -87,6 +87,7 @@ def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
         "metadata": {"m": 1},
         "messages": [{"role": "user", "content": "hi"}],
         "config": {"tone": "kind"},
+        "workspace": None,
     }
 
 

@@ -1,0 +1,112 @@
+"""A run's rows as files for others: JSON lines, CSV, Parquet; read and written as a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.errors import StoreError, UsageError
+from evalcore.model.run import Plan
+
+ROW_FORMATS: Final = ("jsonl", "csv", "parquet")
+_BATCH: Final = 1_000
+_ROW_GROUP: Final = 20_480
+# Of CSV a spreadsheet takes a cell that begins with one of these for a formula.
+_TEXTS: Final = (
+    "suite",
+    "test_id",
+    "target",
+    "variant",
+    "error",
+    "failure_reason",
+)
+_NESTED: Final = ("scores", "artifacts")
+_LINE_ENDS: Final = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
+
+
+class ExportFacts(NamedTuple):
+    """What the rows do not say themselves: the suite, where the run stands, its plan."""
+
+    suite: str
+    folder: str
+    plan: Plan
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The query's parameters."""
+        return {
+            "suite": self.suite,
+            "folder": self.folder,
+            "pilot": self.plan.pilot,
+            "shard_size": self.plan.shard_size,
+        }
+
+
+def export_rows(
+    connection: duckdb.DuckDBPyConnection,
+    facts: ExportFacts,
+    row_format: str,
+    path: Path,
+    *,
+    append: bool = False,
+) -> None:
+    """Write the rows of the files that the connection's variable `files` names.
+
+    `append` adds JSON lines to a file. Raises `UsageError` if the file cannot be written.
+    """
+    query = query_text("export_rows")
+    try:
+        if row_format == "jsonl":
+            _write_lines(connection, query, facts, path, "ab" if append else "wb")
+        elif row_format == "csv":
+            _copy(connection, _for_csv(query), facts, path, "FORMAT csv, HEADER true")
+        else:
+            options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP}"
+            _copy(connection, query, facts, path, options)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    except duckdb.IOException as error:
+        raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
+    except duckdb.Error as error:
+        raise StoreError(f"the rows cannot be exported: {_reason(error)}") from error
+
+
+def _write_lines(
+    connection: duckdb.DuckDBPyConnection, query: str, facts: ExportFacts, path: Path, mode: str
+) -> None:
+    found = connection.execute(
+        f"SELECT to_json(row)::VARCHAR FROM ({query}) AS row",  # noqa: S608  (a query of ours)
+        facts.parameters,
+    )
+    with path.open(mode) as file:
+        while batch := found.fetchmany(_BATCH):
+            text = "".join(f"{line}\n" for (line,) in batch)
+            if not text.isascii():
+                for end, escaped in _LINE_ENDS:
+                    text = text.replace(end, escaped)
+            file.write(text.encode("utf-8"))
+
+
+def _for_csv(query: str) -> str:
+    """Return the query with texts that no spreadsheet calculates, and nested values as JSON."""
+    columns = [
+        f"CASE WHEN regexp_matches({name}, '^[=+\\-@\\t\\r]') THEN '''' || {name} ELSE {name} END"
+        f" AS {name}"
+        for name in _TEXTS
+    ]
+    columns += [f"to_json({name})::VARCHAR AS {name}" for name in _NESTED]
+    return f"SELECT * REPLACE ({', '.join(columns)}) FROM ({query})"  # noqa: S608  (names of ours)
+
+
+def _copy(
+    connection: duckdb.DuckDBPyConnection, query: str, facts: ExportFacts, path: Path, options: str
+) -> None:
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"COPY ({query}) TO '{quoted}' ({options})", facts.parameters)
+
+
+def _reason(error: duckdb.Error) -> str:
+    return str(error).partition("\n")[0]

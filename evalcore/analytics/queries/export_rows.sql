@@ -1,0 +1,64 @@
+-- A run's rows as they are handed to others (spec/test-files.md, Results), in the plan's order.
+-- The variable `files` holds the Parquet parts in the order of their shards. $suite: its name;
+-- $folder: the run's prefix in the store; $pilot, $shard_size: the plan's.
+SELECT
+    strftime(ended_at, '%Y-%m-%dT%H:%M:%S.%fZ') AS timestamp,
+    $suite AS suite,
+    case_id AS test_id,
+    target,
+    variant,
+    iteration,
+    score,
+    CASE
+        WHEN outcome = 'passed' THEN 'pass'
+        WHEN outcome = 'failed' THEN 'fail'
+        WHEN outcome = 'blocked' THEN 'blocked'
+        WHEN status = 'error' THEN 'error'
+        ELSE 'skip'
+    END AS verdict,
+    status,
+    list_transform(coalesce(assertions, []), a -> {
+        'name': a.name,
+        'type': a.type,
+        'score': a.score,
+        'weight': a.weight,
+        'verdict': CASE a.outcome WHEN 'passed' THEN 'pass' WHEN 'failed' THEN 'fail'
+            ELSE a.outcome END,
+        'required': a.required,
+        'assertions': [{
+            'text': coalesce(a.expected, a.name),
+            'passed': a.outcome = 'passed',
+            'evidence': coalesce(nullif(a.message, ''), a.actual)
+        }],
+        'details': {
+            'block': a.block, 'expected': a.expected, 'actual': a.actual,
+            'message': coalesce(a.message, ''), 'cost_usd': a.cost_usd
+        },
+        'token_usage': NULL::STRUCT("input" BIGINT, "output" BIGINT),
+        'duration_ms': a.latency_ms
+    }) AS scores,
+    error.message AS error,
+    CASE
+        WHEN status = 'error' AND error.kind = 'workspace' THEN 'setup'
+        WHEN status = 'error' THEN 'execution'
+        WHEN status <> 'completed' THEN 'limit'
+        WHEN len(list_filter(assertions, a -> a.outcome IN ('error', 'blocked'))) > 0 THEN 'grading'
+    END AS failure_stage,
+    CASE
+        WHEN status = 'error' THEN error.kind
+        WHEN status <> 'completed' THEN coalesce(reason, status)
+        ELSE list_transform(
+            list_filter(assertions, a -> a.outcome IN ('error', 'blocked')),
+            a -> a.name || ': ' || coalesce(nullif(a.message, ''), a.outcome)
+        )[1]
+    END AS failure_reason,
+    {
+        'results': $folder || 'results/' || lpad((
+            CASE WHEN $pilot = 0 THEN item // $shard_size WHEN item < $pilot THEN 0
+            ELSE 1 + (item - $pilot) // $shard_size END
+        )::VARCHAR, 5, '0') || '.parquet',
+        'output': 'blobs/' || output_ref[:2] || '/' || output_ref,
+        'evidence': 'blobs/' || evidence_ref[:2] || '/' || evidence_ref,
+        'workspace': json_extract_string(evidence, '$.details.workspace')
+    } AS artifacts
+FROM read_parquet(getvariable('files'), hive_partitioning = false)

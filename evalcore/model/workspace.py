@@ -1,0 +1,84 @@
+"""A workspace: the folder that a test's target works in, and what prepares it (test-files.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+BEFORE_S: Final = 60.0
+AFTER_S: Final = 30.0
+
+
+class HookName(StrEnum):
+    """When a hook runs: once for a workspace, or for each test in it."""
+
+    BEFORE_ALL = "before_all"
+    BEFORE_EACH = "before_each"
+    AFTER_EACH = "after_each"
+    AFTER_ALL = "after_all"
+
+
+# What concerns a single test leaves the workspace what it is to the others.
+EACH: Final = frozenset({HookName.BEFORE_EACH, HookName.AFTER_EACH})
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A program that is told of a workspace; an array runs without a shell.
+
+    `cwd` is relative to the suite's folder, which is the default.
+    """
+
+    command: str | tuple[str, ...]
+    timeout_s: float
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A git repository in a workspace: `source` is a URL or a folder (`is_local`).
+
+    `checkout` is a commit, a tag or a branch, by default the source's own; `ancestor` counts so
+    many first parents back from it.
+    """
+
+    path: str
+    source: str
+    is_local: bool = False
+    checkout: str | None = None
+    ancestor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpec:
+    """What a workspace is made of.
+
+    `template` is copied; `path` is a folder that is used as it is. `shared` says that tests take
+    turns in one workspace; else each work item has its own.
+    """
+
+    shared: bool = True
+    template: str | None = None
+    path: str | None = None
+    repos: tuple[Repository, ...] = ()
+    hooks: Mapping[HookName, Hook] = field(default_factory=dict)
+
+
+def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
+    """Return what a case's `workspace` (JSON values, as the loader made them) says."""
+    return WorkspaceSpec(
+        shared=raw.get("isolation", "shared") == "shared",
+        template=raw.get("template"),
+        path=raw.get("path"),
+        repos=tuple(Repository(**entry) for entry in raw.get("repos", ())),
+        hooks={HookName(name): _hook(entry) for name, entry in raw.get("hooks", {}).items()},
+    )
+
+
+def _hook(raw: Mapping[str, Any]) -> Hook:
+    command = raw["command"]
+    return Hook(
+        command if isinstance(command, str) else tuple(command), raw["timeout_s"], raw.get("cwd")
+    )

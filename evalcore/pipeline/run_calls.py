@@ -1,0 +1,205 @@
+"""What the processes and threads that execute a run take along: options, and what calls share."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalcore.execution.bench import Progress
+from evalcore.model.evidence import NOTHING
+from evalcore.model.mode import Mode
+from evalcore.pipeline.observe import observer_of
+from evalcore.pipeline.plan import HISTORY
+from evalcore.settings import DEFAULT_SETTINGS, Settings
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.execution.budget import Spent
+    from evalcore.execution.context import CallContext
+    from evalcore.execution.pool import Pool
+    from evalcore.execution.pot import Pot
+    from evalcore.execution.rates import SharedRates
+    from evalcore.execution.reuse import ReusedItems
+    from evalcore.execution.window import Share
+    from evalcore.workspaces.manager import Workspaces
+
+
+def _to_standard_error(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteOptions:
+    """What belongs to the executing process: trust, concurrency, progress, how to stop it.
+
+    Who may stop it gets the pool (`on_start`); where there is none, `stopped` is asked now and
+    then. `settings` have prices and the limits of providers. `objects` are what a suite made in
+    Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
+    execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
+    told what people should know; `keep_workspaces` leaves what tests worked in.
+    """
+
+    imports: ImportPolicy = field(default_factory=ImportPolicy)
+    concurrency: int | None = None
+    progress: Progress | None = None
+    on_start: Callable[[Pool], None] | None = None
+    stopped: Callable[[], bool] = lambda: False
+    settings: Settings = DEFAULT_SETTINGS
+    objects: Mapping[str, Any] = NOTHING
+    rates: SharedRates | None = None
+    calls: RunCalls | None = None
+    share: Share | None = None
+    warn: Callable[[str], None] = _to_standard_error
+    keep_workspaces: bool = False
+
+
+class RunCalls:
+    """What calls of one run share in this process, made when the first is to be made; a context.
+
+    Safe in several threads. Raises `UsageError` for a run under a cost cap whose model has no
+    price.
+    """
+
+    def __init__(self, run: StoredRun, options: ExecuteOptions, lane: str | None = None) -> None:
+        """Take a run; `lane` is this process's name where several execute the run at once."""
+        self._run = run
+        self._options = options
+        self._lane = lane
+        self.pot: Pot | None = None
+        manifest = run.manifest()
+        self._lanes = max(1, int(manifest.settings.get("workers") or 1))
+        self._mode = Mode(manifest.mode)
+        self.observer = observer_of(manifest)
+        if self.observer is not None:
+            self.observer.execution_begun(manifest.plan.items, manifest.plan.shards)
+        self.reused: ReusedItems | None = None
+        if (source := manifest.settings.get("reuse")) is not None:
+            from evalcore.execution.reuse import ReusedItems
+
+            self.reused = ReusedItems(run, required=source != HISTORY)
+        self._lock = threading.Lock()
+        self._made: CallContext | None = None
+        self._workspaces: Workspaces | None = None
+        if run.definition.limits.max_cost_usd is not None:
+            from evalcore.execution.limits import refuse_unpriced
+
+            refuse_unpriced(run.definition, options.settings, self._mode)
+        # The time of a run begins with its execution.
+        self.ended: Callable[[], bool] | None = None
+        if run.definition.limits.max_duration_s is not None:
+            limits = self.context.limits
+            self.ended = lambda: limits.ended
+
+    def __enter__(self) -> RunCalls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def context(self) -> CallContext:
+        """The limits and the recorder."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces of this process's tests."""
+        with self._lock:
+            if self._workspaces is None:
+                self._workspaces = self._open_workspaces()
+            return self._workspaces
+
+    @property
+    def mode(self) -> Mode:
+        """How the run gets its answers."""
+        return self._mode
+
+    def close(self) -> None:
+        """Wait for what is being recorded; end the workspaces that tests have shared."""
+        with self._lock:
+            if self._workspaces is not None:
+                kept = self._workspaces.close()
+                if kept is not None:
+                    self._options.warn(f"the workspaces are kept in {kept}")
+                self._workspaces = None
+            if self._made is not None and self._made.recorder is not None:
+                self._made.recorder.close()
+            if self._made is not None and self.pot is not None:
+                self.pot.leave(self._made.limits.budget)
+            self._made = None
+
+    def _open_workspaces(self) -> Workspaces:
+        from evalcore.recording.redaction import Redaction
+        from evalcore.workspaces.manager import Surroundings, Workspaces
+        from evalcore.workspaces.places import workspaces_root
+
+        options = self._options
+        redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
+        surroundings = Surroundings(
+            workspaces_root(options.settings.workspaces),
+            keep=options.keep_workspaces,
+            warn=options.warn,
+            clean=redaction.value,
+        )
+        folder = Path(self._run.definition.source.folder)
+        return Workspaces(self._run.run_id, folder, surroundings)
+
+    def _make(self) -> CallContext:
+        from evalcore.execution.budget import Spent
+        from evalcore.execution.context import CallContext
+        from evalcore.execution.limits import RunLimits, Sharing, find_shared_rates
+
+        run, options = self._run, self._options
+        cost_usd, tokens, busy_s = self._used()
+        shared = options.rates or find_shared_rates(options.settings.rate_limits)
+        limits = RunLimits(
+            run.definition,
+            options.settings,
+            concurrency=options.concurrency,
+            spent=Spent(cost_usd, tokens),
+            busy_s=busy_s,
+            shared=shared,
+            sharing=Sharing(
+                1 if self._lane is None or shared is not None else self._lanes,
+                self._pot(Spent(cost_usd, tokens)),
+            ),
+        )
+        if self._mode is Mode.LIVE:
+            return CallContext(limits, observer=self.observer)
+        from evalcore.recording.recorder import open_recorder
+        from evalcore.recording.redaction import Redaction
+
+        redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
+        recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
+        return CallContext(limits, recorder, self._mode, observer=self.observer)
+
+    def _pot(self, spent: Spent) -> Pot | None:
+        """Return the budget that lanes share, joined by this one; None for a process alone."""
+        if self._lane is None or not self._run.definition.limits.budgeted:
+            return None
+        from evalcore.execution.pot import Pot
+
+        self.pot = Pot(self._run, self._lane, lanes=self._lanes, spent=spent)
+        return self.pot
+
+    def _used(self) -> tuple[float, int, float]:
+        """Return what earlier processes of the run used, if it has a budget."""
+        limits = self._run.definition.limits
+        if not limits.budgeted and limits.max_duration_s is None:
+            return 0.0, 0, 0.0
+        written = self._run.written_shards()
+        if not written:
+            return 0.0, 0, 0.0
+        from evalcore.analytics.spent import used_by
+
+        with self._run.result_files(self._run.manifest().plan, written) as parts:
+            return used_by(parts)

@@ -1,0 +1,178 @@
+"""Several cases answered by one run of a program: JSON lines in, JSON lines out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.targets.messages import json_text
+from evalcore.targets.work import Work
+
+# Who asks for an answer at the same time asks within this time.
+_GATHER_S: Final = 0.1
+_ANSWERS: Final = ("output", "text", "answer")
+
+
+class Answered(NamedTuple):
+    """What a program wrote, as text, and how long it took."""
+
+    text: str
+    latency_ms: float
+
+
+# Runs the program for the first of some works with these lines as its prompt.
+Ask = Callable[[Work, str], Awaitable[Answered]]
+
+
+class _Batch:
+    """Works that wait to be asked together, by the ids of their cases."""
+
+    def __init__(self) -> None:
+        self.works: dict[str, Work] = {}
+        self.answers: dict[str, asyncio.Future[Evidence]] = {}
+        self.closed = asyncio.Event()
+
+
+class Batches:
+    """Gathers works that wait at the same time, at most `size`; for several event loops.
+
+    Works in different workspaces, and several of one case, are never in the same batch.
+    """
+
+    def __init__(self, size: int, ask: Ask) -> None:
+        self._size = size
+        self._ask = ask
+        self._open: dict[tuple[asyncio.AbstractEventLoop, Path | None], _Batch] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the answer to one work; raise `TargetError`."""
+        key = (asyncio.get_running_loop(), work.workspace)
+        batch = self._open.get(key)
+        if batch is None or work.case.id in batch.works:
+            if batch is not None:
+                batch.closed.set()
+            batch = self._open[key] = _Batch()
+            task = asyncio.create_task(self._run(key, batch))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        batch.works[work.case.id] = work
+        answer: asyncio.Future[Evidence] = asyncio.get_running_loop().create_future()
+        batch.answers[work.case.id] = answer
+        if len(batch.works) >= self._size:
+            self._close(key, batch)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+
+    def _close(self, key: tuple[asyncio.AbstractEventLoop, Path | None], batch: _Batch) -> None:
+        batch.closed.set()
+        if self._open.get(key) is batch:
+            del self._open[key]
+
+    async def _run(self, key: tuple[asyncio.AbstractEventLoop, Path | None], batch: _Batch) -> None:
+        """Wait until the batch is full or nobody comes any more, ask, and hand out the answers."""
+        try:
+            async with asyncio.timeout(_GATHER_S):
+                await batch.closed.wait()
+        except TimeoutError:
+            self._close(key, batch)
+        works = [work for name, work in batch.works.items() if not batch.answers[name].cancelled()]
+        if not works:
+            return
+        asked = asyncio.ensure_future(self._ask(works[0], _lines(works)))
+        waiting = set(batch.answers.values())
+        # Nobody waits any more: what runs is ended.
+        while not asked.done():
+            left = {answer for answer in waiting if not answer.done()}
+            if not left:
+                asked.cancel()
+            awaited: set[asyncio.Future[Any]] = {asked, *left}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        self._hand_out(batch, asked)
+
+    def _hand_out(self, batch: _Batch, asked: asyncio.Future[Answered]) -> None:
+        open_ = {name: answer for name, answer in batch.answers.items() if not answer.done()}
+        if asked.cancelled():
+            error: BaseException | None = TargetError("command", "the batch was stopped")
+        else:
+            error = asked.exception()
+        if error is not None:
+            for answer in open_.values():
+                answer.set_exception(error)
+            return
+        result = asked.result()
+        found = _read(result.text)
+        share_ms = result.latency_ms / len(batch.works)
+        for name, answer in open_.items():
+            try:
+                answer.set_result(_evidence(name, found, share_ms))
+            except TargetError as problem:
+                answer.set_exception(problem)
+
+
+def _lines(works: list[Work]) -> str:
+    """Return a line for each work, in their order."""
+    return "".join(
+        json_text(
+            {
+                "id": work.case.id,
+                "prompt": work.prompt,
+                "messages": [dict(message) for message in work.messages],
+                "metadata": dict(work.case.metadata),
+            }
+        )
+        + "\n"
+        for work in works
+    )
+
+
+def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
+    """Return the answers by their ids, or what is wrong with them as a whole."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = orjson.loads(line)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or not isinstance(value.get("id"), str):
+            message = f'line {number} of the batch\'s answer is no JSON object with an "id"'
+            return TargetError("command", message)
+        found[value["id"]] = value
+    return found
+
+
+def _evidence(
+    name: str, found: Mapping[str, Mapping[str, Any]] | TargetError, share_ms: float
+) -> Evidence:
+    if isinstance(found, TargetError):
+        raise found
+    record = found.get(name)
+    if record is None:
+        raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
+    if record.get("error"):
+        raise TargetError("command", str(record["error"]))
+    key = next((key for key in _ANSWERS if key in record), None)
+    if key is None:
+        raise TargetError("command", f'the batch\'s answer to {name!r} has no "output"')
+    value = record[key]
+    tokens = record.get("token_usage")
+    tokens = tokens if isinstance(tokens, dict) else {}
+    latency_ms = record.get("latency_ms", record.get("duration_ms"))
+    metrics = Metrics(
+        latency_ms=share_ms if latency_ms is None else latency_ms,
+        cost_usd=record.get("cost_usd"),
+        input_tokens=record.get("input_tokens", tokens.get("input")),
+        output_tokens=record.get("output_tokens", tokens.get("output")),
+    )
+    return Evidence(value if isinstance(value, str) else json_text(value), metrics=metrics)

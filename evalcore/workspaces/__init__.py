@@ -1,0 +1,1 @@
+"""Folders that targets work in: made, prepared by hooks, watched for changes, removed."""

@@ -1,0 +1,173 @@
+"""Where workspaces stand on this machine, whose they are, and how those of the dead are removed.
+
+`<root>/<run>/<process>/` belongs to one process: it holds the lock `owner` as long as it lives, so
+nobody else's process id is taken for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from evalcore.errors import UsageError
+from evalcore.trust.watchdog import MARK_NAME, watchdog
+
+_OWNER: Final = "owner"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME_CHARACTERS: Final = 60
+
+
+def workspaces_root(configured: str | None) -> Path:
+    """Return the folder of all workspaces: the configured one, else one of the system's own.
+
+    Not below the suite's repository: programs that look upward for a repository or for
+    instructions must not find those.
+    """
+    if configured:
+        return Path(configured).expanduser().absolute()
+    return Path(tempfile.gettempdir()) / f"evalcore-workspaces-{os.getuid()}"
+
+
+class Place:
+    """A process's own folder below the root, made at once; raise `UsageError` if it cannot be."""
+
+    def __init__(self, root: Path, run_id: str) -> None:
+        self._run = root / run_id
+        self.folder = self._run / f"{os.getpid()}-{os.urandom(4).hex()}"
+        try:
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if root.stat().st_uid != os.getuid():
+                raise UsageError(f"{root} belongs to somebody else: set EVALCORE_WORKSPACES")
+            self.folder.mkdir(mode=0o700, parents=True)
+            self._lock = (self.folder / _OWNER).open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._lock.write(watchdog().mark)
+            self._lock.flush()
+        except OSError as error:
+            reason = f"no workspace can be made below {root}: {error.strerror or error}"
+            raise UsageError(f"{reason} (EVALCORE_WORKSPACES chooses another folder)") from error
+
+    def new_folder(self, name: str) -> Path:
+        """Return a new empty folder that is called like this, as far as a file system allows."""
+        safe = _UNSAFE.sub("-", name).strip("-.")[:_NAME_CHARACTERS] or "workspace"
+        folder = self.folder / "workspaces" / safe
+        for number in range(1, 1_000_000):
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                folder = folder.with_name(f"{safe}-{number}")
+            else:
+                break
+        return folder
+
+    def leave(self, *, keep: bool) -> None:
+        """Give up the folder; remove it, or what no kept workspace needs."""
+        if keep:
+            remove_folder(self.folder / "git")
+        else:
+            remove_folder(self.folder)
+            with suppress(OSError):  # another process of the run has its own in it
+                self._run.rmdir()
+        self._lock.close()
+
+
+class Left(NamedTuple):
+    """A process's folder: of which run, and whether the process still works in it."""
+
+    run: str
+    folder: Path
+    in_use: bool
+
+
+def left_workspaces(root: Path) -> Iterator[Left]:
+    """Yield the folders of all processes, by run."""
+    if not root.is_dir():
+        return
+    for run in sorted(path for path in root.iterdir() if path.is_dir()):
+        for folder in sorted(path for path in run.iterdir() if path.is_dir()):
+            yield Left(run.name, folder, _is_owned(folder))
+
+
+def clean_workspaces(root: Path, run: str | None = None) -> Iterator[Left]:
+    """Remove the folders that no process works in, of one run or of all; yield each.
+
+    What a dead owner's programs have left running is killed first.
+    """
+    for left in left_workspaces(root):
+        if left.in_use or run not in (None, left.run):
+            continue
+        with suppress(OSError):
+            _kill_marked((left.folder / _OWNER).read_text("utf-8", "replace"))
+        remove_folder(left.folder)
+        with suppress(OSError):
+            left.folder.parent.rmdir()
+        yield left
+
+
+def _is_owned(folder: Path) -> bool:
+    try:
+        with (folder / _OWNER).open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill every process that bears the mark of a dead one (where there is a `/proc`)."""
+    if not mark:
+        return
+    wanted = f"{MARK_NAME}={mark}".encode()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError, ValueError):
+            if wanted in entry.read_bytes().split(b"\0"):
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+
+
+def remove_folder(folder: Path) -> bool:
+    """Remove a folder and all that is in it, read-only or not; return whether it is gone."""
+
+    def retry(remove: Callable[[str], Any], path: str, _: object) -> None:
+        with suppress(OSError):
+            parent = Path(path).parent
+            parent.chmod(parent.stat().st_mode | stat.S_IRWXU)
+            target = Path(path)
+            if target.is_dir() and not target.is_symlink():
+                target.chmod(stat.S_IRWXU)
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                remove(path)
+
+    if _remove_quickly(str(folder)):
+        return True
+    shutil.rmtree(folder, onerror=retry)
+    return not folder.exists()
+
+
+def _remove_quickly(folder: str) -> bool:
+    """Remove a folder whose entries let themselves be removed; nothing is followed."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if not _remove_quickly(entry.path):
+                        return False
+                else:
+                    os.unlink(entry.path)  # noqa: PTH108  (a Path for each takes its time)
+        os.rmdir(folder)  # noqa: PTH106
+    except FileNotFoundError:
+        return not os.path.lexists(folder)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,177 @@
+"""What a folder holds, and what became of it: the file changes of a test."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+# Contents up to here are compared and shown; of longer files only that they changed.
+TEXT_BYTES: Final = 64 * 1024
+_MOST_CHANGES: Final = 1_000
+_MOST_TEXT: Final = 256 * 1024
+# A file changed twice within one tick of the file system's clock has the same time both times.
+_TICK_NS: Final = 50_000_000
+# git's own files say nothing that the others do not, and there are many.
+_UNSEEN: Final = ".git"
+
+
+class Seen(NamedTuple):
+    """A file as it was looked at; `content` where it is known. A link's content is its target.
+
+    `sure` says that another size or time of change is certain once the content changes.
+    """
+
+    mtime_ns: int
+    size: int
+    mode: int
+    content: bytes | None = None
+    sure: bool = True
+
+
+Folder = Mapping[str, Seen]
+# The content of a file before the test, where somebody else knows it.
+Earlier = Callable[[str], bytes | None]
+
+
+def look(folder: Path, known: Folder | None = None) -> dict[str, Seen]:
+    """Return the files of a folder by their paths; contents of those that are as `known` stay."""
+    known = known or {}
+    found: dict[str, Seen] = {}
+    now = time.time_ns()
+    for name, entry in _files(str(folder), ""):
+        seen = _seen(entry, now)
+        earlier = known.get(name)
+        if earlier is not None and _is_same(earlier, seen):
+            seen = earlier
+        elif not seen.sure and seen.size <= TEXT_BYTES:
+            seen = seen._replace(content=_content(entry.path, seen))
+        found[name] = seen
+    return found
+
+
+def _files(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:  # removed or closed meanwhile
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != _UNSEEN:
+                yield from _files(entry.path, f"{prefix}{entry.name}/")
+        elif entry.name != _UNSEEN:
+            yield prefix + entry.name, entry
+
+
+def _seen(entry: os.DirEntry[str], now_ns: int) -> Seen:
+    status = entry.stat(follow_symlinks=False)
+    sure = status.st_mtime_ns < now_ns - _TICK_NS
+    return Seen(status.st_mtime_ns, status.st_size, status.st_mode, None, sure)
+
+
+def _is_same(earlier: Seen, now: Seen) -> bool:
+    """Whether size, time and mode say for certain that nothing changed."""
+    return earlier.sure and earlier[:3] == now[:3]
+
+
+def _content(path: str, seen: Seen) -> bytes | None:
+    try:
+        if stat.S_ISLNK(seen.mode):
+            return os.fsencode(Path(path).readlink())
+        if not stat.S_ISREG(seen.mode) or seen.size > TEXT_BYTES:
+            return None
+        return Path(path).read_bytes()
+    except OSError:
+        return None
+
+
+def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> list[Any]:
+    """Return what became of a folder's files: `{path, change: added|modified|deleted, size}`.
+
+    In the order of their paths, at most 1 000. A text of up to 64 KiB has its unified `diff`, or
+    where nobody knows what it was (`earlier` is asked) its `content`, up to 256 KiB together.
+    """
+    found: list[Any] = []
+    room = _MOST_TEXT
+    for name, change, now, path in _changed(folder, before):
+        if len(found) == _MOST_CHANGES:
+            break
+        entry: dict[str, Any] = {"path": _text(name), "change": change}
+        if now is not None:
+            entry["size"] = now.size
+        told = _told(name, change, before.get(name), now, path, earlier) if room > 0 else {}
+        room -= sum(map(len, told.values()))
+        found.append(entry | told)
+    return found
+
+
+def _changed(folder: Path, before: Folder) -> Iterator[tuple[str, str, Seen | None, str]]:
+    left = set(before)
+    changed: list[tuple[str, str, Seen | None, str]] = []
+    for name, entry in _files(str(folder), ""):
+        left.discard(name)
+        try:
+            now = _seen(entry, 0)
+        except OSError:
+            continue
+        was = before.get(name)
+        if was is None:
+            changed.append((name, "added", now, entry.path))
+        elif not _is_same(was, now) and _is_other(was, now, entry.path):
+            changed.append((name, "modified", now, entry.path))
+    changed += [(name, "deleted", None, "") for name in left]
+    yield from sorted(changed, key=lambda change: change[0])
+
+
+def _is_other(was: Seen, now: Seen, path: str) -> bool:
+    """Whether a file is another one, by its content where that is known."""
+    if was.mode != now.mode or was.size != now.size:
+        return True
+    if was.content is None:
+        return was[:3] != now[:3]
+    return _content(path, now) != was.content
+
+
+def _told(
+    name: str, change: str, was: Seen | None, now: Seen | None, path: str, earlier: Earlier
+) -> dict[str, str]:
+    """Return the diff or the content of a changed file, if it is a text that is not too long."""
+    old = b"" if was is None else was.content
+    if old is None:
+        old = earlier(name)
+    new = b"" if now is None else _content(path, now)
+    after = _decoded(new)
+    if after is None or (old is not None and len(old) > TEXT_BYTES):
+        return {}
+    if old is None:
+        return {} if change == "deleted" else {"content": after}
+    text = _decoded(old)
+    return {} if text is None else {"diff": _diff(_text(name), change, text, after)}
+
+
+def _diff(name: str, change: str, old: str, new: str) -> str:
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True),
+        new.splitlines(keepends=True),
+        "/dev/null" if change == "added" else f"a/{name}",
+        "/dev/null" if change == "deleted" else f"b/{name}",
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _decoded(data: bytes | None) -> str | None:
+    if data is None or b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _text(name: str) -> str:
+    """Return a file's name as text that can be stored, whatever its bytes."""
+    return os.fsencode(name).decode("utf-8", "replace")

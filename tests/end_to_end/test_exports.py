@@ -1,0 +1,139 @@
+"""`--export`: a run's rows and reports as files for others."""
+
+from __future__ import annotations
+
+import csv
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.end_to_end.shell import Ended, evalcore
+
+FIELDS = [
+    "timestamp", "suite", "test_id", "target", "variant", "iteration", "score", "verdict",
+    "status", "scores", "error", "failure_stage", "failure_reason", "artifacts",
+]  # fmt: skip
+SCORE_FIELDS = [
+    "name", "type", "score", "weight", "verdict", "required", "assertions", "details",
+    "token_usage", "duration_ms",
+]  # fmt: skip
+SUITE = """
+name: exported
+targets: [{name: default, provider: command, command: "exit 3"}]
+tests:
+  - {id: passes, input: x, fixtures: {output: "one\\u2028two"}, assertions: [{type: contains, value: one, required: true}]}
+  - {id: "=cmd()", input: x, fixtures: {output: no}, assertions: [{type: contains, value: one, weight: 2}]}
+  - {id: errs, input: x, assertions: [{type: contains, value: one}]}
+  - {id: breaks, input: x, fixtures: {output: x}, assertions: [{type: cost, threshold: 1}]}
+"""  # noqa: E501
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "exported.eval.yaml"
+    path.write_text(SUITE)
+    return path
+
+
+def export(suite: Path, *names: str) -> Ended:
+    flags = [part for name in names for part in ("--export", str(suite.parent / name))]
+    return evalcore("run", suite, *flags, store=suite.parent / "store")
+
+
+def test_json_lines_have_the_fields_of_the_page(suite: Path) -> None:
+    assert export(suite, "x.jsonl").code == 1
+    rows = [json.loads(line) for line in (suite.parent / "x.jsonl").read_text().splitlines()]
+    assert [list(row) for row in rows] == [FIELDS] * 4
+    assert [list(row["scores"][0]) for row in rows if row["scores"]] == [SCORE_FIELDS] * 3
+    found = {
+        row["test_id"]: (row["verdict"], row["failure_stage"], row["failure_reason"])
+        for row in rows
+    }
+    assert found == {
+        "passes": ("pass", None, None),
+        "=cmd()": ("fail", None, None),
+        "errs": ("error", "execution", "command"),
+        "breaks": ("blocked", "grading", rows[3]["failure_reason"]),
+    }
+    assert rows[0]["scores"][0]["required"] == 0.8
+    assert rows[1]["scores"][0]["weight"] == 2.0
+    assert "exit code 3" in rows[2]["error"]
+    results = rows[0]["artifacts"]["results"]
+    assert (suite.parent / "store" / results).is_file()
+
+
+def test_parquet_and_csv_hold_the_same_rows(suite: Path) -> None:
+    export(suite, "x.parquet", "x.csv")
+    table = duckdb.sql(f"FROM '{suite.parent}/x.parquet'")
+    assert table.columns == FIELDS
+    with (suite.parent / "x.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["verdict"] for row in rows] == ["pass", "fail", "error", "blocked"]
+    assert json.loads(rows[0]["scores"])[0]["name"] == "contains-one"
+    assert table.fetchall()[1][2] == "=cmd()"
+
+
+def test_no_spreadsheet_calculates_what_a_csv_holds(suite: Path) -> None:
+    export(suite, "x.csv")
+    with (suite.parent / "x.csv").open(newline="") as file:
+        assert list(csv.DictReader(file))[1]["test_id"] == "'=cmd()"
+
+
+def test_xml_is_junit_and_html_a_page(suite: Path) -> None:
+    export(suite, "x.xml", "x.html")
+    root = ElementTree.parse(suite.parent / "x.xml").getroot()
+    assert (root.tag, root.get("tests"), root.get("errors")) == ("testsuites", "4", "1")
+    assert (suite.parent / "x.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_finished_run_is_exported_from_the_store(suite: Path) -> None:
+    export(suite, "x.jsonl")
+    store, again = suite.parent / "store", suite.parent / "again.jsonl"
+    run = json.loads(evalcore("runs", "list", "--json", store=store).out)[0]["id"]
+    assert evalcore("report", run, "--export", again, store=store).code == 0
+    assert again.read_text() == (suite.parent / "x.jsonl").read_text()
+
+
+def test_several_suites_share_json_lines_and_nothing_else(suite: Path) -> None:
+    folder = suite.parent
+    both = evalcore("run", suite, suite, "--export", folder / "x.jsonl", store=folder / "store")
+    assert both.code == 1
+    assert len((folder / "x.jsonl").read_text().splitlines()) == 8
+    refused = evalcore("run", suite, suite, "--export", folder / "x.csv", store=folder / "s2")
+    assert (refused.code, (folder / "s2").exists()) == (2, False)
+
+
+REFUSED = [("x.txt", "ends in none of"), ("nowhere/x.csv", "there is no folder")]
+
+
+@pytest.mark.parametrize(("name", "message"), REFUSED)
+def test_what_cannot_be_written_is_refused_before_anything_runs(
+    suite: Path, name: str, message: str
+) -> None:
+    ended = export(suite, name)
+    assert (ended.code, (suite.parent / "store").exists()) == (2, False)
+    assert message in ended.err
+
+
+def test_iterations_have_a_spread(suite: Path) -> None:
+    (suite.parent / "flaky.py").write_text(
+        "calls = 0\ndef fn(input):\n    global calls\n    calls += 1\n"
+        "    return 'yes' if calls % 5 else 'no'\n"
+    )
+    path = suite.parent / "t.eval.yaml"
+    path.write_text(
+        "targets: [{name: default, provider: python, callable: 'flaky:fn'}]\n"
+        "execution: {trials: {count: 10, strategy: pass_all_k, k: 2}, workers: 1}\n"
+        "tests: [{id: a, input: x, assertions: [{type: equals, value: 'yes'}]}]\n"
+    )
+    report = evalcore("run", path, "--json", store=suite.parent / "store").report
+    (case,) = report["cases"]
+    spread = case["spread"]
+    assert case["score"] == pytest.approx(28 / 45)
+    assert (spread["iterations"], spread["passed"], spread["flaky"]) == (10, 8, True)
+    assert spread["stdev"] == pytest.approx(0.421637)
+    assert spread["pass_rate"]["low"] == pytest.approx(0.490162, abs=1e-6)
+    assert spread["pass_rate"]["high"] == pytest.approx(0.943318, abs=1e-6)

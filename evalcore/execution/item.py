@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from evalcore.assertions.grading import grade, grade_now
 from evalcore.assertions.registry import AWAITED
 from evalcore.assertions.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.given import NOTHING_GIVEN, Given
 from evalcore.execution.ledger import Attempt
 from evalcore.execution.measures import checked_evidence
 from evalcore.execution.row import Finished
 from evalcore.model.assertion import Assertion, AssertionResult
-from evalcore.model.evidence import NOTHING, Evidence, Metrics
+from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, no_provider
-from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.model.scoring import score_item
 from evalcore.model.suite import Format, SuiteDefinition
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     import asyncio
 
     from evalcore.execution.calls import Calls
-    from evalcore.execution.judges import Calibrated, RunJudges
-    from evalcore.execution.reuse import ReusedItems
+    from evalcore.execution.judges import RunJudges
     from evalcore.model.exchange import Complete
     from evalcore.targets.work import Runnable, Work
-    from evalcore.workflow.run_store import RunStore
-    from evalcore.workspaces.manager import Workspace, Workspaces
+    from evalcore.workspaces.manager import Workspace
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
@@ -46,27 +44,6 @@ _LONGEST_MESSAGE = 4_000
 def wall_clock_us() -> int:
     """Return the time in microseconds since the epoch."""
     return time.time_ns() // 1000
-
-
-class Given(NamedTuple):
-    """What a run gives to its items beside its suite.
-
-    `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
-    over: what has not begun then is skipped. `run_stores` says where the events of an item's
-    workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
-    decide (None: all), `workspaces` what tests work in.
-    """
-
-    mode: str = Mode.LIVE
-    objects: Mapping[str, Any] = NOTHING
-    ended: Callable[[], bool] | None = None
-    run_stores: Callable[[int], RunStore] | None = None
-    reused: ReusedItems | None = None
-    calibrated: Calibrated | None = None
-    workspaces: Callable[[], Workspaces] | None = None
-
-
-NOTHING_GIVEN = Given()
 
 
 class ItemRunner:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.execution.bench import Bench
 from evalcore.execution.claims import unfinished_claims
+from evalcore.execution.given import Given
 from evalcore.execution.instant import Rest, run_instant
-from evalcore.execution.item import Given, ItemRunner
+from evalcore.execution.item import ItemRunner
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.model.run import Manifest, Plan, State

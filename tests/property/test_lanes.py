@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 
 from evalcore.execution.bench import Bench, OpenShard, Task
 from evalcore.execution.claims import Claims, begin_alone
-from evalcore.execution.item import Given, ItemRunner
+from evalcore.execution.given import Given
+from evalcore.execution.item import ItemRunner
 from evalcore.execution.shard import StoredShards
 from evalcore.formats.options import LoadOptions
 from evalcore.model.mode import Mode

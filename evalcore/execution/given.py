@@ -1,0 +1,36 @@
+"""What a run gives to the items of a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evalcore.model.evidence import NOTHING
+from evalcore.model.mode import Mode
+
+if TYPE_CHECKING:
+    from evalcore.execution.judges import Calibrated
+    from evalcore.execution.reuse import ReusedItems
+    from evalcore.workflow.run_store import RunStore
+    from evalcore.workspaces.manager import Workspaces
+
+
+class Given(NamedTuple):
+    """What a run gives to its items beside its suite.
+
+    `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
+    over: what has not begun then is skipped. `run_stores` says where the events of an item's
+    workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
+    decide (None: all), `workspaces` what tests work in.
+    """
+
+    mode: str = Mode.LIVE
+    objects: Mapping[str, Any] = NOTHING
+    ended: Callable[[], bool] | None = None
+    run_stores: Callable[[int], RunStore] | None = None
+    reused: ReusedItems | None = None
+    calibrated: Calibrated | None = None
+    workspaces: Callable[[], Workspaces] | None = None
+
+
+NOTHING_GIVEN = Given()

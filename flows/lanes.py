@@ -140,6 +140,7 @@ class _Lanes:
         started = run_deployment(
             LANE_DEPLOYMENT,
             parameters={**self._given, "lane": name},
+            flow_run_name=f"{self._run.run_id} {name}",
             timeout=0,
             idempotency_key=f"{self._run.run_id}-{name}",
         )
@@ -147,10 +148,13 @@ class _Lanes:
             self._flow_runs[name] = started.id
 
     def tend(self, plan: Plan) -> None:
-        """Replace lanes that have died; raise `StoreError` if none is left and none may start."""
+        """Replace lanes that have died; raise `StoreError` if none is left and none may start.
+
+        Nobody else's: the lanes of a run that is resumed have ended long ago.
+        """
         self._observer.settle(plan)
         self._observer.look()
-        for lane in self._observer.dead_lanes() - self._replaced:
+        for lane in self._observer.dead_lanes() & self._flow_runs.keys() - self._replaced:
             self._replaced.add(lane)
             self._replace(f"lane '{lane}' does not renew its claims")
         if time.monotonic() >= self._ask_at:

@@ -30,7 +30,7 @@ max_concurrency = 4
 """
 NIGHT = ("--suites", "*.eval.yaml", "--cron", "30 1 * * 1-5", "--timezone", "Europe/Berlin")
 ENVIRONMENT = ("--env", "EVALCORE_STORE=store")
-LEASE_S = 2.0
+LEASE_S = 1.0
 
 
 class Ended(NamedTuple):

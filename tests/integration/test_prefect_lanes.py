@@ -16,9 +16,10 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelling
 
+from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from flows.lanes import Work, choose_lanes
+from evalcore.trust.imports import ImportPolicy
 from tests.prefect_api import trigger
 from tests.prefect_project import LEASE_S, Project
 from tests.prefect_runs import only_run, run_flow, stored_report
@@ -34,24 +35,6 @@ pytestmark = [
 
 ITEMS = 200
 _PATIENCE_S = 100.0
-
-
-@pytest.mark.parametrize(
-    ("items", "seconds", "wanted", "has_pool", "lanes"),
-    [
-        pytest.param(1_000, 600.0, 0, True, 0, id="few items"),
-        pytest.param(50_000, 50.0, 0, True, 0, id="a minute of work"),
-        pytest.param(2_000, 600.0, 0, False, 0, id="no work pool"),
-        pytest.param(2_000, 100.0, 0, True, 2, id="more work"),
-        pytest.param(100_000, 1_200.0, 0, True, 4, id="much work"),
-        pytest.param(1_000_000, 1e6, 0, True, 8, id="very much work"),
-        pytest.param(10, 1.0, 3, True, 3, id="asked for"),
-    ],
-)
-def test_the_rule_chooses_between_shard_tasks_and_lanes(
-    items: int, seconds: float, wanted: int, has_pool: bool, lanes: int
-) -> None:
-    assert choose_lanes(Work(items, seconds), wanted=wanted, has_pool=has_pool) == lanes
 
 
 def wait_until(happened: Callable[[], bool], project: Project) -> None:
@@ -142,3 +125,26 @@ def test_lanes_that_were_asked_for_without_a_deployment_are_refused(
     assert "lanes need a deployment 'evaluate-lane/nowhere'" in str(seen.state.message)
     with get_client(sync_client=True) as client:
         assert client.read_flow_run(seen.flow_run.id).state is not None
+
+
+def test_a_pilot_or_history_tells_whether_lanes_are_worth_it(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_suite(tmp_path, items=110, sleep_s=0.05)
+    seen: list[tuple[int, int]] = []
+
+    def lanes_here(run: StoredRun, lanes: int, _: object, **_given: object) -> None:
+        seen.append((lanes, len(run.written_shards())))
+        execute_lane(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))), lane="here")
+
+    monkeypatch.setattr("flows.evaluate.has_lane_deployment", lambda: True)
+    monkeypatch.setattr("flows.evaluate.execute_in_lanes", lanes_here)
+    monkeypatch.setattr("flows.lanes._TASK_ITEMS", 100)
+    monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "shared_target")
+    monkeypatch.syspath_prepend(tmp_path)
+    given = {"suite": "shared.eval.yaml", "store": str(tmp_path / "store")}
+    with contextlib.chdir(tmp_path):
+        for at_least_s in (0.1, 60.0):  # what is left of a second of work is no minute
+            monkeypatch.setattr("flows.lanes._TASK_S", at_least_s)
+            assert run_flow(**given).flow_run.state_name == "GateFailed"
+    assert seen == [(2, 1)]  # the pilot was committed; history needed none

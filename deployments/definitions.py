@@ -11,7 +11,6 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 NIGHTLY = "nightly"
-LANE_ENTRYPOINT = "flows/lane.py:evaluate_lane"
 
 
 @dataclass(frozen=True)
@@ -58,23 +57,10 @@ class Definition:
         return self.entrypoint if (folder / file).is_file() else f"{self.module}.{self.function}"
 
 
-_LANE = Definition(
-    name="lane",
-    entrypoint=LANE_ENTRYPOINT,
-    description="One lane of a large run: takes shards until none is left. Started by the run.",
-    tags=("evalcore", "lane"),
-)
-
-
 def read_definitions(path: Path = HERE / "prefect.yaml") -> tuple[Definition, ...]:
-    """Return the deployments of the file, and the lane's where its flow is installed."""
+    """Return the deployments of the file, in its order."""
     rows = yaml.safe_load(path.read_text("utf-8"))["deployments"]
-    found = [_definition(row) for row in rows]
-    environment = found[0].environment
-    if all(known.name != _LANE.name for known in found):
-        found.append(replace(_LANE, environment=environment))
-    root = HERE.parent
-    return tuple(one for one in found if (root / one.entrypoint.partition(":")[0]).is_file())
+    return tuple(_definition(row) for row in rows)
 
 
 def _definition(row: Mapping[str, Any]) -> Definition:

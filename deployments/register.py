@@ -99,10 +99,10 @@ def register_pool(client: SyncPrefectClient, name: str, pool_type: str, *, dry: 
 
 def job_template(pool_type: str) -> dict[str, Any]:
     """Return the base job template of a pool type, as Prefect ships it; Kubernetes' job is ours."""
-    import prefect.server.api
+    import prefect
 
-    # The server's own answer may come from the internet.
-    data = Path(prefect.server.api.__file__).parent / "collections_data" / "views"
+    # The server's own answer may come from the internet; to import the server takes seconds.
+    data = Path(prefect.__file__).parent / "server" / "api" / "collections_data" / "views"
     collections = json.loads((data / "aggregate-worker-metadata.json").read_text("utf-8"))
     workers = {kind: worker for found in collections.values() for kind, worker in found.items()}
     template: dict[str, Any] = workers[pool_type]["default_base_job_configuration"]

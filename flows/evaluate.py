@@ -36,6 +36,7 @@ from evalcore.trust.imports import ImportPolicy
 from flows import states
 from flows.execution import Execution, is_complete, local_execution, rare_collections
 from flows.lanes import (
+    are_many,
     choose_lanes,
     execute_in_lanes,
     has_lane_deployment,
@@ -146,14 +147,19 @@ def _plan(parameters: EvaluateParameters) -> Execution:
 
 
 def _lanes(execution: Execution, parameters: EvaluateParameters) -> int:
-    """Return how many lanes execute the run; 0 for tasks in this process."""
-    if local_execution() is not None:
+    """Return how many lanes execute the run; 0 for tasks in this process.
+
+    Where nothing but a pilot can tell, it is executed here.
+    """
+    wanted, plan = parameters.lanes, execution.plan
+    if local_execution() is not None or wanted:
+        return wanted
+    if not are_many(plan.items) or not has_lane_deployment():
         return 0
-    work = work_left(execution.run, execution.plan, parameters.concurrency, None)
-    wanted = parameters.lanes
-    if wanted or choose_lanes(work, wanted=0, has_pool=True):
-        return choose_lanes(work, wanted=wanted, has_pool=wanted > 0 or has_lane_deployment())
-    return 0
+    if not plan.settled:
+        _execute_pilot(execution, RunProgress(execution.run.definition.name, plan.items))
+    work = work_left(execution.run, parameters.concurrency)
+    return 0 if execution.stopped else choose_lanes(work, wanted=0, has_pool=True)
 
 
 def _execute_in_lanes(execution: Execution, lanes: int, parameters: EvaluateParameters) -> None:
@@ -179,10 +185,9 @@ def _execute(execution: Execution) -> None:
     """
     progress = RunProgress(execution.run.definition.name, execution.plan.items)
     if not execution.plan.settled:
-        _run_shards(execution, execution.pending(), progress)
-        if execution.stopped:
-            return
-        execution.settle()
+        _execute_pilot(execution, progress)
+    if execution.stopped:
+        return
     shards, plan = execution.pending(), execution.plan
     get_run_logger().info(
         "run %s: %d work items in %d shards, %d to execute",
@@ -194,6 +199,16 @@ def _execute(execution: Execution) -> None:
     progress.earlier = execution.earlier_items(shards)
     _run_shards(execution, shards, progress)
     progress.show(execution.executed_items, now=True)
+
+
+def _execute_pilot(execution: Execution, progress: RunProgress) -> None:
+    """Execute the first shard of a plan that is not settled, which shows how large the others are.
+
+    The plan stays unsettled if the execution was stopped.
+    """
+    _run_shards(execution, execution.pending(), progress)
+    if not execution.stopped:
+        execution.settle()
 
 
 def _run_shards(execution: Execution, shards: tuple[int, ...], progress: RunProgress) -> None:

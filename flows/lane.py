@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError
 from evalcore.execution.claims import LEASE_S
+from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
@@ -81,6 +82,8 @@ def evaluate_lane(**given: Any) -> State[Any]:
 def _execute(parameters: LaneParameters) -> State[Any]:
     settings = read_settings(os.environ, Path.cwd())
     run = find_run(open_store(parameters.store or settings.store), parameters.run_id)
+    if run.manifest().state is RunState.CANCELLED:  # while this lane was waiting for its turn
+        return states.stopped(run.run_id)
     options = ExecuteOptions(
         # The plan came through the store: it grants nothing.
         imports=ImportPolicy(roots=(), allowed=settings.allow_imports),

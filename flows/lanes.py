@@ -45,14 +45,23 @@ class Work(NamedTuple):
     seconds: float
 
 
-def work_left(run: StoredRun, plan: Plan, concurrency: int | None, latency_s: float | None) -> Work:
-    """Return how much there is to execute in one process; `latency_s` is what history knows."""
-    written = run.written_shards()
+def work_left(run: StoredRun, concurrency: int | None) -> Work:
+    """Return how much there is to execute in one process.
+
+    An item takes as long as in the suite's earlier runs, or as in the pilot.
+    """
+    manifest, written = run.manifest(), run.written_shards()
+    plan, latency_s = manifest.plan, manifest.settings.get("latency_s")
     items = plan.items - sum(len(plan.shard_items(shard)) for shard in written)
     if is_instant(run.definition):
         return Work(items, items / _INSTANT_ITEMS_PER_S)
     places = concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
     return Work(items, items * (latency_s or _GUESSED_LATENCY_S) / places)
+
+
+def are_many(items: int) -> bool:
+    """Whether so many work items may be worth lanes, if they take long."""
+    return items > _TASK_ITEMS
 
 
 def choose_lanes(work: Work, *, wanted: int, has_pool: bool) -> int:
@@ -63,7 +72,7 @@ def choose_lanes(work: Work, *, wanted: int, has_pool: bool) -> int:
     """
     if wanted or not has_pool:
         return wanted
-    if work.items <= _TASK_ITEMS or work.seconds <= _TASK_S:
+    if not are_many(work.items) or work.seconds <= _TASK_S:
         return 0
     return min(_MOST_LANES, max(2, round(work.seconds / _LANE_S)))
 
@@ -140,6 +149,7 @@ class _Lanes:
         started = run_deployment(
             LANE_DEPLOYMENT,
             parameters={**self._given, "lane": name},
+            flow_run_name=f"{self._run.run_id} {name}",
             timeout=0,
             idempotency_key=f"{self._run.run_id}-{name}",
         )
@@ -147,10 +157,13 @@ class _Lanes:
             self._flow_runs[name] = started.id
 
     def tend(self, plan: Plan) -> None:
-        """Replace lanes that have died; raise `StoreError` if none is left and none may start."""
+        """Replace lanes that have died; raise `StoreError` if none is left and none may start.
+
+        Nobody else's: the lanes of a run that is resumed have ended long ago.
+        """
         self._observer.settle(plan)
         self._observer.look()
-        for lane in self._observer.dead_lanes() - self._replaced:
+        for lane in self._observer.dead_lanes() & self._flow_runs.keys() - self._replaced:
             self._replaced.add(lane)
             self._replace(f"lane '{lane}' does not renew its claims")
         if time.monotonic() >= self._ask_at:

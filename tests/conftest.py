@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
 from tests.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
 from tests.servers import S3Server, s3_server
 

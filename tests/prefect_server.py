@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import pytest
 from tests.servers import running, wait_until_ready
 
 _BATCH = "200"
+_DATABASE = "prefect.db"
+_NEW_DATABASE = "new.db"
 # spec/orchestration.md, "Batch settings". A flush interval below a second makes the server's loops
 # spin: it then takes a whole core for itself.
 _SERVER_SETTINGS = {
@@ -40,6 +43,22 @@ class PrefectServer:
     def environment(self) -> dict[str, str]:
         """The whole environment of a child process that is to reach this server."""
         return clean_environment(self.home) | {"PREFECT_API_URL": self.url}
+
+    def copy_database(self, home: Path) -> None:
+        """Give another server the database of this one: making a new one takes 7 s."""
+        home.mkdir(parents=True, exist_ok=True)
+        _copy_database(self.home / _NEW_DATABASE, home / _DATABASE)
+
+    def keep_new_database(self) -> None:
+        """Keep the database as it is now, for `copy_database`."""
+        _copy_database(self.home / _DATABASE, self.home / _NEW_DATABASE)
+
+
+def _copy_database(source: Path, copy: Path) -> None:
+    """Copy a database that a server may be writing to."""
+    opened, copied = sqlite3.connect(source), sqlite3.connect(copy)
+    with contextlib.closing(opened), contextlib.closing(copied):
+        opened.backup(copied)
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -80,6 +99,7 @@ def free_port() -> int:
 def running_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
     """One Prefect server per test process."""
     with prefect_server(tmp_path_factory.mktemp("prefect")) as server:
+        server.keep_new_database()
         yield server
 
 

@@ -59,6 +59,8 @@ class Plan:
 class Manifest:
     """What stands in `manifest.json`. Times are ISO 8601 in UTC.
 
+    `settings` holds what was decided when the run was planned; its `latency_s` is the median time
+    of an item that history knew or the pilot has shown, None if nobody knows.
     `execution` holds what this and earlier processes measured: when the first shard started and
     the last one was committed, and how many items had to be executed again.
     """

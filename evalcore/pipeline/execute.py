@@ -77,10 +77,14 @@ def _settle(run: StoredRun, latency_s: float) -> Plan:
         workers=manifest.settings.get("workers", 1),
         single_items=False,
     )
-    settled = run.update(
-        lambda now: now if now.plan.settled else replace(now, plan=settle(now.plan, size))
-    )
-    return settled.plan
+
+    def settled(now: Manifest) -> Manifest:
+        if now.plan.settled:
+            return now
+        settings = {**now.settings, "latency_s": latency_s}
+        return replace(now, plan=settle(now.plan, size), settings=settings)
+
+    return run.update(settled).plan
 
 
 def _after_pilot(plan: Plan) -> Iterable[int]:

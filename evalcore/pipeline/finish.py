@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.errors import RunConflictError
+from evalcore.errors import RunConflictError, StoreError
 from evalcore.execution.claims import read_history
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
@@ -173,7 +173,9 @@ def _view(
     with ExitStack() as stack:
         against, no_baseline = stack.enter_context(open_baseline(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
-        tables = stack.enter_context(Aggregates(parts, manifest.plan, definition.policy, against))
+        with _damage_named(run, parts):
+            aggregates = Aggregates(parts, manifest.plan, definition.policy, against)
+        tables = stack.enter_context(aggregates)
         summary = replace(tables.summary(), no_baseline=no_baseline)
         undecided = Report(
             run=_run_facts(manifest),
@@ -189,6 +191,29 @@ def _view(
         gates = decide_gates(definition.policy, summary, custom)
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, report, tables)
+
+
+@contextmanager
+def _damage_named(run: StoredRun, parts: Sequence[Path]) -> Iterator[None]:
+    """Raise `StoreError` that names damaged parts if the rows cannot be read because of them."""
+    try:
+        yield
+    except Exception as error:
+        from evalcore.analytics.damage import damaged_parts
+
+        found = damaged_parts(parts)
+        if not found:
+            raise
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        remedy = (
+            "restore it, or run the suite again"
+            if run.manifest().state is State.COMPLETED
+            else f"delete it, and `evalcore run --resume {run.run_id}` executes its items again"
+        )
+        raise StoreError(
+            f"{run.store.url}: {run.keys.result(found[0])}{more} is damaged, no whole Parquet "
+            f"file: {remedy}"
+        ) from error
 
 
 def _custom_gates(

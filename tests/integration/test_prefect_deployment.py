@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,17 @@ import orjson
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun
-from prefect.client.schemas.responses import DeploymentResponse
+from prefect.exceptions import PrefectHTTPStatusError
 
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.nightly_parameters import NightlyParameters
 from flows.parameters import EvaluateParameters
+from tests.prefect_api import deployment, ended_run, trigger
+from tests.prefect_project import Project, deploy
 from tests.prefect_runs import write_suite
 from tests.prefect_server import PrefectServer, clean_environment
-from tests.servers import running
 
 pytestmark = [
     pytest.mark.prefect,
@@ -66,41 +66,39 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def deployed(prefect: PrefectServer, checkout: Path) -> PrefectServer:
-    """The server with a work pool and all deployments of `prefect.yaml`."""
-    prefect_command(prefect, "work-pool", "create", "evalcore", "--type", "process", cwd=checkout)
+def registered(prefect: PrefectServer, project: Project, checkout: Path) -> PrefectServer:
+    """The server, whose work pool there is, with all deployments of `prefect.yaml`."""
     arguments = ("deploy", "--prefect-file", "deployments/prefect.yaml", "--all")
     prefect_command(prefect, *arguments, cwd=checkout)
     return prefect
 
 
-def deployment(name: str) -> DeploymentResponse:
-    flow = "nightly" if name == "nightly" else "evaluate"
-    with get_client(sync_client=True) as client:
-        return client.read_deployment_by_name(f"{flow}/{name}")
-
-
 # prefect deploy
 
 
-def test_every_deployment_of_the_file_is_registered(deployed: PrefectServer) -> None:
+def test_every_deployment_of_the_file_is_registered(registered: PrefectServer) -> None:
     names = [row["name"] for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]]
-    assert names[:3] == ["on-demand", "nightly", "benchmark"]
+    assert names == ["on-demand", "nightly", "benchmark", "lane"]
     with get_client(sync_client=True) as client:
         there = {found.name for found in client.read_deployments()}
     assert set(names) <= there
 
 
-def test_the_form_describes_every_parameter(deployed: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("on-demand").parameter_openapi_schema or {}
+def test_both_ways_to_register_agree(registered: PrefectServer, checkout: Path) -> None:
+    shown = deploy(checkout, "--dry-run").stdout
+    assert shown.splitlines()[-1].endswith(": nothing to change"), shown
+
+
+def test_the_form_describes_every_parameter(registered: PrefectServer) -> None:
+    schema: dict[str, Any] = deployment("evaluate/on-demand").parameter_openapi_schema or {}
     assert list(schema["properties"]) == list(EvaluateParameters.model_fields)
     assert schema["required"] == ["suite"]
     for name, field in EvaluateParameters.model_fields.items():
         assert schema["properties"][name]["description"] == field.description
 
 
-def test_the_form_has_bounds_choices_examples_and_defaults(deployed: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("on-demand").parameter_openapi_schema or {}
+def test_the_form_has_bounds_choices_examples_and_defaults(registered: PrefectServer) -> None:
+    schema: dict[str, Any] = deployment("evaluate/on-demand").parameter_openapi_schema or {}
     properties = schema["properties"]
     assert properties["threshold"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 1}
     assert "test-file" in properties["format"]["enum"]
@@ -108,15 +106,15 @@ def test_the_form_has_bounds_choices_examples_and_defaults(deployed: PrefectServ
     assert properties["suite"]["examples"] == ["evals/support.eval.yaml"]
 
 
-def test_nothing_in_the_form_widens_what_may_be_imported(deployed: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("on-demand").parameter_openapi_schema or {}
+def test_nothing_in_the_form_widens_what_may_be_imported(registered: PrefectServer) -> None:
+    schema: dict[str, Any] = deployment("evaluate/on-demand").parameter_openapi_schema or {}
     assert not [name for name in schema["properties"] if "import" in name or "allow" in name]
 
 
 def test_the_nightly_deployment_has_a_cron_schedule_with_a_timezone(
-    deployed: PrefectServer,
+    registered: PrefectServer,
 ) -> None:
-    (schedule,) = deployment("nightly").schedules
+    (schedule,) = deployment("nightly/nightly").schedules
     assert schedule.active
     assert schedule.schedule.model_dump(include={"cron", "timezone"}) == {
         "cron": "0 2 * * *",
@@ -124,8 +122,8 @@ def test_the_nightly_deployment_has_a_cron_schedule_with_a_timezone(
     }
 
 
-def test_the_form_of_the_nightly_describes_every_parameter(deployed: PrefectServer) -> None:
-    schema: dict[str, Any] = deployment("nightly").parameter_openapi_schema or {}
+def test_the_form_of_the_nightly_describes_every_parameter(registered: PrefectServer) -> None:
+    schema: dict[str, Any] = deployment("nightly/nightly").parameter_openapi_schema or {}
     assert list(schema["properties"]) == list(NightlyParameters.model_fields)
     assert schema["required"] == ["suites"]
     for name, field in NightlyParameters.model_fields.items():
@@ -145,10 +143,11 @@ def test_the_nightly_suites_are_part_of_the_repository() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "limit"), [pytest.param("on-demand", 4), pytest.param("nightly", 1)]
+    ("name", "limit"),
+    [("evaluate/on-demand", 4), ("evaluate/benchmark", 1), ("nightly/nightly", 1)],
 )
 def test_deployments_limit_how_many_runs_go_at_once(
-    deployed: PrefectServer, name: str, limit: int
+    registered: PrefectServer, name: str, limit: int
 ) -> None:
     found = deployment(name).global_concurrency_limit
     assert found is not None
@@ -166,49 +165,14 @@ def test_deployments_limit_how_many_runs_go_at_once(
     ],
 )
 def test_the_server_refuses_parameters_that_cannot_be(
-    deployed: PrefectServer, parameters: dict[str, Any]
+    registered: PrefectServer, parameters: dict[str, Any]
 ) -> None:
-    answer = subprocess.run(
-        [
-            *(sys.executable, "-m", "prefect", "deployment", "run", "evaluate/on-demand"),
-            *("--params", orjson.dumps(parameters).decode()),
-        ],
-        env=deployed.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert answer.returncode != 0
-    assert "alidation" in answer.stdout + answer.stderr
+    with pytest.raises(PrefectHTTPStatusError, match="Validation failed") as refused:
+        trigger("evaluate/on-demand", **parameters)
+    assert refused.value.response.status_code == 409
 
 
 # A worker
-
-
-@contextlib.contextmanager
-def worker(server: PrefectServer, folder: Path, store: Path) -> Iterator[None]:
-    """Run a worker of the pool `evalcore` in a process of its own."""
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "evalcore"]
-    more = {"EVALCORE_STORE": str(store), "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    with running(command, server.environment | more, folder / "worker.log"):
-        yield
-
-
-def started(server: PrefectServer, cwd: Path, **parameters: Any) -> FlowRun:
-    """Start the deployment `on-demand` from the command line; return the flow run when it ended."""
-    given = orjson.dumps(parameters).decode()
-    arguments = ("deployment", "run", "evaluate/on-demand", "--params", given)
-    printed = prefect_command(server, *arguments, cwd=cwd)
-    (identity,) = (line.split()[-1] for line in printed.splitlines() if "UUID:" in line)
-    deadline = time.monotonic() + _ENDED_S
-    with get_client(sync_client=True) as client:
-        while True:
-            flow_run = client.read_flow_run(identity)  # type: ignore[arg-type]  # a text will do
-            ended = flow_run.state is not None and flow_run.state.is_final()
-            if ended or time.monotonic() > deadline:
-                return flow_run
-            time.sleep(0.5)
 
 
 def manifests(store: Path) -> list[Manifest]:
@@ -216,39 +180,35 @@ def manifests(store: Path) -> list[Manifest]:
 
 
 def test_a_worker_executes_what_the_deployment_was_asked_for(
-    deployed: PrefectServer, checkout: Path, tmp_path: Path
+    registered: PrefectServer, checkout: Path, working: Project, tmp_path: Path
 ) -> None:
     good = write_suite(checkout, "hello", "hello there", name="good")
     bad = write_suite(checkout, "hello", "goodbye", name="bad")
-    with worker(deployed, tmp_path, tmp_path / "store"):
-        passed = started(deployed, checkout, suite=good)
-        failed = started(deployed, checkout, suite=bad)
-    assert passed.state is not None
-    assert failed.state is not None
-    log = (tmp_path / "worker.log").read_text()
-    assert passed.state.is_completed(), log
-    assert failed.state.name == "GateFailed", log
-    assert failed.state.message == "pass rate 0.5 < 1"
+    store = str(tmp_path / "store")
+    both = [trigger("evaluate/on-demand", suite=suite, store=store) for suite in (good, bad)]
+    passed, failed = (ended_run(identity, working).state for identity in both)
+    assert passed is not None
+    assert failed is not None
+    assert passed.is_completed(), working.log
+    assert failed.name == "GateFailed", working.log
+    assert failed.message == "pass rate 0.5 < 1"
     decisions = {manifest.suite: manifest.decision for manifest in manifests(tmp_path / "store")}
     assert decisions == {"good": "pass", "bad": "fail"}
 
 
 def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
-    deployed: PrefectServer, checkout: Path, tmp_path: Path
+    registered: PrefectServer, checkout: Path, working: Project, tmp_path: Path
 ) -> None:
-    slow = write_slow_suite(checkout)
-    with worker(deployed, tmp_path, tmp_path / "store"):
-        arguments = ("deployment", "run", "evaluate/on-demand", "--params")
-        given = orjson.dumps({"suite": slow}).decode()
-        printed = prefect_command(deployed, *arguments, given, cwd=checkout)
-        (identity,) = (line.split()[-1] for line in printed.splitlines() if "UUID:" in line)
-        wait_for_results(tmp_path / "store")
-        prefect_command(deployed, "flow-run", "cancel", identity, cwd=checkout)
-        deadline = time.monotonic() + _ENDED_S
-        while time.monotonic() < deadline and manifests(tmp_path / "store")[0].state == "running":
-            time.sleep(0.5)
-    (manifest,) = manifests(tmp_path / "store")
-    assert manifest.state == "cancelled", (tmp_path / "worker.log").read_text()
+    slow, store = write_slow_suite(checkout), tmp_path / "store"
+    identity = trigger("evaluate/on-demand", suite=slow, store=str(store))
+    wait_for_results(store)
+    prefect_command(registered, "flow-run", "cancel", str(identity), cwd=checkout)
+    ended_run(identity, working)
+    deadline = time.monotonic() + _ENDED_S
+    while time.monotonic() < deadline and manifests(store)[0].state == "running":
+        time.sleep(0.2)
+    (manifest,) = manifests(store)
+    assert manifest.state == "cancelled", working.log
 
 
 def write_slow_suite(folder: Path) -> str:
@@ -267,7 +227,7 @@ def write_slow_suite(folder: Path) -> str:
 def wait_for_results(store: Path) -> None:
     deadline = time.monotonic() + _ENDED_S
     while time.monotonic() < deadline and not list(store.glob("runs/*/*/results/*.parquet")):
-        time.sleep(0.5)
+        time.sleep(0.1)
 
 
 # evalcore run --prefect
@@ -287,14 +247,18 @@ def evalcore_run(
     )
 
 
-def test_without_a_server_the_embedded_one_is_started(tmp_path: Path) -> None:
+def test_without_a_server_the_embedded_one_is_started(
+    running_prefect: PrefectServer, tmp_path: Path
+) -> None:
     suite = write_suite(tmp_path, "hello", "goodbye")
+    running_prefect.copy_database(tmp_path / "home")
     ended = evalcore_run(tmp_path, clean_environment(tmp_path / "home"), suite)
     assert ended.returncode == 1, ended.stderr
     report = orjson.loads(ended.stdout)
     assert (report["decision"], report["counts"]["planned"]) == ("fail", 2)
     assert "Traceback" not in ended.stderr
-    assert (tmp_path / "home" / "prefect.db").is_file()
+    with contextlib.closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
+        assert database.execute("SELECT count(*) FROM flow_run").fetchone() == (1,)
 
 
 def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path: Path) -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Cancelling
 
+from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.storage.address import open_store
-from flows.lanes import LANE_DEPLOYMENT, Work, choose_lanes
-from tests.integration.test_prefect_deployment import prefect_command
-from tests.prefect_runs import run_flow, stored_report
-from tests.prefect_server import PrefectServer
+from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
+from tests.prefect_api import trigger
+from tests.prefect_project import LEASE_S, Project
+from tests.prefect_runs import only_run, run_flow, stored_report
 from tests.reports import stable_report
-from tests.servers import running
 from tests.worker_runs import calls, undisturbed_report, write_suite
 
 pytestmark = [
@@ -29,102 +33,118 @@ pytestmark = [
     pytest.mark.xdist_group("prefect"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
-POOL = "lanes-of-tests"
+ITEMS = 200
+_PATIENCE_S = 100.0
 
 
-@pytest.mark.parametrize(
-    ("items", "seconds", "wanted", "has_pool", "lanes"),
-    [
-        pytest.param(1_000, 600.0, 0, True, 0, id="few items"),
-        pytest.param(50_000, 50.0, 0, True, 0, id="a minute of work"),
-        pytest.param(2_000, 600.0, 0, False, 0, id="no work pool"),
-        pytest.param(2_000, 100.0, 0, True, 2, id="more work"),
-        pytest.param(100_000, 1_200.0, 0, True, 4, id="much work"),
-        pytest.param(1_000_000, 1e6, 0, True, 8, id="very much work"),
-        pytest.param(10, 1.0, 3, True, 3, id="asked for"),
-    ],
-)
-def test_the_rule_chooses_between_shard_tasks_and_lanes(
-    items: int, seconds: float, wanted: int, has_pool: bool, lanes: int
-) -> None:
-    assert choose_lanes(Work(items, seconds), wanted=wanted, has_pool=has_pool) == lanes
+def wait_until(happened: Callable[[], bool], project: Project) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline, project.log
+        time.sleep(0.1)
+
+
+def lanes_of(run: StoredRun) -> list[FlowRun]:
+    named = FlowRunFilter(name=FlowRunFilterName(like_=f"{run.run_id} lane"))
+    with get_client(sync_client=True) as client:
+        return client.read_flow_runs(flow_run_filter=named)
+
+
+def ended(flow_runs: list[FlowRun]) -> bool:
+    return all(one.state is not None and one.state.is_final() for one in flow_runs)
+
+
+def pids(project: Project) -> set[int]:
+    """Return the processes that have called something."""
+    return {int(path.name) for path in (project.folder / "calls").iterdir()}
 
 
 @pytest.fixture(scope="module")
-def lane_worker(prefect: PrefectServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A work pool with a worker, and the deployment of lanes on it; gives the worker's log."""
-    folder = tmp_path_factory.mktemp("lane-worker")
-    prefect_command(prefect, "work-pool", "create", POOL, "--type", "process", cwd=ROOT)
-    entry = ("deploy", "flows/lane.py:evaluate_lane", "--name", LANE_DEPLOYMENT.split("/")[1])
-    prefect_command(prefect, *entry, "--pool", POOL, cwd=ROOT)
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
-    more = {
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "EVALCORE_ALLOW_IMPORTS": "shared_target",
-        "PYTHONPATH": str(folder),
-    }
-    with running(command, prefect.environment | more, folder / "worker.log"):
-        yield folder
+def cancelled(deployed: Project, working: Project) -> StoredRun:
+    """A run in two lanes of a night that was cancelled in Prefect when something was committed."""
+    write_suite(working.folder, items=ITEMS, sleep_s=0.15)
+    store = working.folder / "lanes"
+    night = trigger("nightly/nightly", suites=["shared.eval.yaml"], lanes=2, store=str(store))
+    wait_until(lambda: any(store.glob("runs/*/*/results/*.parquet")), working)
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(night, Cancelling())
+    run = only_run(store)
+    wait_until(lambda: run.manifest().state != "running", working)
+    return run
 
 
-@contextlib.contextmanager
-def in_folder(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-def test_a_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_killed(
-    prefect: PrefectServer, lane_worker: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_cancelled_night_cancels_its_runs_and_ends_their_lanes(
+    cancelled: StoredRun, working: Project
 ) -> None:
-    folder = lane_worker
-    write_suite(folder, items=300, sleep_s=0.2)
-    killed: list[int] = []
+    assert cancelled.manifest().state == "cancelled", working.log
+    wait_until(
+        lambda: all(one.state and one.state.is_final() for one in lanes_of(cancelled)), working
+    )
+    lanes = lanes_of(cancelled)
+    assert [str(one.state_name) for one in lanes] == ["Cancelled"] * 2, working.log
+    assert 0 < len(cancelled.written_shards()) < cancelled.manifest().plan.shards
 
-    import threading
+
+def test_a_resumed_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_killed(
+    cancelled: StoredRun, working: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, before = working.folder, pids(working)
+    written = cancelled.written_shards()
 
     def kill_the_first() -> None:
-        deadline = time.monotonic() + 100
-        while time.monotonic() < deadline and not killed:
-            for path in (folder / "calls").iterdir():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(path.name), signal.SIGKILL)
-                    killed.append(int(path.name))
-                    return
-            time.sleep(0.1)
+        wait_until(lambda: bool(pids(working) - before), working)
+        os.kill(min(pids(working) - before), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_first)
     killer.start()
-    monkeypatch.setenv("EVALCORE_LEASE_S", "2")
-    with in_folder(folder):
-        seen = run_flow(suite="shared.eval.yaml", lanes=2, store=str(folder / "store"))
+    monkeypatch.setenv("EVALCORE_LEASE_S", str(LEASE_S))
+    with contextlib.chdir(folder):
+        seen = run_flow(
+            suite="shared.eval.yaml", resume=cancelled.run_id, lanes=2, store=cancelled.store.url
+        )
     killer.join()
-    assert killed
-    log = (folder / "worker.log").read_text()
-    assert seen.state.is_completed() or seen.state.name == "GateFailed", log
-    from tests.prefect_runs import only_run
-
-    run = only_run(folder / "store")
-    assert run.manifest().state == "completed"
-    (folder / "calls-of-lanes").mkdir()
-    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    assert stable_report(stored_report(run)) == whole
-    assert int(run.manifest().execution["reexecuted"]) > 0
-    assert len(calls(folder)) == 300
+    # Both lanes, and one for the killed one: none for those of the night.
+    assert len(pids(working) - before) in {2, 3}
+    assert seen.state.is_completed() or seen.state.name == "GateFailed", working.log
+    assert cancelled.manifest().state == "completed"
+    assert written < cancelled.written_shards()
+    assert len(calls(folder)) == ITEMS
+    report = stored_report(cancelled)
+    assert stable_report(report) == undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert int(cancelled.manifest().execution["reexecuted"]) > 0
 
 
 def test_lanes_that_were_asked_for_without_a_deployment_are_refused(
-    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_suite(tmp_path, items=3)
     monkeypatch.setattr("flows.lanes.LANE_DEPLOYMENT", "evaluate-lane/nowhere")
-    with in_folder(tmp_path):
+    with contextlib.chdir(tmp_path):
         seen = run_flow(suite="shared.eval.yaml", lanes=2, store=str(tmp_path / "store"))
     assert seen.state.is_failed()
     assert "lanes need a deployment 'evaluate-lane/nowhere'" in str(seen.state.message)
     with get_client(sync_client=True) as client:
         assert client.read_flow_run(seen.flow_run.id).state is not None
+
+
+def test_a_pilot_or_history_tells_whether_lanes_are_worth_it(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_suite(tmp_path, items=110, sleep_s=0.05)
+    seen: list[tuple[int, int]] = []
+
+    def lanes_here(run: StoredRun, lanes: int, _: object, **_given: object) -> None:
+        seen.append((lanes, len(run.written_shards())))
+        execute_lane(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))), lane="here")
+
+    monkeypatch.setattr("flows.evaluate.has_lane_deployment", lambda: True)
+    monkeypatch.setattr("flows.evaluate.execute_in_lanes", lanes_here)
+    monkeypatch.setattr("flows.lanes._TASK_ITEMS", 100)
+    monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "shared_target")
+    monkeypatch.syspath_prepend(tmp_path)
+    given = {"suite": "shared.eval.yaml", "store": str(tmp_path / "store")}
+    with contextlib.chdir(tmp_path):
+        for at_least_s in (0.1, 60.0):  # what is left of a second of work is no minute
+            monkeypatch.setattr("flows.lanes._TASK_S", at_least_s)
+            assert run_flow(**given).flow_run.state_name == "GateFailed"
+    assert seen == [(2, 1)]  # the pilot was committed; history needed none

@@ -10,7 +10,7 @@ from evalcore.model.exchange import ProviderError
 from flows.rate_limits import PrefectRates
 from tests.prefect_server import PrefectServer
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 
 
 def make_limit(name: str, limit: int, decay: float) -> None:

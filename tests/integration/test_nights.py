@@ -1,0 +1,87 @@
+"""Nights: many suites of a deployed project, triggered on a real Prefect server."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from prefect.client.schemas.objects import State
+
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import list_runs
+from flows.nightly import GATES_KEY, REPORT_KEY, nightly
+from tests.prefect_api import artifacts, children, ended_run, trigger
+from tests.prefect_project import Project
+
+pytestmark = [
+    pytest.mark.prefect,
+    pytest.mark.slow,
+    pytest.mark.multiprocess,
+    pytest.mark.xdist_group("prefect"),
+]
+
+
+def test_the_same_idempotency_key_makes_one_night_of_all_suites(
+    deployed: Project, working: Project
+) -> None:
+    one, two = trigger("nightly/nightly", "night-1"), trigger("nightly/nightly", "night-1")
+    assert one == two
+    night = ended_run(one, working)
+    assert night.state is not None
+    assert night.state.name == "GateFailed", working.log
+    assert night.state.message == (
+        "1 of 2 suites did not pass: bad.eval.yaml: GateFailed: pass rate 0.5 < 1"
+    )
+    assert working.runs() == ["bad", "good"]
+    assert len(children(one)) == 2
+    assert trigger("nightly/nightly", "night-1") == one
+    shown = artifacts(one)
+    assert str(shown[REPORT_KEY]).startswith("# Nightly: GateFailed\n\n1 of 2 suites passed.\n")
+    rows = orjson.loads(str(shown[GATES_KEY]))
+    assert [(row["suite"], row["gate"], row["outcome"]) for row in rows] == [
+        ("bad.eval.yaml", "pass_rate", "fail"),
+        ("bad.eval.yaml", "errors", "pass"),
+        ("good.eval.yaml", "pass_rate", "pass"),
+        ("good.eval.yaml", "errors", "pass"),
+    ]
+
+
+def night_here(folder: Path, **parameters: Any) -> State[Any]:
+    """Call the flow in this process, as a worker does in its own."""
+    with contextlib.chdir(folder):
+        ended: State[Any] = nightly(**parameters, return_state=True)
+        return ended
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_suite_that_does_not_load_fails_alone(deployed: Project, at_once: int) -> None:
+    store = deployed.folder / f"store-{at_once}"
+    (deployed.folder / "broken.yaml").write_text("tests: [{id: x, inputt: 1}]\n")
+    suites = ["broken.yaml", "good.eval.yaml", "nothing/*.yaml"]
+    night = night_here(deployed.folder, suites=suites, at_once=at_once, store=str(store))
+    assert night.name == "SuiteInvalid"
+    message = night.message or ""
+    assert message.startswith("2 of 3 suites did not pass: broken.yaml: SuiteInvalid: ")
+    assert "Did you mean 'input'?" in message
+    assert "nothing/*.yaml: Refused: no file" in message
+    assert [one.suite for one in list_runs(open_store(str(store)))] == ["good"]
+    identity = night.state_details.flow_run_id
+    assert identity is not None
+    rows = orjson.loads(str(artifacts(identity)[GATES_KEY]))
+    assert [row["suite"] for row in rows] == [
+        "broken.yaml",
+        *["good.eval.yaml"] * 2,
+        "nothing/*.yaml",
+    ]
+
+
+def test_what_is_asked_of_the_night_is_laid_over_every_suite(deployed: Project) -> None:
+    store = str(deployed.folder / "lenient")
+    night = night_here(
+        deployed.folder, suites=["*.eval.yaml"], gates=["pass_rate=0.5"], store=store
+    )
+    assert night.is_completed(), night.message
+    assert night.message == "2 of 2 suites passed"

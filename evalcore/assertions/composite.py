@@ -162,6 +162,11 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
         message = one_line(f"required and not met: {', '.join(failed)}")
         verdict = verdict._replace(outcome=Outcome.FAILED, message=message)
     verdicts = [verdict, *(member.verdict for member in members)]
+    usages = [usage for one in verdicts if (usage := (one.details or {}).get("token_usage"))]
+    if usages:
+        names = ("input", "output")
+        sums = {name: sum(usage.get(name) or 0 for usage in usages) for name in names}
+        details["token_usage"] = sums
     costs = [one.cost_usd for one in verdicts if one.cost_usd is not None]
     times = [one.latency_ms for one in verdicts if one.latency_ms is not None]
     return verdict._replace(

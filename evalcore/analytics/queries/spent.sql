@@ -1,9 +1,14 @@
 -- What the committed items of a run have used: dollars, tokens, and how long (seconds) at least
--- one of them was at work. Judges' costs stand with the assertions. $files: the Parquet parts.
+-- one of them was at work. What judges used stands with the assertions. $files: the Parquet parts.
 WITH rows AS (
     SELECT
         item, cost_usd, input_tokens, output_tokens,
         list_sum(list_transform(assertions, a -> coalesce(a.cost_usd, 0.0))) AS judged_usd,
+        list_sum(list_transform(
+            assertions,
+            a -> coalesce(CAST(a.details ->> '$.token_usage.input' AS BIGINT), 0)
+                + coalesce(CAST(a.details ->> '$.token_usage.output' AS BIGINT), 0)
+        )) AS judged_tokens,
         epoch_us(started_at) AS began,
         epoch_us(ended_at) AS ended,
         max(epoch_us(ended_at)) OVER (
@@ -13,6 +18,8 @@ WITH rows AS (
 )
 SELECT
     coalesce(fsum(coalesce(cost_usd, 0.0) + coalesce(judged_usd, 0.0) ORDER BY item), 0.0),
-    coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0),
+    coalesce(sum(
+        coalesce(input_tokens, 0) + coalesce(output_tokens, 0) + coalesce(judged_tokens, 0)
+    ), 0),
     coalesce(sum(greatest(0, ended - greatest(began, coalesce(busy_until, began)))), 0) / 1e6
 FROM rows

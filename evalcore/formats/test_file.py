@@ -214,14 +214,20 @@ class _SuiteLevel:
         self.baseline = self._baseline()
         self.threshold = self._threshold()
         self.policy = self._policy()
-        workers = self.execution.get("workers")
-        limits = limits_of(self.section, options)
-        self.limits: Limits = limits if limits.concurrency else replace(limits, concurrency=workers)
-        if self.execution.get("total_budget_usd") is not None:
-            self._warn("execution", "total_budget_usd", "is not enforced by this version")
+        self.limits = self._limits()
         for key in ("fail_on_error", "cache"):
             if key in self.execution:
                 self._warn("execution", key, "has no effect in this version")
+
+    def _limits(self) -> Limits:
+        """Return the bounds of the run; of two budgets the smaller one holds."""
+        limits = limits_of(self.section, self.options)
+        budgets = [self.execution.get("total_budget_usd"), limits.max_cost_usd]
+        return replace(
+            limits,
+            concurrency=limits.concurrency or self.execution.get("workers"),
+            max_cost_usd=min((usd for usd in budgets if usd is not None), default=None),
+        )
 
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""

@@ -75,7 +75,7 @@ def test_warnings_are_cut_and_counted(tmp_path: Path) -> None:
 
 def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
     text = """\
-        execution: {total_budget_usd: 5}
+        execution: {cache: true}
         tests:
           - id: a
             input: a
@@ -85,12 +85,26 @@ def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
         """
 
     assert places_of(problems_of(tmp_path, text, strict=True)) == [
-        (1, "execution.total_budget_usd"),
+        (1, "execution.cache"),
         (5, "tests[0].criteria"),
     ]
     assert load_text(tmp_path, text).warnings[0] == (
-        "execution.total_budget_usd is not enforced by this version"
+        "execution.cache has no effect in this version"
     )
+
+
+@pytest.mark.parametrize("limit_usd", [2.0, 9.0])
+def test_of_two_budgets_the_smaller_one_holds(tmp_path: Path, limit_usd: float) -> None:
+    suite = load_text(
+        tmp_path,
+        f"""\
+        execution: {{total_budget_usd: 5}}
+        evalcore: {{limits: {{max_cost_usd: {limit_usd}}}}}
+        tests:
+          - {{id: a, input: a, fixtures: {{output: b}}, assertions: [{{type: contains, value: b}}]}}
+        """,
+    )
+    assert suite.definition.limits.max_cost_usd == min(5, limit_usd)
 
 
 @pytest.mark.parametrize(

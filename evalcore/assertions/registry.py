@@ -48,6 +48,7 @@ CHECKS: Mapping[str, CheckRow] = {
     "no-errors": CheckRow("behavior", "no_errors"),
     "node-executed": CheckRow("behavior", "node_executed"),
     "node-invocations": CheckRow("behavior", "node_invocations"),
+    "script-score": CheckRow("script_score", "script_score"),
     "unavailable": CheckRow("measures", "unavailable"),
     "custom": CheckRow("plugin", "custom", is_async=True),
     "python": CheckRow("plugin", "python", is_async=True),

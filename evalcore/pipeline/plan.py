@@ -29,6 +29,7 @@ _MIN_LOCAL_SHARD_ITEMS = 1_000
 # `PlanOptions.reuse`: the suite's last completed runs.
 HISTORY = "history"
 _INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
+_SCRIPT = "script"
 _GUESSED_LATENCY_S = 1.0
 _FEW_CASES = 50
 
@@ -127,7 +128,8 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
 def is_instant(definition: SuiteDefinition) -> bool:
     """Whether no target of the suite calls anything: its items take no time."""
     return all(
-        target.kind in _INSTANT_KINDS and not target.options.get("latency_ms")
+        (target.kind in _INSTANT_KINDS and not target.options.get("latency_ms"))
+        or (target.kind == _SCRIPT and target.options.get("instant") is True)
         for target in definition.targets.values()
     )
 

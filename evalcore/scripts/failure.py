@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from evalcore.errors import EvalError
-from evalcore.expressions import ExpressionError
+from evalcore.expressions.failure import ExpressionError
 from evalcore.model.exchange import ErrorKind, ProviderError, SkippedError
 from evalcore.trust.foreign_calls import ForeignError
 

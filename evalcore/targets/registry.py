@@ -54,6 +54,9 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "evalcore.targets.model", "OpenAITarget", "ChatOptions", takes_context=True
         ),
         "python": TargetKind("evalcore.targets.python", "PythonTarget", "PythonOptions", "config"),
+        "script": TargetKind(
+            "evalcore.targets.script", "ScriptTarget", "ScriptOptions", "variant", True
+        ),
         "workflow": TargetKind(
             "evalcore.targets.workflow", "WorkflowTarget", "WorkflowOptions", "variant", True
         ),

@@ -11,14 +11,18 @@ _LONGEST_MESSAGE = 400
 class ExpressionSyntaxError(EvalError):
     """A text cannot be read as a template; for load errors.
 
-    `line` and `column` count from 1 within the text that was given.
+    `line` and `column` count from 1 within the text that was given; `path` leads to that text
+    where it stands in a larger value (`compile_tree`).
     """
 
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(message, line, column)
+    def __init__(
+        self, message: str, line: int = 1, column: int = 1, path: tuple[str | int, ...] = ()
+    ) -> None:
+        super().__init__(message, line, column, path)
         self.message = message
         self.line = line
         self.column = column
+        self.path = path
 
     def __str__(self) -> str:
         place = f"column {self.column}"

@@ -15,6 +15,7 @@ import click
 from evalcore.cli.loading import load_suites
 from evalcore.cli.options import (
     chosen_store,
+    debug_option,
     json_option,
     load_options,
     log_option,
@@ -25,6 +26,7 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.scripts import check_imports, is_script_run, print_scores, tell_beside
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt
@@ -60,6 +62,7 @@ _PREFECT_WORKERS = 2
 
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
+_DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
 ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
@@ -73,6 +76,8 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@click.option("--detail", is_flag=True, help=_DETAIL_HELP)
+@debug_option
 @log_option
 @store_option
 @json_option
@@ -95,6 +100,7 @@ def run(**given: Any) -> int:
         workers=given.pop("workers"),
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
+        detail=given.pop("detail"),
         reuse=HISTORY if given.pop("reuse") else None,
     )
     address, resume = given.pop("store"), given.pop("resume")
@@ -118,11 +124,14 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
             from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(suite.definition, settings(), options.mode)
+        folder = Path(suite.definition.source.folder)
+        check_imports([suite], options.policy((folder, Path.cwd())))
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
         folder = Path(suite.definition.source.folder)
-        decision = _execute(planned, options, roots=(folder, Path.cwd()))
+        before = len(decisions) > 0
+        decision = _execute(planned, options, roots=(folder, Path.cwd()), another=before)
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -141,6 +150,11 @@ class RunOptions:
     imports: tuple[str, ...] = ()
     mode: str = Mode.LIVE
     reuse: str | None = None
+    detail: bool = False
+
+    def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
+        """Return what may be imported: below the roots, and what the caller and settings allow."""
+        return ImportPolicy(roots=roots, allowed=(*settings().allow_imports, *self.imports))
 
     @property
     def plan(self) -> PlanOptions:
@@ -167,11 +181,15 @@ def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
     return ExitCode.ERRORS if decision is None else exit_code([decision])
 
 
-def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) -> Decision | None:
-    """Execute, finish and show a run; return its decision, None if it was stopped."""
+def _execute(
+    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], another: bool = False
+) -> Decision | None:
+    """Execute, finish and show a run; return its decision, None if it was stopped.
+
+    `another` says that a run was shown before it.
+    """
     configured = settings()
-    allowed = (*configured.allow_imports, *options.imports)
-    policy = ImportPolicy(roots=roots, allowed=allowed)
+    policy = options.policy(roots)
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
@@ -207,7 +225,7 @@ def _execute(run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...]) ->
         if options.prefect
         else finish_run(run, receipts, now=now, options=decide) as view
     ):
-        show(view, options)
+        show(view, options, another=another)
         return view.report.decision
 
 
@@ -251,10 +269,18 @@ class Stopper:
                 self._loop.call_soon_threadsafe(self._pool.stop)
 
 
-def show(view: RunView, options: RunOptions) -> None:
-    """Print a run's report, and store the other forms that were asked for."""
+def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:
+    """Print a run's report, and store the other forms that were asked for.
+
+    `another` says that a report stands before it.
+    """
     store_reports(view, options.forms)
+    of_script = is_script_run(view)
     if options.as_json:
         click.echo(view.json(newline=""), nl=False)
+    elif of_script:
+        print_scores(view, detail=options.detail, another=another)
     else:
         print_terminal(view, verbose=options.verbose)
+    if of_script:
+        tell_beside(view, verbose=options.verbose)

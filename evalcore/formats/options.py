@@ -35,7 +35,7 @@ class LoadOptions:
     variables themselves. `secrets_required` is False where no provider is asked (replay): what a
     secret option refers to need not be set then. `executor` says that the caller executes the cases
     of a workflow file that are not given, by a function of its own. `datasets` are addresses of
-    object stores below which files of tests may lie.
+    object stores below which files of tests may lie. `script` is the script of script suites.
     """
 
     format: str | None = None
@@ -55,6 +55,7 @@ class LoadOptions:
     secrets_required: bool = True
     executor: bool = False
     datasets: tuple[str, ...] = ()
+    script: str | None = None
 
 
 def suite_name(path: Path, *named: str | None) -> str:

@@ -45,7 +45,7 @@ def load_suite(
     if format_ is Format.SCRIPT_SUITE:
         from evalcore.formats.script_suite import load_script_suite
 
-        return load_script_suite(source, path, options, script)
+        return load_script_suite(source, path, options, script or options.script)
     if script is not None:
         message = f"is a {format_}, and no script belongs to one ({script})"
         raise LoadError((Problem(shown, None, "", message),))
@@ -58,7 +58,7 @@ def is_script(document: Document) -> bool:
     """Whether a YAML file is no suite, and so a script that a script suite belongs to."""
     raw: Any = document.value
     if not isinstance(raw, Mapping):
-        return False
+        return raw is None
     suites = (*_TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
     return not any(key in raw for key in suites)
 

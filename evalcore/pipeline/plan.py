@@ -10,6 +10,7 @@ from pathlib import Path
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.formats.script_source import ScriptDocument
 from evalcore.formats.wording import suggest
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
@@ -52,9 +53,20 @@ class PlanOptions:
             raise UsageError(f"unknown mode '{self.mode}'; known: {', '.join(Mode)}")
 
 
-def load(path: Path, options: LoadOptions | None = None, *, name: str | None = None) -> Suite:
-    """Return the suite of a file; raise `LoadError` with every mistake in it."""
-    suite = load_suite(path, options or LoadOptions(), name=name)
+def load(
+    path: Path,
+    options: LoadOptions | None = None,
+    *,
+    name: str | None = None,
+    script: str | None = None,
+    opened: ScriptDocument | None = None,
+) -> Suite:
+    """Return the suite of a file; raise `LoadError` with every mistake in it.
+
+    `script` is the script that it belongs to, `opened` its document if it was read before.
+    """
+    chosen = options or LoadOptions()
+    suite = load_suite(path, chosen, name=name, script=script, opened=opened)
     _check_required_cases(suite)
     return suite
 

@@ -1,0 +1,84 @@
+"""Show a script suite's run: its scores as YAML, everything else on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+from evalcore.cli.showing import one_line, print_terminal
+from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.model.gate import GateOutcome
+from evalcore.model.suite import Format, Suite
+from evalcore.pipeline import RunView
+from evalcore.report.script_scores import (
+    as_yaml,
+    note_lines,
+    scores_document,
+    token_lines,
+)
+from evalcore.trust.imports import ImportPolicy
+
+_MOST_NOTES = 200
+
+
+def is_script_run(view: RunView) -> bool:
+    """Whether a run is of a script suite."""
+    return view.report.format == Format.SCRIPT_SUITE
+
+
+def print_scores(view: RunView, *, detail: bool, another: bool) -> None:
+    """Print the scores to standard output; `another` says that a document stands before it."""
+    scores = view.script_scores(detail=detail)
+    if not detail and any(test.group is None for test in scores.tests):
+        scores = view.script_scores(detail=True)
+    if another:
+        click.echo("---")
+    click.echo(as_yaml(scores_document(scores)), nl=False)
+
+
+def tell_beside(view: RunView, *, verbose: bool) -> None:
+    """Print errors, warnings, gates, tokens and the run's id to standard error."""
+    scores = view.script_scores(detail=False)
+    notes = view.script_notes()
+    repeated = view.run.manifest().plan.iterations > 1
+    shown = notes[:_MOST_NOTES]
+    _tell(note_lines(shown, variants=len(scores.finals) > 1, iterations=repeated))
+    if len(notes) > _MOST_NOTES:
+        _tell([f"and {len(notes) - _MOST_NOTES} more errors and warnings: --json lists them"])
+    for gate in view.report.gates:
+        if gate.outcome is not GateOutcome.PASS or verbose:
+            _tell([f"gate {gate.name}: {gate.outcome}: {gate.message}"])
+    if verbose:
+        print_terminal(view, verbose=True, err=True)
+    else:
+        _tell([f"run {view.report.run.id} in {view.run.store.url}"])
+    _tell(token_lines(scores.tokens))
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(one_line(line), err=True)
+
+
+def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
+    """Import the Python that tools of script suites name; raise `LoadError` with what cannot be.
+
+    A tool that is not to be had would score every test 0, and look like a bad result.
+    """
+    found: list[Problem] = []
+    for suite in suites:
+        if suite.definition.format is not Format.SCRIPT_SUITE:
+            continue
+        named = {
+            (reference, where)
+            for target in suite.definition.targets.values()
+            for reference, where in target.options.get("imports", ())
+        }
+        for reference, where in sorted(named):
+            try:
+                policy.load(reference)
+            except EvalError as error:
+                found.append(Problem(where, None, "import_tool", str(error)))
+    if found:
+        raise LoadError(tuple(found))

@@ -67,7 +67,7 @@ class Budget:
         self._due = max(0, self.steps_left - _CLOCK_STEPS)
 
     def room(self, size: int) -> None:
-        """Take `size` bytes for a value about to be made; raise `LimitError` where they are not left."""
+        """Take the bytes of a value about to be made; raise `LimitError` where they are gone."""
         if size > self.bytes:
             raise LimitError(f"a value would be larger than {self.bytes:,} bytes")
         self._turnover -= size

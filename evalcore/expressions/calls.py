@@ -177,19 +177,20 @@ def _named(compiler: Compiler, keywords: list[ast.keyword], name: str) -> Named 
     def run(frame: Frame) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, part in parts:
-            value = part(frame)
-            if key is not None:
-                made[key] = value
-                continue
-            if not isinstance(value, Mapping):
-                raise Failure("TypeError", f"'**' takes a mapping, not {describe(value)}")
-            for each in value:
-                if type(each) is not str or each.startswith("_"):
-                    raise Failure("TypeError", f"'**' takes plain names, not {describe(each)}")
-                made[each] = value[each]
+            made |= _spread(part(frame)) if key is None else {key: part(frame)}
         return made
 
     return run
+
+
+def _spread(value: Any) -> dict[str, Any]:
+    """Return the names and values of what stands after `**`."""
+    if not isinstance(value, Mapping):
+        raise Failure("TypeError", f"'**' takes a mapping, not {describe(value)}")
+    for name in value:
+        if type(name) is not str or name.startswith("_"):
+            raise Failure("TypeError", "'**' takes a mapping of names without '_' before them")
+    return dict(value)
 
 
 def _callback(compiler: Compiler, node: ast.expr) -> Run:
@@ -208,7 +209,7 @@ def _callback(compiler: Compiler, node: ast.expr) -> Run:
         if method is not None:
             base = TYPES[node.value.id]
             return lambda frame: Callback(partial(_of_class, base, method, frame[BUDGET]))
-    compiler.refuse(node, "a function is wanted here: a lambda, or a function's name")
+    return compiler.refuse(node, "a function is wanted here: a lambda, or a function's name")
 
 
 def _of_class(
@@ -237,4 +238,4 @@ def _types(compiler: Compiler, node: ast.expr) -> list[type]:
     if isinstance(node, ast.Constant) and node.value is None:
         return [type(None)]
     known = ", ".join(sorted(TYPES))
-    compiler.refuse(node, f"isinstance() takes the names of types ({known})")
+    return compiler.refuse(node, f"isinstance() takes the names of types ({known})")

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.functions import make_dict, make_set, sort
-from evalcore.expressions.operators import contains, equal
-from evalcore.expressions.values import Failure, check_key, check_keys, describe, take
+from evalcore.expressions.operators import charge_comparing, contains, equal
+from evalcore.expressions.values import check_key, take
 
 Method = Callable[..., Any]
 
@@ -64,7 +64,7 @@ def _sort(budget: Budget, values: list[Any], *, key: Any = None, reverse: Any = 
 
 
 def _count(budget: Budget, values: Any, value: Any) -> int:
-    budget.charge(len(values) >> 5)
+    charge_comparing(budget, value, len(values))
     return sum(1 for each in tuple(values) if value is each or equal(budget, each, value))
 
 

@@ -38,19 +38,22 @@ class _Filling:
             written.append(literal)
             if field is not None:
                 self._budget.charge(1)
-                spec = spec or ""
-                if "{" in spec or "}" in spec:
-                    if nested:
-                        raise Failure("ValueError", "Max string recursion exceeded")
-                    spec = self.fill(spec, nested=True)
                 value = self._value(field)
-                written.append(formatted(value, conversion or None, spec, self._budget))
+                how = self._spec(spec or "", nested=nested)
+                written.append(formatted(value, conversion or None, how, self._budget))
                 size += len(written[-1])
             size += len(literal)
             if size > self._budget.bytes:
                 self._budget.room(size)
         self._budget.room(size)
         return "".join(written)
+
+    def _spec(self, spec: str, *, nested: bool) -> str:
+        if "{" not in spec and "}" not in spec:
+            return spec
+        if nested:
+            raise Failure("ValueError", "fields are nested too deeply")
+        return self.fill(spec, nested=True)
 
     def _value(self, field: str) -> Any:
         first = re.match(r"[^.\[]*", field)

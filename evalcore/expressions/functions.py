@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -223,20 +222,20 @@ def _extreme(
             raise Failure("ValueError", f"{name}() of nothing (give it a default)")
         return default
     kinds = set(map(type, taken))
-    if key is None and (kinds == {int} or kinds == {float}):
+    if key is None and kinds in ({int}, {float}):
         return max(taken) if name == "max" else min(taken)
-    key_of = (lambda value: value) if key is None else called(key)
-    best, best_key = taken[0], key_of(taken[0])
-    for each in itertools.islice(taken, 1, None):
-        its_key = key_of(each)
-        if better(best_key, its_key):
-            best, best_key = each, its_key
-    return best
+    keys = taken if key is None else list(map(called(key), taken))
+    best = 0
+    for place in range(1, len(taken)):
+        budget.charge(1)
+        if better(keys[best], keys[place]):
+            best = place
+    return taken[best]
 
 
 def sort(budget: Budget, values: list[Any], key: Any, *, reverse: bool) -> list[Any]:
     """Return a new sorted list; what comparing its elements takes is paid for first."""
-    keys = values if key is None else [*map(called(key), values)]
+    keys = values if key is None else list(map(called(key), values))
     if not set(map(type, keys)) <= {int, float, bool}:
         rounds = len(keys).bit_length()
         if all(type(each) is str for each in keys):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from evalcore.expressions.budget import Budget
-from evalcore.expressions.values import Failure, check_key, describe
+from evalcore.expressions.values import Failure, base_of, check_key, describe
 
 _MOST_NAMES = 1000
 
@@ -30,7 +31,7 @@ def attribute(value: Any, name: str) -> Any:
 
 def suggestion(name: str, known: Iterable[Any]) -> str:
     """Return "; did you mean 'x'?" for the name nearest to this one, or nothing."""
-    names = [each for each, _ in zip(known, range(_MOST_NAMES)) if isinstance(each, str)]
+    names = [each for each in islice(known, _MOST_NAMES) if isinstance(each, str)]
     near = get_close_matches(name, [each for each in names if len(each) < 100], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -47,8 +48,8 @@ def item(budget: Budget, value: Any, index: Any) -> Any:
     if kind in (list, tuple, str, range):
         base: Any = kind
     else:
-        base = next((each for each in (str, list, tuple) if isinstance(value, each)), None)
-        if base is None:
+        base = base_of(value)
+        if base not in (str, list, tuple):
             raise Failure("TypeError", f"{describe(value)} cannot be indexed")
     if isinstance(index, slice):
         for bound in (index.start, index.stop, index.step):

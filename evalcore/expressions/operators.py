@@ -260,13 +260,18 @@ def contains(budget: Budget, item: Any, within: Any) -> bool:
     within = plain(within)
     if type(within) is str:
         return contains(budget, item, within)
+    charge_comparing(budget, item, length_of(within))
+    return item in within if type(within) in (list, tuple) else _found(item, within)
+
+
+def charge_comparing(budget: Budget, item: Any, times: int) -> None:
+    """Take the steps for comparing an item with so many others."""
     weight = 1
     if type(item) is str:
         weight += len(item) >> 10
     elif type(item) not in SCALARS:
         weight += walk(item, budget)[0]
-    budget.charge(weight * length_of(within) >> 5)
-    return item in within if type(within) in (list, tuple) else _found(item, within)
+    budget.charge(weight * times >> 5)
 
 
 def _found(item: Any, within: Any) -> bool:

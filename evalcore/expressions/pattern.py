@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import warnings
 from functools import lru_cache
 from typing import Any, Final
 
@@ -65,7 +66,10 @@ def compile_pattern(text: str) -> Pattern:
     if len(text) > _LONGEST:
         raise ExpressionSyntaxError(f"a pattern has at most {_LONGEST} characters")
     try:
-        tree = importlib.import_module("re._parser").parse(text)
+        with warnings.catch_warnings():
+            # `re` warns of sets that another version might read otherwise; this one does not.
+            warnings.simplefilter("ignore", FutureWarning)
+            tree = importlib.import_module("re._parser").parse(text)
         if _size(tree) > _LARGEST:
             raise ExpressionSyntaxError(f"the pattern {text[:80]!r} asks for too many repeats")
         import regex

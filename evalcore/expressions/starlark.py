@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.expressions.budget import Budget
+from evalcore.expressions.budget import Budget, LimitError
 from evalcore.expressions.data_functions import log
 from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError, shorten
 from evalcore.expressions.frames import UNDERSCORED
@@ -67,7 +67,7 @@ def run_starlark(
     result = answer["result"]
     try:
         walk(result, budget)
-    except Exception as error:
+    except LimitError as error:
         raise ExpressionError("LimitError", str(error), _named(source)) from None
     return result
 

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 _DEEPEST_CALLS = 100
+_LARGEST_BITS = 10_000
 _PLACE = re.compile(r"-->\s*script:(\d+)(?::(\d+))?")
 
 
@@ -45,8 +46,8 @@ def _wire() -> ModuleType:
     """Load `starlark_wire` from its file: the package around it is not needed here."""
     place = Path(__file__).with_name("starlark_wire.py")
     spec = importlib.util.spec_from_file_location("starlark_wire", place)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ImportError(str(place))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -143,7 +144,7 @@ class _Script:
     def _looked(self) -> bool:
         """Return whether the script has taken all its steps; asked once in about a thousand."""
         self._looks += 1
-        return self._looks * 1000 > self._script["steps"]
+        return self._looks * 1000 > int(self._script["steps"])
 
     def _remote(self, name: str) -> Callable[..., Any]:
         def call(*values: Any, **by_name: Any) -> Any:
@@ -232,9 +233,9 @@ def _parse_json(text: Any, ignore_error: Any = False) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int):
-        if abs(exponent) * base.bit_length() > 10_000:
-            raise ValueError("the integer would be too large")
+    whole = isinstance(base, int) and isinstance(exponent, int)
+    if whole and abs(exponent) * base.bit_length() > _LARGEST_BITS:
+        raise ValueError("the integer would be too large")
     return base**exponent
 
 

@@ -122,14 +122,17 @@ def _format_map(budget: Budget, text: str, by_name: Any) -> str:
     return fill(text, (), by_name, budget)
 
 
+# fmt: off
 _ASKING: Final = (
-    "count endswith find index isalnum isalpha isascii isdecimal isdigit isidentifier islower "
-    "isnumeric isprintable isspace istitle isupper rfind rindex startswith"
-).split()
+    "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii", "isdecimal",
+    "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle",
+    "isupper", "rfind", "rindex", "startswith",
+)
 _CHANGING: Final = (
-    "capitalize casefold lower lstrip partition removeprefix removesuffix rpartition rstrip strip "
-    "swapcase title upper"
-).split()
+    "capitalize", "casefold", "lower", "lstrip", "partition", "removeprefix", "removesuffix",
+    "rpartition", "rstrip", "strip", "swapcase", "title", "upper",
+)
+# fmt: on
 
 TEXT_METHODS: Final[Mapping[str, Method]] = {
     **{name: _asking(name) for name in _ASKING},

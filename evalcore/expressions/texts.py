@@ -56,7 +56,7 @@ def to_repr(value: Any, budget: Budget, *, to_ascii: bool = False) -> str:
 
 def formatted(value: Any, conversion: str | None, spec: str, budget: Budget) -> str:
     """Return a value as a field of an f-string or of `str.format` writes it."""
-    if conversion == "r" or conversion == "a":
+    if conversion in ("r", "a"):
         value = to_repr(value, budget, to_ascii=conversion == "a")
     elif conversion == "s":
         value = to_text(value, budget)

@@ -11,6 +11,7 @@ SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 NUMBERS: Final = frozenset({int, float, bool})
 VIEWS: Final = frozenset({type({}.keys()), type({}.values()), type({}.items())})
 _FLAT: Final = frozenset({list, tuple, set, frozenset}) | VIEWS
+_BASES: Final = (str, list, tuple, set, frozenset)
 # Deeper ones overflow the stack of C code that hashes or compares them.
 DEEPEST: Final = 100
 # `int` to text takes quadratic time.
@@ -39,9 +40,8 @@ class Lazy:
 
     def __init__(self, iterator: Iterator[Any], *sources: Any) -> None:
         self._iterator = iterator
-        self.depth = 1 + max(
-            (source.depth for source in sources if type(source) is Lazy), default=0
-        )
+        below = [source.depth for source in sources if isinstance(source, Lazy)]
+        self.depth: int = 1 + max(below, default=0)
         if self.depth > _LAZY_DEPTH:
             raise LimitError(f"more than {_LAZY_DEPTH} generators stand on each other")
 
@@ -90,21 +90,15 @@ def walk(value: Any, budget: Budget) -> tuple[int, int]:
                 size += len(each)
             elif kind is int:
                 size += 8 + (each.bit_length() >> 3)
-            elif kind in _FLAT:
-                count += len(each)
-                if count <= most:
-                    below.extend(each)
-            elif isinstance(each, Mapping):
-                count += 2 * len(each)
-                if count <= most:
-                    below.extend(each)
-                    below.extend(each.values())
-            elif isinstance(each, (list, tuple, set, frozenset)):
-                count += len(each)
-                if count <= most:
-                    below.extend(each)
-            else:
+            elif kind in SCALARS:
                 size += 8
+            else:
+                elements = _elements(each)
+                size += 8
+                count += sum(map(len, elements))
+                if count <= most:
+                    for part in elements:
+                        below.extend(part)
             if count > most or size > budget.bytes:
                 raise LimitError(f"a value is larger than {budget.bytes:,} bytes")
         if not below:
@@ -114,6 +108,20 @@ def walk(value: Any, budget: Budget) -> tuple[int, int]:
     raise LimitError(f"a value is nested deeper than {DEEPEST} levels")
 
 
+def _elements(value: Any) -> tuple[Any, ...]:
+    """Return the collections of what a value holds: a mapping's keys and values, for one."""
+    if type(value) in _FLAT:
+        return (value,)
+    if isinstance(value, Mapping):
+        return (value, value.values())
+    return (value,) if isinstance(value, (list, tuple, set, frozenset)) else ()
+
+
+def base_of(value: Any) -> Any:
+    """Return the builtin class that a text or a collection is of, or None; not for mappings."""
+    return next((base for base in _BASES if isinstance(value, base)), None)
+
+
 def iterate(value: Any) -> Iterator[Any]:
     """Return an iterator over a collection, text, range or lazy value; takes no steps itself."""
     kind = type(value)
@@ -121,9 +129,8 @@ def iterate(value: Any) -> Iterator[Any]:
         return iter(value)
     if kind in _FLAT or kind is str or kind is dict or isinstance(value, Mapping):
         return iter(value)
-    for base in (str, list, tuple, set, frozenset):
-        if isinstance(value, base):
-            return base.__iter__(value)
+    if (base := base_of(value)) is not None:
+        return base.__iter__(value)  # type: ignore[no-any-return]
     raise Failure("TypeError", f"{describe(value)} cannot be iterated over")
 
 
@@ -144,9 +151,8 @@ def length_of(value: Any) -> int:
         return len(value)
     if isinstance(value, Mapping):
         return len(value)
-    for base in (str, list, tuple, set, frozenset):
-        if isinstance(value, base):
-            return base.__len__(value)
+    if (base := base_of(value)) is not None:
+        return base.__len__(value)  # type: ignore[no-any-return]
     raise Failure("TypeError", f"{describe(value)} has no length")
 
 

@@ -26,7 +26,7 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.scripts import check_imports, is_script_run, print_scores, tell_beside
+from evalcore.cli.scripts import check_imports, is_script_run, print_scores, read_scores, tell_beside
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt
@@ -275,12 +275,12 @@ def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:
     `another` says that a report stands before it.
     """
     store_reports(view, options.forms)
-    of_script = is_script_run(view)
+    scores = read_scores(view, detail=options.detail) if is_script_run(view) else None
     if options.as_json:
         click.echo(view.json(newline=""), nl=False)
-    elif of_script:
-        print_scores(view, detail=options.detail, another=another)
+    elif scores is not None:
+        print_scores(scores, another=another)
     else:
         print_terminal(view, verbose=options.verbose)
-    if of_script:
-        tell_beside(view, verbose=options.verbose)
+    if scores is not None:
+        tell_beside(view, scores, verbose=options.verbose)

@@ -9,6 +9,7 @@ import click
 from evalcore.cli.showing import one_line, print_terminal
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.model.gate import GateOutcome
+from evalcore.model.script_scores import ScriptScores
 from evalcore.model.suite import Format, Suite
 from evalcore.pipeline import RunView
 from evalcore.report.script_scores import (
@@ -27,19 +28,23 @@ def is_script_run(view: RunView) -> bool:
     return view.report.format == Format.SCRIPT_SUITE
 
 
-def print_scores(view: RunView, *, detail: bool, another: bool) -> None:
-    """Print the scores to standard output; `another` says that a document stands before it."""
+def read_scores(view: RunView, *, detail: bool) -> ScriptScores:
+    """Return the scores; of a flat file always with those of each iteration."""
     scores = view.script_scores(detail=detail)
     if not detail and any(test.group is None for test in scores.tests):
-        scores = view.script_scores(detail=True)
+        return view.script_scores(detail=True)
+    return scores
+
+
+def print_scores(scores: ScriptScores, *, another: bool) -> None:
+    """Print the scores to standard output; `another` says that a document stands before it."""
     if another:
         click.echo("---")
     click.echo(as_yaml(scores_document(scores)), nl=False)
 
 
-def tell_beside(view: RunView, *, verbose: bool) -> None:
+def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
     """Print errors, warnings, gates, tokens and the run's id to standard error."""
-    scores = view.script_scores(detail=False)
     notes = view.script_notes()
     repeated = view.run.manifest().plan.iterations > 1
     shown = notes[:_MOST_NOTES]

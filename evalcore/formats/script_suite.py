@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pydantic import ValidationError
-
 from evalcore.formats.options import (
     LoadOptions,
     baseline_of,
@@ -25,8 +23,6 @@ from evalcore.formats.script_file import Script, read_script
 from evalcore.formats.script_source import ScriptDocument, ScriptProblems
 from evalcore.formats.script_stored import stored, stored_layer
 from evalcore.formats.selection import Selection, choose_variants
-from evalcore.formats.shape_errors import sound_part
-from evalcore.formats.shapes import EvalcoreSection, adapter
 from evalcore.formats.source import collector_paused
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
@@ -55,6 +51,8 @@ KEYS: Final = ("shared", "iterations", "suites", "evalcore")
 FLAT_KEYS: Final = ("shared", "iterations", "tests", "evalcore")
 SUITE_KEYS: Final = ("data", "tools", "tests")
 TARGET: Final = "script"
+NO_TESTS: Final = "(no tests)"
+_NO_SUITES: Final = "(no suites)"
 _LEVEL: Final = ("data", "tools")
 _SCORE: Final = (Assertion("script-score", "script-score", "score", {}),)
 
@@ -130,13 +128,9 @@ class _Loading:
             script.problems.add(("mcp",), EXTRA)
 
     def _section(self) -> dict[str, Any]:
-        raw = self._raw.get("evalcore", {})
-        section: dict[str, Any] = {}
-        try:
-            section = adapter(EvalcoreSection).validate_python(raw)
-        except ValidationError as error:
-            wrong = self._problems.add_invalid(error, raw, EvalcoreSection, ("evalcore",))
-            section = sound_part(raw, EvalcoreSection, wrong) if isinstance(raw, dict) else {}
+        section = {}
+        if "evalcore" in self._raw:
+            section = _sound_section(self._raw["evalcore"], self._problems)
         iterations = self._raw.get("iterations")
         own = {"iterations": iterations}
         refuse_both(section, {"iterations": "iterations"}, own, self._problems)
@@ -172,8 +166,9 @@ class _Loading:
         """Yield the tests in the order of the file; what is wrong with one is noted."""
         for group in self._groups():
             if not group.tests:
-                name = "the file" if group.name is None else f"suite '{group.name}'"
-                self._problems.warn(group.loc, f"{name} has no tests; its score is 0.0")
+                if group.name != _NO_SUITES:
+                    name = "the file" if group.name is None else f"suite '{group.name}'"
+                    self._problems.warn(group.loc, f"{name} has no tests; its score is 0.0")
                 yield _empty(group.name)
             for name, raw in group.tests.items():
                 case = self._case(name, raw, group)
@@ -213,7 +208,7 @@ class _Loading:
         suites = self._mapping(self._raw.get("suites"), ("suites",), "suites", required=True)
         if not suites and not self._problems.count:
             self._problems.warn(("suites",), "there are no suites; the score is 0.0")
-            yield _Group(None, ("suites",), {}, self._shared, self._target(TARGET, None))
+            yield _Group(_NO_SUITES, ("suites",), {}, self._shared, self._target(TARGET, None))
         for name, raw in suites.items():
             loc: Loc = ("suites", str(name))
             if self._is_name(name, loc):
@@ -302,6 +297,21 @@ class _Loading:
         return limits if not rates else _with_rates(limits, rates)
 
 
+def _sound_section(raw: Any, problems: ScriptProblems) -> dict[str, Any]:
+    """Return the section without what is wrong in it, which is noted."""
+    from pydantic import ValidationError
+
+    from evalcore.formats.shape_errors import sound_part
+    from evalcore.formats.shapes import EvalcoreSection, adapter
+
+    try:
+        adapter(EvalcoreSection).validate_python(raw)
+    except ValidationError as error:
+        wrong = problems.add_invalid(error, raw, EvalcoreSection, ("evalcore",))
+        return sound_part(raw, EvalcoreSection, wrong) if isinstance(raw, dict) else {}
+    return dict(raw)
+
+
 def _with_rates(limits: Limits, rates: Mapping[str, ProviderLimits]) -> Limits:
     return replace(limits, providers={**rates, **limits.providers})
 
@@ -316,12 +326,12 @@ def case_id(group: str | None, name: str) -> str:
 
 def _empty(group: str | None) -> Case:
     """Return what stands for a suite without tests: it scores 0."""
-    warning = "there are no tests; scored 0.0"
+    named = group is not None and group != _NO_SUITES
     return Case(
-        id="(no tests)" if group is None else case_id(group, "(no tests)"),
+        id=case_id(group, NO_TESTS) if named else group or NO_TESTS,
         assertions=_SCORE,
-        fixture=Evidence("", details={"score": 0.0, "warnings": [warning]}),
-        group=group,
+        fixture=Evidence("", details={"score": 0.0}),
+        group=group if named else None,
         threshold=DEFAULT_THRESHOLD,
         metadata={"placeholder": True},
     )

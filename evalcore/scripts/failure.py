@@ -9,7 +9,6 @@ from typing import Any, Final
 from evalcore.errors import EvalError
 from evalcore.expressions.failure import ExpressionError
 from evalcore.model.exchange import ErrorKind, ProviderError, SkippedError
-from evalcore.trust.foreign_calls import ForeignError
 
 EVERYTHING: Final = frozenset({"*", "all"})
 _BY_KIND: Final = {
@@ -36,17 +35,12 @@ def kind_of(error: BaseException) -> str:
     """Return the class of exception that a failure is, by its name."""
     if isinstance(error, ExpressionError | ToolError):
         return error.kind
-    if isinstance(error, ForeignError) and error.__cause__ is not None:
-        return type(error.__cause__).__name__
-    return type(error).__name__
+    return type(_raised(error)).__name__
 
 
 def names_of(error: BaseException) -> frozenset[str]:
     """Return every class name that the failure answers to: its own and those it derives from."""
-    cause: BaseException = error
-    if isinstance(error, ForeignError) and error.__cause__ is not None:
-        cause = error.__cause__
-    names = {base.__name__ for base in type(cause).__mro__}
+    names = {base.__name__ for base in type(_raised(error)).__mro__}
     if isinstance(error, ExpressionError | ToolError):
         names |= {error.kind, *_bases(error.kind)}
     if isinstance(error, ToolError):
@@ -64,6 +58,15 @@ def is_caught(error: BaseException, names: Iterable[str]) -> bool:
         return False
     wanted = frozenset(names)
     return bool(wanted & EVERYTHING) or not wanted.isdisjoint(names_of(error))
+
+
+def _raised(error: BaseException) -> BaseException:
+    """Return what somebody's function raised, of the error that tells it."""
+    from evalcore.trust.foreign_calls import ForeignError
+
+    if isinstance(error, ForeignError) and error.__cause__ is not None:
+        return error.__cause__
+    return error
 
 
 def _bases(kind: str) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ Everything here is a coroutine; one whose tools wait for nothing never suspends 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
@@ -149,6 +148,8 @@ async def _for_each(statement: ForEach, scope: Scope, run: Running) -> Any:
 
 async def _rounds(statement: ForEach, scopes: list[Scope], run: Running) -> list[Any]:
     """Return the results of the rounds in their order, each with a scope of its own."""
+    import asyncio
+
     body = statement.body
     if statement.parallelism <= 1 or len(scopes) <= 1 or not waits(body):
         return [await run_body(body, scope, run) for scope in scopes]
@@ -208,6 +209,8 @@ def _is_case(value: Any, case: Any) -> bool:
 
 
 async def _starlark(statement: Starlark, scope: Scope, run: Running) -> Any:
+    import asyncio
+
     from evalcore.expressions.starlark import run_starlark
     from evalcore.trust.foreign_calls import in_thread
 

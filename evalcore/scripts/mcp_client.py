@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.expressions.tree import compile_tree
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.mcp_tools import EXTRA
+
+if TYPE_CHECKING:
+    import asyncio
 
 _CONNECT_S: Final = 30.0
 _CALL_S: Final = 300.0
@@ -31,6 +33,8 @@ class McpServers:
 
     async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
         """Return what a tool gives; raise `ToolError` if it fails or the server is not there."""
+        import asyncio
+
         client = await self._client(server)
         try:
             async with asyncio.timeout(_CALL_S):
@@ -45,6 +49,8 @@ class McpServers:
         return _value(server, tool, result)
 
     async def _client(self, server: str) -> Any:
+        import asyncio
+
         loop = asyncio.get_running_loop()
         known = self._opened.get(server)
         if known is None or known[0] is not loop:
@@ -62,6 +68,8 @@ class McpServers:
 
     async def _serve(self, server: str, ready: asyncio.Future[Any]) -> None:
         """Hold the connection open until the event loop ends."""
+        import asyncio
+
         try:
             async with self._connection(server) as client:
                 ready.set_result(client)

@@ -90,12 +90,17 @@ class LevelReader:
         if not isinstance(raw, Mapping):
             self._mistakes.add(loc, f"expected {{do: …}}, got {describe(raw)}")
             return None
-        level = self.read(raw, loc, levels[-1].toolbox, chain=True, keys=TEST_KEYS)
+        if len(raw) == 1 and "do" in raw:
+            own: tuple[Level, ...] = ()
+            toolbox = levels[-1].toolbox
+        else:
+            level = self.read(raw, loc, levels[-1].toolbox, chain=True, keys=TEST_KEYS)
+            own, toolbox = (level,), level.toolbox
         if "do" not in raw:
             self._mistakes.add((*loc, "do"), "is required")
             return None
-        body = Compiler(level.toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
-        return Test((*levels, level), body, waits(body))
+        body = Compiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
+        return Test((*levels, *own), body, waits(body))
 
     def _data(self, raw: Any, loc: Place) -> tuple[_Entry, ...]:
         if not isinstance(raw, Mapping):

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from evalcore.errors import UsageError
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.running import Running, Scope
-from evalcore.trust.foreign_calls import call_foreign
 from evalcore.trust.imports import ImportPolicy
 
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*[.:][^\W\d]\w*")
@@ -68,6 +67,8 @@ class PythonTool:
         self, params: dict[str, Any], scope: Scope, run: Running  # noqa: ARG002
     ) -> Any:
         """Return what the function returns; `ForeignError` if it raises."""
+        from evalcore.trust.foreign_calls import call_foreign
+
         function, names = self._load(run.imports)
         if names is not None:
             for name in [name for name in params if name not in names]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evalcore.model.exchange import Complete, no_provider
-from evalcore.providers.chat import ChatModel
 from evalcore.scripts.failure import ToolError
 from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.providers.chat import ChatModel
 
 MOST_STATEMENTS: Final = 1_000_000
 DEEPEST_CALL: Final = 40

@@ -54,14 +54,13 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "evalcore.targets.model", "OpenAITarget", "ChatOptions", takes_context=True
         ),
         "python": TargetKind("evalcore.targets.python", "PythonTarget", "PythonOptions", "config"),
-        "script": TargetKind(
-            "evalcore.targets.script", "ScriptTarget", "ScriptOptions", "variant", True
-        ),
         "workflow": TargetKind(
             "evalcore.targets.workflow", "WorkflowTarget", "WorkflowOptions", "variant", True
         ),
     }
 )
+# What the loader of script suites makes; no file names it, so that nothing of it is checked again.
+SCRIPT: Final = "script"
 # Of a target of any kind; who schedules and grades reads them.
 COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -159,6 +158,12 @@ def build(
 def _built(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
+    if target.kind == SCRIPT:
+        from evalcore.targets.context import context_for
+        from evalcore.targets.script import ScriptTarget
+
+        _, context = context_for(target.name, {}, folder, environment)
+        return ScriptTarget(target.options["definition"], variant.config, context)
     row = target_kind(target.kind)
     make = getattr(import_module(row.module), row.runnable)
     model = options_model(target.kind)

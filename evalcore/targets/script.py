@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from evalcore.errors import EvalError, TargetError
+from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.mode import Mode
-from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
 from evalcore.scripts.failure import kind_of
 from evalcore.scripts.interpret import run_now
 from evalcore.scripts.mcp_client import McpServers
@@ -26,38 +23,32 @@ from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
 from evalcore.targets.context import BuildContext, context_for
 from evalcore.targets.work import Work
-from evalcore.trust.foreign_calls import ForeignError
 from evalcore.trust.variables import nearest_env_file, variables_from
 
+if TYPE_CHECKING:
+    from evalcore.providers.chat import ChatModel
+
+VARIANT_KEYS: Final = ("models", "data")
 _KEYS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 _KEYLESS: Final = (Mode.REPLAY, Mode.AUTO)
-
-
-class ScriptOptions(BaseModel):
-    """Options of a target of kind `script`; a script suite's loader makes them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    definition: dict[str, Any] = Field(
-        description="`layers` (data and tools, the outermost first), `models`, `mcp`, `env`."
-    )
-    instant: bool = Field(default=False, description="Whether no test waits for anything.")
-    script: str | None = Field(default=None, description="The script's file, as it was named.")
-    imports: list[list[str]] = Field(
-        default_factory=list, description="The Python that tools name, and where they do."
-    )
-    variant: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Laid over the script: `models` (by name, key by key) and `data` (laid over "
-        "the suite file's shared data).",
-    )
 
 
 class ScriptTarget:
     """Runs a test of the suite per item: its statements, in a scope of their own."""
 
-    def __init__(self, options: ScriptOptions, context: BuildContext) -> None:
-        definition, variant = options.definition, options.variant
+    def __init__(
+        self, definition: Mapping[str, Any], variant: Mapping[str, Any], context: BuildContext
+    ) -> None:
+        """Take what the loader made: `layers` (data and tools, the outermost first), `models`,
+        `mcp`, `env`.
+
+        A variant lays `models` over the script's, key by key, and `data` over the suite file's
+        shared data. Raises `UsageError` for anything else in it.
+        """
+        unknown = sorted(set(variant) - set(VARIANT_KEYS))
+        if unknown:
+            known = ", ".join(VARIANT_KEYS)
+            raise UsageError(f"a variant of a script has no '{unknown[0]}'; it has {known}")
         models = definition.get("models") or {}
         self._models = merged_models(models, variant.get("models") or {})
         self._context = context
@@ -109,6 +100,10 @@ class ScriptTarget:
         return self._built[name]
 
     def _made(self, name: str, mode: str) -> ChatModel:
+        from pydantic import ValidationError
+
+        from evalcore.providers.chat import ChatOptions, chat_model
+
         found = self._models.get(name)
         if found is None:
             if self._models:
@@ -179,7 +174,9 @@ def _failure(error: Exception) -> TargetError:
         return error
     if isinstance(error, RecursionError):
         return TargetError("RecursionError", "statements or values are nested too deep")
+    from evalcore.trust.foreign_calls import ForeignError
+
     kind = str(getattr(error, "kind", "") or kind_of(error))
     if isinstance(error, EvalError | ForeignError):
-        return TargetError(kind_of(error) if isinstance(error, ForeignError) else kind, str(error))
+        return TargetError(kind, str(error))
     return TargetError(kind, f"{type(error).__name__}: {error}")

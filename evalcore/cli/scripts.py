@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import click
 
 from evalcore.cli.showing import one_line, print_terminal
 from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.formats.positions import Loc
+from evalcore.formats.script_source import find_script, read_script_document
+from evalcore.formats.wording import path_text
 from evalcore.model.gate import GateOutcome
 from evalcore.model.script_scores import ScriptScores
 from evalcore.model.suite import Format, Suite
@@ -47,10 +51,10 @@ def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
     """Print errors, warnings, gates, tokens and the run's id to standard error."""
     notes = view.script_notes()
     repeated = view.run.manifest().plan.iterations > 1
-    shown = notes[:_MOST_NOTES]
-    _tell(note_lines(shown, variants=len(scores.finals) > 1, iterations=repeated))
-    if len(notes) > _MOST_NOTES:
-        _tell([f"and {len(notes) - _MOST_NOTES} more errors and warnings: --json lists them"])
+    lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
+    _tell(lines[:_MOST_NOTES])
+    if len(lines) > _MOST_NOTES:
+        _tell([f"and {len(lines) - _MOST_NOTES} more errors and warnings: --json lists them"])
     for gate in view.report.gates:
         if gate.outcome is not GateOutcome.PASS or verbose:
             _tell([f"gate {gate.name}: {gate.outcome}: {gate.message}"])
@@ -66,6 +70,14 @@ def _tell(lines: Iterable[str]) -> None:
         click.echo(one_line(line), err=True)
 
 
+def _problem(file: str, loc: Loc, message: str) -> Problem:
+    """Return a mistake with its line, for which the file is read once more."""
+    name, line = file, None
+    with suppress(EvalError):
+        name, line = read_script_document(find_script(file), file).locate(loc)
+    return Problem(name, line, path_text(loc), message)
+
+
 def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
     """Import the Python that tools of script suites name; raise `LoadError` with what cannot be.
 
@@ -75,15 +87,11 @@ def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
     for suite in suites:
         if suite.definition.format is not Format.SCRIPT_SUITE:
             continue
-        named = {
-            (reference, where)
-            for target in suite.definition.targets.values()
-            for reference, where in target.options.get("imports", ())
-        }
-        for reference, where in sorted(named):
+        target = next(iter(suite.definition.targets.values()))
+        for reference, file, loc in target.options["imports"]:
             try:
                 policy.load(reference)
             except EvalError as error:
-                found.append(Problem(where, None, "import_tool", str(error)))
+                found.append(_problem(file, tuple(loc), str(error)))
     if found:
         raise LoadError(tuple(found))

@@ -116,7 +116,7 @@ class _Loading:
         check_keys(raw, FLAT_KEYS if self._flat else KEYS, (), problems)
         self.section = self._section()
         self._tools = ToolReader(problems, script.servers, script.models)
-        self._script_imports: list[tuple[str, str]] = []
+        self._script_imports: list[tuple[str, Loc]] = []
         self._reader = LevelReader(self._tools, problems)
         self._waits = False
         self._targets: dict[str, list[Any]] = {}
@@ -262,10 +262,13 @@ class _Loading:
             made[name] = Target(name, TARGET, options)
         return made
 
-    def _imports(self) -> list[list[str]]:
-        """Return the Python that tools name, and where they do."""
-        found = {*self._tools.imported, *self._script_imports}
-        return [list(one) for one in sorted(found)]
+    def _imports(self) -> list[list[Any]]:
+        """Return the Python that tools name, and where they do: the file, the path in it."""
+        suite, script = self._problems.file, self._script.name
+        found = [[reference, suite, list(loc)] for reference, loc in self._tools.imported]
+        return found + [
+            [reference, script, list(loc)] for reference, loc in self._script_imports
+        ]
 
     @property
     def _threshold(self) -> float:

@@ -10,6 +10,7 @@ from evalcore.statistics.intervals import mean_interval, plain_moments, t_interv
 
 NO_TESTS: Final = "(no tests)"
 _MOST_LISTED: Final = 12
+_MOST_ALIKE: Final = 5
 
 
 def scores_document(scores: ScriptScores) -> dict[str, Any]:
@@ -138,15 +139,21 @@ def token_lines(tokens: tuple[ModelTokens, ...]) -> Iterator[str]:
 
 
 def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> Iterator[str]:
-    """Yield a line for each error and warning of a test.
+    """Yield a line for each error and warning of a test; many tests with the same share a line.
 
     `variants` and `iterations` say that there are several.
     """
+    alike: dict[tuple[bool, str], list[Note]] = {}
     for note in notes:
-        kind = "Error" if note.is_error else "Warning"
-        variant = f" [{note.variant}]" if variants else ""
-        repeated = _iterations(note.iterations) if iterations else ""
-        yield f"{kind}: {note.case}{variant}{repeated}: {note.message}"
+        alike.setdefault((note.is_error, note.message), []).append(note)
+    for (is_error, message), same in alike.items():
+        kind = "Error" if is_error else "Warning"
+        shown = same if len(same) <= _MOST_ALIKE else same[:1]
+        for note in shown:
+            variant = f" [{note.variant}]" if variants else ""
+            repeated = _iterations(note.iterations) if iterations else ""
+            others = f" and {len(same) - 1} more tests" if len(shown) < len(same) else ""
+            yield f"{kind}: {note.case}{variant}{repeated}{others}: {message}"
 
 
 def _iterations(numbers: tuple[int, ...]) -> str:

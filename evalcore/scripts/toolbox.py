@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from evalcore.scripts.mistakes import Place
@@ -10,11 +10,11 @@ from evalcore.scripts.running import Tool
 
 
 class Found(NamedTuple):
-    """A tool and where it is defined: a place in words, a path in its file."""
+    """A tool and where it is defined: a path in its file, and what finds its line there."""
 
     tool: Tool
-    where: str
     loc: Place
+    line: Callable[[Place], str]
 
 
 class Toolbox:

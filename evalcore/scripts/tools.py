@@ -47,7 +47,7 @@ class ToolReader:
         self._mistakes = mistakes
         self._servers = servers
         self._models = models
-        self.imported: list[tuple[str, str]] = []
+        self.imported: list[tuple[str, Place]] = []
 
     def read(
         self, raw: Any, loc: Place, parent: Toolbox | None, *, chain: bool = False
@@ -80,10 +80,10 @@ class ToolReader:
         return box
 
     def _add(self, tool: Tool, loc: Place, box: Toolbox) -> None:
-        where = self._mistakes.line(loc)
-        other = box.add(Found(tool, where, loc))
+        other = box.add(Found(tool, loc, self._mistakes.line))
         if other is not None:
-            message = f"a tool '{tool.name}' is defined already, at {other.where}"
+            where = other.line(other.loc)
+            message = f"a tool '{tool.name}' is defined already, at {where}"
             self._mistakes.add(loc, message)
 
     def _tool(self, raw: Any, loc: Place, box: Toolbox) -> Tool | None:
@@ -151,7 +151,7 @@ class ToolReader:
             return None
         description = str(raw.get("description") or "")
         tool = PythonTool(name, reference, description, dict(config or {}))
-        self.imported.append((tool.reference, self._mistakes.line(at)))
+        self.imported.append((tool.reference, at))
         return tool
 
     def _check_model(self, tool: ModelTool, loc: Place) -> None:

@@ -126,7 +126,7 @@ class ModelTool:
             {
                 "name": name,
                 "description": getattr(tool, "description", ""),
-                "parameters": tool.schema() if hasattr(tool, "schema") else {"type": "object"},
+                "parameters": tool.schema(),
             }
             for name, tool in self.tools.items()
         )

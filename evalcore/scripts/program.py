@@ -97,7 +97,8 @@ class LevelReader:
             level = self.read(raw, loc, levels[-1].toolbox, chain=True, keys=TEST_KEYS)
             own, toolbox = (level,), level.toolbox
         if "do" not in raw:
-            self._mistakes.add((*loc, "do"), "is required")
+            if set(raw) <= set(TEST_KEYS):  # else it may be misspelt, which has been told
+                self._mistakes.add((*loc, "do"), "is required")
             return None
         body = Compiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
         return Test((*levels, *own), body, waits(body))

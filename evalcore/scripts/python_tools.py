@@ -20,7 +20,12 @@ _METHODS: Final = ("run", "invoke", "_run")
 
 
 def reference_of(text: str) -> str | None:
-    """Return `module:symbol` for `module.symbol`; None if the text is neither."""
+    """Return `module:symbol` for `module.symbol`; None if the text is neither.
+
+    A lone name is a module and the symbol of that name in it.
+    """
+    if text.isidentifier():
+        return f"{text}:{text}"
     if not _DOTTED.fullmatch(text):
         return None
     if ":" in text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -71,8 +71,8 @@ class Tool(Protocol):
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters, in their order; None if any is taken."""
 
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the parameters, for a model that may call the tool."""
+
     async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
         """Return the result; raise whatever the tool raises. `scope` is the caller's."""
-
-
-Call = Callable[..., Awaitable[Any]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evalcore.scripts.mistakes import Place
-from evalcore.scripts.running import Tool
+from evalcore.scripts.running import Running, Scope, Tool
 
 
 class Found(NamedTuple):
@@ -49,6 +49,10 @@ class Toolbox:
                 return opened.tool(name)
         return None if self._parent is None else self._parent.find(name)
 
+    def outside(self, name: str) -> Tool | None:
+        """Return the tool of that name around this toolbox."""
+        return None if self._parent is None else self._parent.find(name)
+
     def names(self) -> list[str]:
         """Return every name that can be called."""
         return sorted(set(self._names()))
@@ -63,6 +67,35 @@ class Toolbox:
         """Return every named tool that can be called here."""
         found = {} if self._parent is None else self._parent.visible()
         return {**found, **{name: entry.tool for name, entry in self.tools.items()}}
+
+
+class NamedTool:
+    """A tool from further out, imported under a name."""
+
+    def __init__(self, name: str, tool: Tool) -> None:
+        self.name = name
+        self._tool = tool
+
+    @property
+    def description(self) -> str:
+        """What the tool does."""
+        return str(getattr(self._tool, "description", ""))
+
+    def waits(self, seen: set[int]) -> bool:
+        """Whether the tool waits."""
+        return self._tool.waits(seen)
+
+    def parameters(self) -> tuple[str, ...] | None:
+        """Return the tool's parameters."""
+        return self._tool.parameters()
+
+    def schema(self) -> dict[str, Any]:
+        """Return what a model is told of the parameters."""
+        return self._tool.schema()
+
+    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
+        """Call the tool."""
+        return await self._tool.call(params, scope, run)
 
 
 class OpenPrefix:

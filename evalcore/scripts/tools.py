@@ -13,7 +13,7 @@ from evalcore.scripts.model_tools import ModelTool, read_model_config
 from evalcore.scripts.python_tools import PythonTool, reference_of
 from evalcore.scripts.running import Tool
 from evalcore.scripts.statements import Compiler
-from evalcore.scripts.toolbox import Found, Toolbox
+from evalcore.scripts.toolbox import Found, NamedTool, Toolbox
 from evalcore.scripts.words import check_keys, describe, is_text, suggest
 
 # Of a chat in a terminal; without effect on an evaluation.
@@ -101,7 +101,7 @@ class ToolReader:
         if kinds[0] == "import_tools":
             self._many(raw, loc, box)
             return None
-        return self._imported(raw, loc)
+        return self._imported(raw, loc, box)
 
     def _custom(self, raw: Mapping[str, Any], loc: Place) -> CustomTool | None:
         from evalcore.scripts.tool_input import read_parameters
@@ -121,7 +121,7 @@ class ToolReader:
         if text is not None and not isinstance(text, str):
             self._mistakes.add((*loc, "description"), f"expected text, got {describe(text)}")
 
-    def _imported(self, raw: Mapping[str, Any], loc: Place) -> Tool | None:
+    def _imported(self, raw: Mapping[str, Any], loc: Place, box: Toolbox) -> Tool | None:
         at = (*loc, "import_tool")
         check_keys(raw, ("import_tool", *_COMMON), loc, self._mistakes)
         self._description(raw, loc)
@@ -137,14 +137,17 @@ class ToolReader:
             return None
         if reference.startswith(MCP):
             return self._mcp(reference, name, loc)
+        known_tool = box.outside(reference)
+        if known_tool is not None:
+            return NamedTool(name or reference, known_tool)
         found = find_builtin(reference, name, config or {})
         if found is not None:
             if isinstance(found, ModelTool):
                 self._check_model(found, loc)
             return found
         if reference.startswith(FOREIGN):
-            known = f"of that package there is {', '.join(BUILT_IN)}"
-            self._mistakes.add(at, f"there is no '{reference}' here; {known}")
+            there_is = f"of that package there is {', '.join(BUILT_IN)}"
+            self._mistakes.add(at, f"there is no '{reference}' here; {there_is}")
             return None
         if reference_of(reference) is None:
             self._mistakes.add(at, f"'{reference}' names no Python symbol; write module.symbol")

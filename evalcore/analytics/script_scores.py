@@ -37,4 +37,7 @@ def read_script_scores(query: Query, *, iterations: int, detail: bool) -> Script
 
 def read_notes(query: Query) -> tuple[Note, ...]:
     """Return errors and warnings in the order of the plan, each once per test."""
-    return tuple(Note(*row[:4], tuple(row[4])) for row in query("script_notes"))
+    return tuple(
+        Note(is_error, variant, case, message, tuple(iterations))
+        for is_error, variant, case, message, iterations in query("script_notes")
+    )

@@ -26,7 +26,13 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.scripts import check_imports, is_script_run, print_scores, read_scores, tell_beside
+from evalcore.cli.scripts import (
+    check_imports,
+    is_script_run,
+    print_scores,
+    read_scores,
+    tell_beside,
+)
 from evalcore.cli.showing import print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt

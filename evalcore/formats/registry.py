@@ -107,7 +107,9 @@ def recognise(document: Document) -> Format:
 
 
 _KEYS_OF_FORMATS = (*_TESTS_KEYS, "eval", "workflow")
-_WANTED = "a workflow file has 'eval', a test file has 'tests' (a list or a path)"
+_WANTED = (
+    "a workflow file has 'eval', a test file 'tests' (a list or a path), a script suite 'suites'"
+)
 
 
 def _not_a_suite(document: Document) -> Problem:

@@ -79,9 +79,7 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
     )
 
 
-def _env(
-    raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems
-) -> tuple[str, ...]:
+def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems) -> tuple[str, ...]:
     """Return the variables that the script names; note those that no suite may read."""
     if not isinstance(raw, Mapping):
         if raw is not None:

@@ -30,9 +30,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         hinted = not _TOOL_MARKS.isdisjoint(value)
         return {
-            key: _plain(item)
-            for key, item in value.items()
-            if not (hinted and key in _IGNORED)
+            key: _plain(item) for key, item in value.items() if not (hinted and key in _IGNORED)
         }
     if isinstance(value, list):
         return [_plain(item) for item in value]

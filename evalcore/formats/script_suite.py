@@ -134,14 +134,15 @@ class _Loading:
         iterations = self._raw.get("iterations")
         own = {"iterations": iterations}
         refuse_both(section, {"iterations": "iterations"}, own, self._problems)
-        whole = isinstance(iterations, int) and not isinstance(iterations, bool)
-        if "iterations" in self._raw and not whole:
-            message = f"expected a whole number, got {describe(iterations)}"
-            self._problems.add(("iterations",), message)
-        elif whole and iterations < 1:
-            self._problems.add(("iterations",), f"must be at least 1, got {describe(iterations)}")
-        elif whole:
-            section = {**section, "iterations": iterations}
+        if "iterations" in self._raw:
+            if not isinstance(iterations, int) or isinstance(iterations, bool):
+                message = f"expected a whole number, got {describe(iterations)}"
+                self._problems.add(("iterations",), message)
+            elif iterations < 1:
+                message = f"must be at least 1, got {describe(iterations)}"
+                self._problems.add(("iterations",), message)
+            else:
+                section = {**section, "iterations": iterations}
         return {"errors": ErrorPolicy.ZERO.value, **section}
 
     def _script_levels(self) -> tuple[Level, ...]:
@@ -157,9 +158,7 @@ class _Loading:
 
     def _read(self, layer: Layer, around: tuple[Level, ...]) -> tuple[Level, ...]:
         parent = around[-1].toolbox
-        level = self._reader.read(
-            layer.raw, layer.path, parent, chain=layer.chain, keys=_LEVEL
-        )
+        level = self._reader.read(layer.raw, layer.path, parent, chain=layer.chain, keys=_LEVEL)
         return (*around, level)
 
     def cases(self) -> Iterator[Case]:
@@ -266,9 +265,7 @@ class _Loading:
         """Return the Python that tools name, and where they do: the file, the path in it."""
         suite, script = self._problems.file, self._script.name
         found = [[reference, suite, list(loc)] for reference, loc in self._tools.imported]
-        return found + [
-            [reference, script, list(loc)] for reference, loc in self._script_imports
-        ]
+        return found + [[reference, script, list(loc)] for reference, loc in self._script_imports]
 
     @property
     def _threshold(self) -> float:

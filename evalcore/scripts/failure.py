@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from evalcore.errors import EvalError
@@ -11,7 +11,7 @@ from evalcore.expressions.failure import ExpressionError
 from evalcore.model.exchange import ErrorKind, ProviderError, SkippedError
 
 EVERYTHING: Final = frozenset({"*", "all"})
-_BY_KIND: Final = {
+_BY_KIND: Final[Mapping[str, str]] = {
     ErrorKind.TIMEOUT: "TimeoutError",
     ErrorKind.CONNECTION: "ConnectionError",
     ErrorKind.AUTHENTICATION: "PermissionError",
@@ -47,7 +47,8 @@ def names_of(error: BaseException) -> frozenset[str]:
         names.add("ToolException")
     if isinstance(error, ProviderError):
         names.add(str(error.kind))
-        if (name := _BY_KIND.get(ErrorKind(error.kind))) if error.kind in set(ErrorKind) else None:
+        name = _BY_KIND.get(str(error.kind))
+        if name is not None:
             names |= {name, *_bases(name)}
     return frozenset(names - _NO_NAMES)
 

@@ -42,8 +42,8 @@ class McpServers:
         except TimeoutError as error:
             message = f"{server}/{tool}: no answer within {_CALL_S:g} s"
             raise ToolError("TimeoutError", message) from error
-        # The SDK's own kinds of failures, and what the transport raises.
         except Exception as error:
+            # The SDK's own kinds of failures, and what the transport raises.
             message = f"{server}/{tool}: {_reason(error)}"
             raise ToolError("ToolException", message) from error
         return _value(server, tool, result)
@@ -74,8 +74,7 @@ class McpServers:
             async with self._connection(server) as client:
                 ready.set_result(client)
                 await asyncio.Event().wait()
-        # A server that does not start is its callers' business.
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - somebody's server: told to its callers
             if not ready.done():
                 failed = error if isinstance(error, ToolError) else _unreachable(server, error)
                 ready.set_exception(failed)
@@ -102,16 +101,15 @@ class McpServers:
 
 
 def _nowhere() -> Any:
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - the server's for its life
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - the server's for its life
 
 
 def _web(url: str, headers: dict[str, str]) -> Any:
     from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
 
     if not headers:
         return url
-    from mcp.client.streamable_http import create_mcp_http_client
-
     return streamable_http_client(url, http_client=create_mcp_http_client(headers=headers))
 
 

@@ -131,9 +131,7 @@ class ModelTool:
             for name, tool in self.tools.items()
         )
 
-    async def _answers(
-        self, reply: Reply, scope: Scope, run: Running
-    ) -> list[Mapping[str, Any]]:
+    async def _answers(self, reply: Reply, scope: Scope, run: Running) -> list[Mapping[str, Any]]:
         """Call the tools that the model asked for; return its message and their answers."""
         calls = [dict(call) for call in reply.tool_calls]
         made: list[Mapping[str, Any]] = [

@@ -37,6 +37,7 @@ class ModelEntry(NamedTuple):
 
 def read_models(raw: Any, loc: Place, mistakes: Mistakes) -> dict[str, dict[str, Any]]:
     """Return the entries of `models` by name: a list of `{name, …}` or a mapping."""
+    entries: list[tuple[Any, Any, Place]]
     if isinstance(raw, Mapping):
         entries = [(str(name), one, (*loc, str(name))) for name, one in raw.items()]
     elif isinstance(raw, list):

@@ -68,9 +68,7 @@ class PythonTool:
         """Import the symbol and make the tool; raise `EvalError`."""
         self._load(imports)
 
-    async def call(
-        self, params: dict[str, Any], scope: Scope, run: Running  # noqa: ARG002
-    ) -> Any:
+    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:  # noqa: ARG002
         """Return what the function returns; `ForeignError` if it raises."""
         from evalcore.trust.foreign_calls import call_foreign
 

@@ -34,7 +34,7 @@ def score_of(value: Any) -> Scored:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bytes | bytearray) or isinstance(value, Mapping):
+    if isinstance(value, bytes | bytearray | Mapping):
         return None
     try:
         return float(value)

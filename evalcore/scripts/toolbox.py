@@ -36,7 +36,7 @@ class Toolbox:
         while box is not None:
             if found.tool.name in box.tools:
                 return box.tools[found.tool.name]
-            box = box._parent if box.chain else None  # noqa: SLF001  (its own kind)
+            box = box._parent if box.chain else None
         self.tools[found.tool.name] = found
         return None
 
@@ -61,7 +61,7 @@ class Toolbox:
         yield from self.tools
         yield from (f"{opened.prefix}…" for opened in self.open)
         if self._parent is not None:
-            yield from self._parent._names()  # noqa: SLF001  (its own kind)
+            yield from self._parent._names()
 
     def visible(self) -> dict[str, Tool]:
         """Return every named tool that can be called here."""

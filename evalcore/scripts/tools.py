@@ -49,9 +49,7 @@ class ToolReader:
         self._models = models
         self.imported: list[tuple[str, Place]] = []
 
-    def read(
-        self, raw: Any, loc: Place, parent: Toolbox | None, *, chain: bool = False
-    ) -> Toolbox:
+    def read(self, raw: Any, loc: Place, parent: Toolbox | None, *, chain: bool = False) -> Toolbox:
         """Return the tools of a list inside of `parent`; each sees all others of its list."""
         box = Toolbox(parent, chain=chain)
         if not isinstance(raw, list):
@@ -195,7 +193,8 @@ class ToolReader:
         read = read_mcp_reference(reference)
         at = (*loc, "import_tool")
         if read is None:
-            self._mistakes.add(at, f"'{reference}' names no tool of a server; write {MCP}server/tool")
+            message = f"'{reference}' names no tool of a server; write {MCP}server/tool"
+            self._mistakes.add(at, message)
             return None
         server, tool = read
         return McpTool(name or tool, server, tool) if self._has_server(server, at) else None

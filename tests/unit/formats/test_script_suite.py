@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.json_schema import json_schema
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.suite import ErrorPolicy, Format, Suite
@@ -277,6 +280,25 @@ def test_what_changes_no_result_is_not_kept(tmp_path: Path) -> None:
     assert next(iter(loaded.cases)).input == {"do": {"call": "t"}}
     (target,) = loaded.definition.targets.values()
     assert "ui_hint" not in str(target.options["definition"])
+
+
+CONFORMANCE = Path(__file__).parents[2] / "conformance" / "script-suites"
+
+
+@pytest.mark.parametrize("path", sorted(CONFORMANCE.glob("*/suite.yaml")), ids=str)
+def test_a_suite_that_loads_fits_its_schema(path: Path) -> None:
+    schema = json_schema("script-suite")
+
+    Draft202012Validator(schema).validate(yaml.safe_load(path.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "statement", [case[0] for name, case in STATEMENTS.items() if "syntax" not in name][:5]
+)
+def test_a_statement_that_does_not_load_does_not_fit_the_schema(statement: str) -> None:
+    document = yaml.safe_load(one_test(statement))
+
+    assert not Draft202012Validator(json_schema("script-suite")).is_valid(document)
 
 
 def test_an_unknown_parameter_is_warned_of_and_strictly_a_mistake(tmp_path: Path) -> None:

@@ -68,7 +68,10 @@ RESULTS: dict[str, tuple[str, Any]] = {
     "an empty list": ("{do: {for_each: [], do: {eval: 1}}}", []),
     "an empty mapping": ("{do: {for_each: {}, do: {eval: 1}}}", {}),
     "a case": ("{do: {match: a, matchers: [{case: a, then: {eval: 1}}]}}", 1),
-    "a case as it is written": ("{do: {match: '${5}', matchers: [{case: '5', then: {eval: 1}}]}}", 1),
+    "a case as it is written": (
+        "{do: {match: '${5}', matchers: [{case: '5', then: {eval: 1}}]}}",
+        1,
+    ),
     "the first that fits": (
         "{do: {match: ab, matchers: [{pattern: b, then: {eval: 1}}, {case: ab, then: {eval: 2}}]}}",
         1,
@@ -146,10 +149,13 @@ FAILURES: dict[str, tuple[str, str]] = {
         "{do: [{for_each: [1], do: {eval: 1, store_as: x}}, {eval: '${x}'}]}",
         "NameError",
     ),
-    "an expression in a round": ("{do: {for_each: [1, 0], do: {eval: '${1 / _}'}}}", "ZeroDivisionError"),
+    "an expression in a round": (
+        "{do: {for_each: [1, 0], do: {eval: '${1 / _}'}}}",
+        "ZeroDivisionError",
+    ),
     "too many rounds": ("{do: {for_each: '${range(100001)}', do: {eval: 1}}}", "LimitError"),
     "groups after the match": (
-        "{do: [{match: a, matchers: [{pattern: (a), then: {eval: 1}}]}, {eval: '${_match_groups}'}]}",
+        "{do: [{match: a, matchers: [{pattern: a, then: {eval: 1}}]}, {eval: '${_match_groups}'}]}",
         "NameError",
     ),
 }
@@ -160,6 +166,7 @@ def test_a_test_fails_with(test: str, kind: str) -> None:
     with pytest.raises((ExpressionError, ToolError)) as raised:
         result_of(test, TOOLS)
 
+    assert isinstance(raised.value, ExpressionError | ToolError)
     assert raised.value.kind == kind
 
 

@@ -251,7 +251,7 @@ def sort(budget: Budget, values: list[Any], key: Any, *, reverse: bool) -> list[
 
 def _check_ordered(keys: list[Any], budget: Budget) -> None:
     """Raise where an element is of a class that expressions do not order."""
-    for each in keys:
+    for each in keys[1:]:
         _LESS(budget, each, keys[0])
 
 
@@ -278,8 +278,10 @@ def _round(_: Budget, value: Any, ndigits: Any = None) -> Any:
     if ndigits is None:
         return round(value)
     digits = number(ndigits, "round")
-    if type(digits) is float or abs(digits) > LARGEST_BITS:
-        raise Failure("ValueError", "round() takes a small whole number of digits")
+    if type(digits) is float:
+        raise Failure("TypeError", "round() takes a whole number of digits")
+    if abs(digits) > LARGEST_BITS:
+        raise Failure("ValueError", "round() takes a smaller number of digits")
     return round(value, digits)
 
 

@@ -87,7 +87,7 @@ def _splitting(name: str) -> Method:
 
 def _split_lines(budget: Budget, text: str, keepends: Any = False) -> Any:
     budget.room(len(text) + 8 * (text.count("\n") + 1))
-    return text.splitlines(bool(keepends))
+    return text.splitlines(bool(_whole(keepends)))
 
 
 def _expand_tabs(budget: Budget, text: str, tabsize: Any = 8) -> str:

@@ -137,10 +137,11 @@ def iterate(value: Any) -> Iterator[Any]:
 def take(value: Any, budget: Budget) -> list[Any]:
     """Return the values of what can be iterated over as a new list; a step for each."""
     if type(value) is not Lazy:
+        walked = iterate(value)
         length = length_of(value)
         budget.room(8 * length)
         budget.charge(length)
-        return list(iterate(value))
+        return list(walked)
     return list(value)
 
 
@@ -201,6 +202,7 @@ def _refuse_lazy(value: Any) -> None:
             if kind in _FLAT:
                 below.extend(each)
             elif kind is dict:
+                below.extend(each)
                 below.extend(each.values())
         level = below
 

@@ -286,7 +286,11 @@ def _round(_: Budget, value: Any, ndigits: Any = None) -> Any:
 
 
 def _slice(_: Budget, *bounds: Any) -> slice:
-    return slice(*bounds)
+    numbers = [plain(each) for each in bounds]
+    for each in numbers:
+        if each is not None and type(each) not in (int, bool):
+            raise Failure("TypeError", f"slice() takes integers, not {describe(each)}")
+    return slice(*numbers)
 
 
 def _str(budget: Budget, value: Any = "") -> str:

@@ -67,6 +67,7 @@ def compile_call(compiler: Compiler, node: ast.Call) -> Run:
         compiler.refuse(target, "only functions and methods can be called, by their names")
     name = compiler.check_name(target, target.id, frozenset())
     if compiler.is_local(name) or name not in FUNCTIONS:
+        _arguments(compiler, node, name)  # what is forbidden is refused here, too
         return _unknown(name)
     if name == "isinstance":
         return _is_instance(compiler, node)

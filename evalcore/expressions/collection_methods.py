@@ -11,18 +11,20 @@ from typing import Any, Final
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.functions import make_dict, make_set, sort
 from evalcore.expressions.operators import charge_comparing, contains, equal
-from evalcore.expressions.values import check_key, take
+from evalcore.expressions.values import check_key, check_stored, take
 
 Method = Callable[..., Any]
 
 
 def _append(budget: Budget, values: list[Any], value: Any) -> None:
     budget.room(8)
+    check_stored(value, values, budget)
     list.append(values, value)
 
 
 def _extend(budget: Budget, values: list[Any], more: Any) -> None:
     added = take(more, budget)
+    check_stored(added, values, budget)
     budget.room(8 * (len(values) + len(added)))
     list.extend(values, added)
 
@@ -30,6 +32,7 @@ def _extend(budget: Budget, values: list[Any], more: Any) -> None:
 def _insert(budget: Budget, values: list[Any], index: int, value: Any) -> None:
     budget.room(8)
     budget.charge(len(values) >> 10)
+    check_stored(value, values, budget)
     list.insert(values, index, value)
 
 
@@ -105,11 +108,14 @@ def _pop_item(_: Budget, mapping: dict[Any, Any]) -> Any:
 def _set_default(budget: Budget, mapping: dict[Any, Any], key: Any, default: Any = None) -> Any:
     check_key(key, budget)
     budget.room(16)
+    check_stored(default, mapping, budget)
     return dict.setdefault(mapping, key, default)
 
 
 def _update(budget: Budget, mapping: dict[Any, Any], /, *more: Any, **by_name: Any) -> None:
-    dict.update(mapping, make_dict(budget, *more, **by_name))
+    added = make_dict(budget, *more, **by_name)
+    check_stored(added, mapping, budget)
+    dict.update(mapping, added)
     budget.room(8 * len(mapping))
 
 

@@ -20,7 +20,7 @@ from evalcore.expressions.texts import formatted
 from evalcore.expressions.values import LARGEST, SCALARS, Failure, check_key, describe, plain, take
 
 _LONGEST: Final = 50_000
-_DEEPEST: Final = 100
+_DEEPEST: Final = 150
 _FUNCTION_NAMES: Final = frozenset(FUNCTIONS)
 _CONVERSIONS: Final = {-1: None, ord("s"): "s", ord("r"): "r", ord("a"): "a"}
 _REFUSED: Final = {
@@ -63,8 +63,12 @@ def _parse(text: str) -> ast.expr:
         column = (error.offset or 1) - (1 if line == 1 else 0)
         message = (error.msg or "invalid syntax").removesuffix(". Perhaps you forgot a comma?")
         raise ExpressionSyntaxError(message, line, max(1, column)) from None
-    except (ValueError, MemoryError, RecursionError, OverflowError) as error:
-        raise ExpressionSyntaxError(str(error) or "the expression is too deeply nested") from None
+    except ValueError as error:
+        # Python's own limit for the digits of a literal speaks of its settings.
+        large = "integer string conversion" in str(error)
+        raise ExpressionSyntaxError("the integer is too large" if large else str(error)) from None
+    except (MemoryError, RecursionError, OverflowError):
+        raise ExpressionSyntaxError("the expression is too deeply nested") from None
     if isinstance(tree, ast.Tuple) and not tree.elts and tree.col_offset == 0:
         raise ExpressionSyntaxError("the expression is empty")
     return tree

@@ -20,6 +20,8 @@ _LONGEST_RECORD: Final = 10_000
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # The writer of YAML is slow.
 _STEPS_PER_NODE: Final = 10
+# A thousand records a statement.
+_STEPS_PER_RECORD: Final = 100
 
 
 def get(budget: Budget, source: Any, key: Any, default: Any = None) -> Any:
@@ -102,6 +104,7 @@ def _plain_tree(value: Any, longest: int | None) -> Any:
 
 def log(budget: Budget, message: Any, *values: Any) -> None:
     """Write a message, `%` fields filled with the values, to the log; return None."""
+    budget.charge(_STEPS_PER_RECORD)
     text = to_text(message, budget)
     if values:
         text = percent(text, values, budget)

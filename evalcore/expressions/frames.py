@@ -27,13 +27,13 @@ def local(distance: int, slot: int, name: str) -> Run:
     def here(frame: Frame) -> Any:
         value = frame[slot]
         if value is UNSET:
-            raise Failure("NameError", f"{name!r} has no value yet")
+            raise Failure("UnboundLocalError", f"{name!r} has no value yet")
         return value
 
     def around(frame: Frame) -> Any:
         value = frame[AROUND][slot]
         if value is UNSET:
-            raise Failure("NameError", f"{name!r} has no value yet")
+            raise Failure("UnboundLocalError", f"{name!r} has no value yet")
         return value
 
     def far(frame: Frame) -> Any:

@@ -251,7 +251,7 @@ def sort(budget: Budget, values: list[Any], key: Any, *, reverse: bool) -> list[
 
 def _check_ordered(keys: list[Any], budget: Budget) -> None:
     """Raise where an element is of a class that expressions do not order."""
-    for each in keys:
+    for each in keys[1:]:
         _LESS(budget, each, keys[0])
 
 
@@ -278,13 +278,19 @@ def _round(_: Budget, value: Any, ndigits: Any = None) -> Any:
     if ndigits is None:
         return round(value)
     digits = number(ndigits, "round")
-    if type(digits) is float or abs(digits) > LARGEST_BITS:
-        raise Failure("ValueError", "round() takes a small whole number of digits")
+    if type(digits) is float:
+        raise Failure("TypeError", "round() takes a whole number of digits")
+    if abs(digits) > LARGEST_BITS:
+        raise Failure("ValueError", "round() takes a smaller number of digits")
     return round(value, digits)
 
 
 def _slice(_: Budget, *bounds: Any) -> slice:
-    return slice(*bounds)
+    numbers = [plain(each) for each in bounds]
+    for each in numbers:
+        if each is not None and type(each) not in (int, bool):
+            raise Failure("TypeError", f"slice() takes integers, not {describe(each)}")
+    return slice(*numbers)
 
 
 def _str(budget: Budget, value: Any = "") -> str:

@@ -30,7 +30,9 @@ def _argument(value: Any, budget: Budget) -> Any:
     value = plain(value)
     if type(value) is tuple:
         check_key(value, budget)
-        return tuple(plain(each) for each in value)
+        texts = tuple(plain(each) for each in value)
+        budget.charge(sum(len(each) for each in texts if type(each) is str) >> 10)
+        return texts
     if value is not None and type(value) not in (str, int, bool):
         raise Failure("TypeError", f"a text's method does not take {describe(value)}")
     return value
@@ -43,6 +45,21 @@ def _changing(name: str) -> Method:
     def run(budget: Budget, text: str, *arguments: Any) -> Any:
         budget.room(len(text) if text.isascii() else _WIDEST * len(text))
         return function(text, *(_argument(each, budget) for each in arguments))
+
+    return run
+
+
+def _stripping(name: str) -> Method:
+    function = getattr(str, name)
+
+    def run(budget: Budget, text: str, characters: Any = None) -> Any:
+        budget.room(len(text))
+        if characters is None:
+            return function(text)
+        removed = _text(characters)
+        # Each character of the text may be looked for in all of the others.
+        budget.charge(len(text) * len(removed) >> 12)
+        return function(text, removed)
 
     return run
 
@@ -87,7 +104,7 @@ def _splitting(name: str) -> Method:
 
 def _split_lines(budget: Budget, text: str, keepends: Any = False) -> Any:
     budget.room(len(text) + 8 * (text.count("\n") + 1))
-    return text.splitlines(bool(keepends))
+    return text.splitlines(bool(_whole(keepends)))
 
 
 def _expand_tabs(budget: Budget, text: str, tabsize: Any = 8) -> str:
@@ -129,14 +146,15 @@ _ASKING: Final = (
     "isupper", "rfind", "rindex", "startswith",
 )
 _CHANGING: Final = (
-    "capitalize", "casefold", "lower", "lstrip", "partition", "removeprefix", "removesuffix",
-    "rpartition", "rstrip", "strip", "swapcase", "title", "upper",
+    "capitalize", "casefold", "lower", "partition", "removeprefix", "removesuffix",
+    "rpartition", "swapcase", "title", "upper",
 )
 # fmt: on
 
 TEXT_METHODS: Final[Mapping[str, Method]] = {
     **{name: _asking(name) for name in _ASKING},
     **{name: _changing(name) for name in _CHANGING},
+    **{name: _stripping(name) for name in ("lstrip", "rstrip", "strip")},
     **{name: _padding(name) for name in ("center", "ljust", "rjust", "zfill")},
     **{name: _splitting(name) for name in ("split", "rsplit")},
     "splitlines": _split_lines,

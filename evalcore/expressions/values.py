@@ -137,10 +137,11 @@ def iterate(value: Any) -> Iterator[Any]:
 def take(value: Any, budget: Budget) -> list[Any]:
     """Return the values of what can be iterated over as a new list; a step for each."""
     if type(value) is not Lazy:
+        walked = iterate(value)
         length = length_of(value)
         budget.room(8 * length)
         budget.charge(length)
-        return list(iterate(value))
+        return list(walked)
     return list(value)
 
 
@@ -187,7 +188,17 @@ def finish(value: Any, budget: Budget) -> Any:
     return value
 
 
-def _refuse_lazy(value: Any) -> None:
+def check_stored(value: Any, into: Any, budget: Budget) -> None:
+    """Raise where a collection may not take a value, as the collection outlives the expression.
+
+    That is what `finish` refuses, and a value that holds the collection itself.
+    """
+    if type(value) not in SCALARS:
+        walk(value, budget)
+        _refuse_lazy(value, into)
+
+
+def _refuse_lazy(value: Any, into: Any = None) -> None:
     """Raise for what would run outside the expression; `value` is known to be small."""
     level: list[Any] = [value]
     while level:
@@ -197,10 +208,13 @@ def _refuse_lazy(value: Any) -> None:
             if kind in SCALARS:
                 continue
             if kind is Lazy or kind in VIEWS:
-                raise Failure("TypeError", "a generator in the result; make a list of it: list(…)")
+                raise Failure("TypeError", "a generator in a value; make a list of it: list(…)")
+            if into is not None and each is into:
+                raise Failure("ValueError", "a collection cannot hold itself")
             if kind in _FLAT:
                 below.extend(each)
             elif kind is dict:
+                below.extend(each)
                 below.extend(each.values())
         level = below
 

@@ -51,7 +51,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
             f"run {run_id} was made from {path}, which is not there; name the file: "
             f"evalcore regrade {run_id} SUITE"
         )
-    wanted = load_options({**given, "format_": given["format_"] or manifest.format}, given["store"])
+    wanted = load_options({**given, "format_": given["format_"] or manifest.format}, store)
     if wanted.script is None:
         wanted = replace(wanted, script=_script_of(source))
     suite = load(path, replace(wanted, secrets_required=False))

@@ -9,9 +9,11 @@ from typing import Any
 from evalcore.analytics.compare import Against, Comparer
 from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.script_scores import read_notes, read_script_scores
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
+from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import (
     Counts,
@@ -173,6 +175,18 @@ class Aggregates:
             Failure._make((*row[:-1], tuple(FailedAssertion(*entry) for entry in row[-1])))
             for row in rows
         )
+
+    def script_scores(self, *, detail: bool) -> ScriptScores:
+        """Return the scores of a script suite's run, suite by suite and test by test."""
+        return read_script_scores(self._rows, iterations=self._plan.iterations, detail=detail)
+
+    def script_notes(self) -> tuple[Note, ...]:
+        """Return the errors and warnings of a script suite's tests."""
+        return read_notes(self._rows)
+
+    def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._run(query, **parameters).fetchall()
+        return rows
 
     def _one(self, query: str, **parameters: Any) -> Iterator[tuple[str, Any]]:
         result = self._run(query, **parameters)

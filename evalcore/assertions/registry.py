@@ -57,6 +57,7 @@ CHECKS: Mapping[str, CheckRow] = {
     "execution-metrics": CheckRow("execution_metrics", "execution_metrics"),
     "token-maxima": CheckRow("measures", "token_maxima"),
     "similar": CheckRow("similar", "similar", is_async=True),
+    "script-score": CheckRow("script_score", "script_score"),
     "unavailable": CheckRow("measures", "unavailable"),
     "custom": CheckRow("plugin", "custom", is_async=True),
     "python": CheckRow("plugin", "python", is_async=True),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import orjson
 
-from evalcore.cli.loading import check_baseline, load_suites
+from evalcore.cli.loading import check_baseline, load_suites, with_scripts
 from evalcore.cli.options import json_option, load_options, suite_options
 from evalcore.errors import ExitCode, LoadError, UsageError
 from evalcore.pipeline import PlanOptions, load, plan_size
@@ -25,10 +25,10 @@ def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
         raise UsageError("name at least one suite file: evalcore validate SUITE…")
     options = load_options(given, allow_imports=())
     worst = ExitCode.PASS
-    for path in suites:
+    for path, script, opened in with_scripts(suites):
         entry: dict[str, Any] = {"file": path, "valid": True, "problems": [], "warnings": []}
         try:
-            suite = load(Path(path), options)
+            suite = load(Path(path), options, script=script, opened=opened)
             entry |= {
                 "suite": suite.definition.name,
                 "format": suite.definition.format,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import click
 
 from evalcore.cli.options import chosen_store
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import is_script
+from evalcore.formats.script_source import ScriptDocument, read_script_document
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline import settle_baseline
 from evalcore.trust.text import sanitize_terminal
+
+_MODULE: Final = re.compile(r"[^\W\d][\w.]+:.+\.ya?ml")
 
 
 def check_baseline(definition: SuiteDefinition) -> None:
@@ -22,15 +29,42 @@ def check_baseline(definition: SuiteDefinition) -> None:
         settle_baseline(chosen_store(None), definition)
 
 
+class Named(NamedTuple):
+    """A suite file as the command names it; its script, and its document if that was read."""
+
+    path: str
+    script: str | None = None
+    opened: ScriptDocument | None = None
+
+
+def with_scripts(paths: Sequence[str]) -> Iterator[Named]:
+    """Yield the suites that a command names; a YAML file that is none belongs to the next one."""
+    script: str | None = None
+    for place, path in enumerate(paths):
+        opened = None
+        if place < len(paths) - 1 and script is None:
+            if _MODULE.fullmatch(path) and not Path(path).exists():
+                script = path
+                continue
+            if path.lower().endswith((".yaml", ".yml")):
+                with suppress(LoadError):  # told when it is loaded
+                    opened = read_script_document(Path(path), path)
+            if opened is not None and is_script(opened.document):
+                script = path
+                continue
+        yield Named(path, script, opened)
+        script = None
+
+
 def load_suites(paths: Sequence[str], options: LoadOptions) -> list[Suite]:
     """Return the suites; raise one `LoadError` with the mistakes of all of them."""
     if not paths:
         raise UsageError("name at least one suite file: evalcore run SUITE… (--help shows more)")
     suites: list[Suite] = []
     problems: list[Problem] = []
-    for path in paths:
+    for path, script, opened in with_scripts(paths):
         try:
-            suites.append(load(Path(path), options))
+            suites.append(load(Path(path), options, script=script, opened=opened))
         except LoadError as error:
             problems.extend(error.problems)
     if problems:

@@ -57,6 +57,24 @@ def log_option(command: F) -> F:
     )(command)
 
 
+def debug_option(command: F) -> F:
+    """Add `--debug`: every event is logged."""
+
+    def choose(_ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+        if value:
+            chosen = os.environ.get("EVALCORE_LOG", "").partition(":")[0]
+            form = chosen if chosen in ("json", "text") else "text"
+            os.environ["EVALCORE_LOG"] = f"{form}:debug"
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        callback=choose,
+        expose_value=False,
+        help="Log every event on standard error.",
+    )(command)
+
+
 def mode_option(command: F) -> F:
     """Add `--mode`; None means that it was not given."""
     return click.option(
@@ -75,6 +93,7 @@ def override_options(command: F) -> F:
     """Add the options that choose and override what a suite file says."""
     decorators = (
         click.option("--format", "format_", metavar="FORMAT", help="Format of the files."),
+        click.option("--script", metavar="FILE", help=_SCRIPT_HELP),
         click.option("--target", metavar="NAME", help="Target instead of the suite's."),
         click.option("--variant", "variants", multiple=True, help="Only this variant."),
         click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case."),
@@ -93,6 +112,7 @@ def override_options(command: F) -> F:
     return command
 
 
+_SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
 _BASELINE_HELP = "Compare with this variant, named baseline or run."
 _GATE_HELP = "A gate in place of the suite's, such as pass_rate=0.9."
 
@@ -141,6 +161,7 @@ def load_options(
         datasets=(store or configured.store, *configured.allow_datasets),
         environment=os.environ,
         allow_imports=allowed,
+        script=given.get("script"),
     )
 
 

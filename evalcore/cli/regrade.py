@@ -58,6 +58,8 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
             f"evalcore regrade {run_id} SUITE"
         )
     wanted = load_options({**given, "format_": given["format_"] or manifest.format}, store)
+    if wanted.script is None:
+        wanted = replace(wanted, script=_script_of(source))
     suite = load(path, replace(wanted, secrets_required=False))
     if suite.definition.name != manifest.suite:
         raise UsageError(
@@ -71,6 +73,12 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
         reuse=run_id,
     )
     return int(run_suites([suite], opened, options))
+
+
+def _script_of(run: StoredRun) -> str | None:
+    """Return the script that a script suite was run with."""
+    named = [target.options.get("script") for target in run.definition.targets.values()]
+    return next((name for name in named if name is not None), None)
 
 
 def _source_file(run: StoredRun) -> Path:

@@ -16,6 +16,7 @@ from evalcore.cli.exporting import check_exports, export_option, export_view
 from evalcore.cli.loading import load_suites
 from evalcore.cli.options import (
     chosen_store,
+    debug_option,
     json_option,
     load_options,
     log_option,
@@ -26,6 +27,13 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.scripts import (
+    check_imports,
+    is_script_run,
+    print_scores,
+    read_scores,
+    tell_beside,
+)
 from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt
@@ -61,6 +69,7 @@ _PREFECT_WORKERS = 2
 
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
+_DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
 KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
 ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
@@ -77,6 +86,8 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @export_option
 @click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@click.option("--detail", is_flag=True, help=_DETAIL_HELP)
+@debug_option
 @log_option
 @store_option
 @json_option
@@ -99,6 +110,7 @@ def run(**given: Any) -> int:
         workers=given.pop("workers"),
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
+        detail=given.pop("detail"),
         reuse=HISTORY if given.pop("reuse") else None,
         keep_workspaces=given.pop("keep_workspace"),
         exports=tuple(given.pop("exports")),
@@ -126,12 +138,14 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
             from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(suite.definition, settings(), options.mode)
+        folder = Path(suite.definition.source.folder)
+        check_imports([suite], options.policy((folder, Path.cwd())))
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
         folder = Path(suite.definition.source.folder)
-        first = not decisions
-        decision = _execute(planned, options, roots=(folder, Path.cwd()), append=not first)
+        before = len(decisions) > 0
+        decision = _execute(planned, options, roots=(folder, Path.cwd()), another=before)
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -152,6 +166,11 @@ class RunOptions:
     reuse: str | None = None
     keep_workspaces: bool = False
     exports: tuple[Path, ...] = ()
+    detail: bool = False
+
+    def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
+        """Return what may be imported: below the roots, and what the caller and settings allow."""
+        return ImportPolicy(roots=roots, allowed=(*settings().allow_imports, *self.imports))
 
     @property
     def plan(self) -> PlanOptions:
@@ -180,12 +199,14 @@ def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
 
 
 def _execute(
-    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], append: bool = False
+    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], another: bool = False
 ) -> Decision | None:
-    """Execute, finish, show and export a run; return its decision, None if it was stopped."""
+    """Execute, finish, show and export a run; return its decision, None if it was stopped.
+
+    `another` says that a run was shown before it.
+    """
     configured = settings()
-    allowed = (*configured.allow_imports, *options.imports)
-    policy = ImportPolicy(roots=roots, allowed=allowed)
+    policy = options.policy(roots)
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
@@ -223,8 +244,8 @@ def _execute(
         if options.prefect
         else finish_run(run, receipts, now=now, options=decide) as view
     ):
-        show(view, options)
-        export_view(view, options.exports, append=append)
+        show(view, options, another=another)
+        export_view(view, options.exports, append=another)
         return view.report.decision
 
 
@@ -273,10 +294,18 @@ class Stopper:
                 self._loop.call_soon_threadsafe(self._pool.stop)
 
 
-def show(view: RunView, options: RunOptions) -> None:
-    """Print a run's report, and store the other forms that were asked for."""
+def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:
+    """Print a run's report, and store the other forms that were asked for.
+
+    `another` says that a report stands before it.
+    """
     store_reports(view, options.forms)
+    scores = read_scores(view, detail=options.detail) if is_script_run(view) else None
     if options.as_json:
         click.echo(view.json(newline=""), nl=False)
+    elif scores is not None:
+        print_scores(scores, another=another)
     else:
         print_terminal(view, verbose=options.verbose)
+    if scores is not None:
+        tell_beside(view, scores, verbose=options.verbose)

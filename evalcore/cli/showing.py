@@ -81,11 +81,14 @@ def one_line(text: str) -> str:
     return sanitize_terminal(text).replace("\n", "\\n").replace("\t", " ")
 
 
-def print_terminal(view: RunView, *, verbose: bool) -> None:
-    """Print the report for people to standard output: every case, or what failed first."""
+def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
+    """Print the report for people to standard output: every case, or what failed first.
+
+    With `err` it goes to standard error.
+    """
     from evalcore.report.terminal import DEFAULT_WIDTH, Style, render_terminal
 
-    on_terminal = sys.stdout.isatty()
+    on_terminal = (sys.stderr if err else sys.stdout).isatty()
     columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     style = Style(one_line, max(_NARROWEST, columns) if on_terminal else DEFAULT_WIDTH)
     presented = present(view)
@@ -96,5 +99,5 @@ def print_terminal(view: RunView, *, verbose: bool) -> None:
     else:
         lines = render_terminal(presented, style, most=SHOWN_FAILURES)
     for colour, line in lines:
-        click.echo(click.style(line, fg=colour) if colour and on_terminal else line)
-    click.echo(f"run {view.report.run.id} in {sanitize_terminal(view.run.store.url)}")
+        click.echo(click.style(line, fg=colour) if colour and on_terminal else line, err=err)
+    click.echo(f"run {view.report.run.id} in {sanitize_terminal(view.run.store.url)}", err=err)

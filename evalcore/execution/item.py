@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
+# Its input is statements, which nobody reads as messages.
+_SCRIPT = "script"
 _WITH_BLOCKS = frozenset({"flow", "workflow"})
 
 _LONGEST_MESSAGE = 4_000
@@ -309,7 +311,8 @@ class ItemRunner:
         from evalcore.targets.work import Work
 
         try:
-            messages = messages_of(item.case.input)
+            of_script = item.target is not None and item.target.kind == _SCRIPT
+            messages = () if of_script else messages_of(item.case.input)
         except ValueError:
             if self._suite.format not in _ANY_INPUT:
                 raise

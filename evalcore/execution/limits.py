@@ -25,6 +25,7 @@ UNPRICED = "price"
 _HOPELESS = 5
 _LAST_ATTEMPTS = 2
 _MILLION = 1_000_000
+_SCRIPT = "script"
 _MODEL_KINDS = frozenset({"openai", "anthropic"})
 
 GROUP = "evalcore.rate_limits"
@@ -227,11 +228,25 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
 def _models(definition: SuiteDefinition) -> Iterator[tuple[str, str]]:
     """Yield each target that asks a model together with the models that its variants ask."""
     for name, kind, options in _targets(definition):
+        if kind == _SCRIPT:
+            yield from _script_models(definition, options["definition"].get("models") or {})
         if kind not in _MODEL_KINDS:
             continue
         for variant in definition.variants:
             used = variant.target in (None, name)
             model = (variant.config.get("model") if used else None) or options.get("model")
+            if isinstance(model, str):
+                yield name, model
+
+
+def _script_models(
+    definition: SuiteDefinition, models: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the models of a script, and what variants put in their place."""
+    for variant in definition.variants:
+        over = variant.config.get("models") or {}
+        for name in {**models, **over}:
+            model = {**models.get(name, {}), **over.get(name, {})}.get("model")
             if isinstance(model, str):
                 yield name, model
 

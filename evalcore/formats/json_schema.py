@@ -11,13 +11,19 @@ SCHEMAS: Mapping[str, str] = {
     "workflow-harness": "Workflow file with an eval section",
     "test-file": "Test file",
     "suite": "Suite: cases × variants",
+    "script-suite": "Script suite",
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(format_: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a format of `SCHEMAS`."""
-    makers = {"workflow-harness": _workflow_file, "test-file": _test_file, "suite": _suite_file}
+    makers = {
+        "workflow-harness": _workflow_file,
+        "test-file": _test_file,
+        "suite": _suite_file,
+        "script-suite": _script_suite,
+    }
     return {"$schema": _DIALECT, "title": SCHEMAS[format_], **makers[format_]()}
 
 
@@ -25,6 +31,12 @@ def _test_file() -> dict[str, Any]:
     from evalcore.formats.test_file_shapes import TestFile
 
     return adapter(TestFile).json_schema()
+
+
+def _script_suite() -> dict[str, Any]:
+    from evalcore.formats.script_schema import script_suite_schema
+
+    return script_suite_schema()
 
 
 def _workflow_file() -> dict[str, Any]:

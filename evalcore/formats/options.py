@@ -38,7 +38,7 @@ class LoadOptions:
     object stores below which files of tests may lie. `allow_imports` are the modules
     that may be imported beside those below the suite's folder and the current one; None: it is not
     known here which functions there are. `option_names` are what the caller calls the command
-    line's flags, for messages.
+    line's flags, for messages. `script` is the script of script suites.
     """
 
     format: str | None = None
@@ -59,6 +59,7 @@ class LoadOptions:
     executor: bool = False
     datasets: tuple[str, ...] = ()
     allow_imports: tuple[str, ...] | None = None
+    script: str | None = None
     option_names: Mapping[str, str] = field(default_factory=dict)
 
     def called(self, flag: str) -> str:

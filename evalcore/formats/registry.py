@@ -8,19 +8,29 @@ from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.script_source import ScriptDocument, read_script_document
 from evalcore.formats.source import Document, read_document
 from evalcore.formats.wording import describe, nearest, path_text
 from evalcore.model.suite import Format, Suite
 
 ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
-BUILT = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE)
+BUILT = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE, Format.SCRIPT_SUITE)
 _TESTS_KEYS = ("tests", "eval_cases", "evalcases")
 
 
-def load_suite(path: Path, options: LoadOptions, *, name: str | None = None) -> Suite:
+def load_suite(
+    path: Path,
+    options: LoadOptions,
+    *,
+    name: str | None = None,
+    script: str | None = None,
+    opened: ScriptDocument | None = None,
+) -> Suite:
     """Return the suite in a file, its format recognised by its content.
 
-    `name` is the file's name in messages. Raises `LoadError` with every mistake of the file.
+    `name` is the file's name in messages; `script` the script that a script suite belongs to;
+    `opened` the file's document, if it was read before. Raises `LoadError` with every mistake of
+    the file.
     """
     shown = name or str(path)
     forced = _forced(options)
@@ -30,9 +40,27 @@ def load_suite(path: Path, options: LoadOptions, *, name: str | None = None) -> 
         from evalcore.formats.test_file import load_test_rows
 
         return load_test_rows(path, shown, options)
-    document = read_document(path, shown)
-    format_ = forced or recognise(document)
+    source = opened or read_script_document(path, shown)
+    format_ = forced or recognise(source.document)
+    if format_ is Format.SCRIPT_SUITE:
+        from evalcore.formats.script_suite import load_script_suite
+
+        return load_script_suite(source, path, options, script or options.script)
+    if script is not None:
+        message = f"is a {format_}, and no script belongs to one ({script})"
+        raise LoadError((Problem(shown, None, "", message),))
+    # What only script suites may hold (included files, infinite numbers) is refused here.
+    document = source.document if source.plain else read_document(path, shown)
     return _load(format_, document, path, options)
+
+
+def is_script(document: Document) -> bool:
+    """Whether a YAML file is no suite, and so a script that a script suite belongs to."""
+    raw: Any = document.value
+    if not isinstance(raw, Mapping):
+        return raw is None
+    suites = (*_TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
+    return not any(key in raw for key in suites)
 
 
 def _load(format_: Format, document: Document, path: Path, options: LoadOptions) -> Suite:
@@ -79,7 +107,9 @@ def recognise(document: Document) -> Format:
 
 
 _KEYS_OF_FORMATS = (*_TESTS_KEYS, "eval", "workflow")
-_WANTED = "a workflow file has 'eval', a test file has 'tests' (a list or a path)"
+_WANTED = (
+    "a workflow file has 'eval', a test file 'tests' (a list or a path), a script suite 'suites'"
+)
 
 
 def _not_a_suite(document: Document) -> Problem:

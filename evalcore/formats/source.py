@@ -50,8 +50,8 @@ class Document:
     locate: Locate
 
 
-class _RefusedError(Exception):
-    """A rule of this page is broken at a line."""
+class RefusedError(Exception):
+    """A rule of this page is broken at a line of the file that is being read."""
 
     def __init__(self, line: int | None, message: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class CoreLoader(_BaseLoader):
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build one mapping; `_RefusedError` names the line of a key that is written twice."""
+        """Build one mapping; `RefusedError` names the line of a key that is written twice."""
         pairs = node.value
         mapping = super().construct_mapping(node, deep)
         # PyYAML replaces `node.value` when it resolves a merge key, which may hide a duplicate.
@@ -82,7 +82,7 @@ class CoreLoader(_BaseLoader):
             name = self.construct_object(key, deep=True)
             line = key.start_mark.line + 1
             if name in first:
-                raise _RefusedError(line, f"duplicate key {name!r} (first at line {first[name]})")
+                raise RefusedError(line, f"duplicate key {name!r} (first at line {first[name]})")
             first[name] = line
 
     def core_int(self, node: yaml.ScalarNode) -> int:
@@ -92,36 +92,36 @@ class CoreLoader(_BaseLoader):
         try:
             number = int(text[2:] if base != 10 else text, base)
         except ValueError as error:
-            raise _RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
+            raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
         if not MIN_INT <= number <= MAX_INT:
-            raise _RefusedError(node.start_mark.line + 1, _TOO_LARGE)
+            raise RefusedError(node.start_mark.line + 1, _TOO_LARGE)
         return number
 
     def core_float(self, node: yaml.ScalarNode) -> float:
         """Build a number as YAML 1.2 writes it."""
         text = str(node.value)
         if text.lower().endswith(("inf", "nan")):
-            raise _RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
+            raise RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
         try:
             number = float(text)
         except ValueError as error:
-            raise _RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
+            raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
         if math.isinf(number):
-            raise _RefusedError(node.start_mark.line + 1, _TOO_LARGE)
+            raise RefusedError(node.start_mark.line + 1, _TOO_LARGE)
         return number
 
     def core_bool(self, node: yaml.ScalarNode) -> bool:
         """Build `true` or `false`."""
         text = str(node.value).lower()
         if text not in {"true", "false"}:
-            raise _RefusedError(node.start_mark.line + 1, "not true or false")
+            raise RefusedError(node.start_mark.line + 1, "not true or false")
         return text == "true"
 
     def refuse_tag(self, node: yaml.Node) -> NoReturn:
         """Refuse what YAML 1.1 has beside the core schema and JSON does not hold."""
         tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
         line = node.start_mark.line + 1
-        raise _RefusedError(line, f"the tag {tag} is not supported; write a plain value")
+        raise RefusedError(line, f"the tag {tag} is not supported; write a plain value")
 
 
 _CORE_SCHEMA = (
@@ -163,13 +163,16 @@ def collector_paused() -> Iterator[None]:
         gc.enable()
 
 
-def read_document(path: Path, name: str | None = None) -> Document:
+def read_document(
+    path: Path, name: str | None = None, loader: type[CoreLoader] = CoreLoader
+) -> Document:
     """Read a YAML or (`*.json`) JSON file; raise `LoadError` naming the place of what is wrong.
 
-    `name` is the file's name in messages, the path by default.
+    `name` is the file's name in messages, the path by default; `loader` reads YAML.
     """
     file = name or str(path)
-    return parse_document(read_bytes(path, file), file, is_json=path.suffix.lower() == ".json")
+    is_json = path.suffix.lower() == ".json"
+    return parse_document(read_bytes(path, file), file, is_json=is_json, loader=loader)
 
 
 def read_bytes(path: Path, name: str) -> bytes:
@@ -189,14 +192,16 @@ def read_bytes(path: Path, name: str) -> bytes:
         raise_problem(name, None, "", f"cannot be read: {error.strerror}")
 
 
-def parse_document(data: bytes, file: str, *, is_json: bool = False) -> Document:
+def parse_document(
+    data: bytes, file: str, *, is_json: bool = False, loader: type[CoreLoader] = CoreLoader
+) -> Document:
     """Parse one document; raise `LoadError` with the line of the first thing that is wrong."""
     text = decode(data, file)
     if not text.strip():
         raise_problem(file, None, "", "is empty")
     try:
-        value = _parse_json(data) if is_json else _parse_yaml(text)
-    except _RefusedError as error:
+        value = _parse_json(data) if is_json else _parse_yaml(text, loader)
+    except RefusedError as error:
         raise_problem(file, error.line, "", error.message)
     locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
     return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
@@ -248,11 +253,11 @@ def _parse_json(data: bytes) -> Any:
     except ValueError as error:
         found = re.search(r" at line (\d+) column (\d+)$", str(error))
         line = int(found[1]) if found else None
-        raise _RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
+        raise RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
     if _LONG_NUMBER.search(data):
         loc = _too_large_at(value, ())
         if loc is not None:
-            raise _RefusedError(json_locator(data.decode("utf-8-sig"))(loc), _TOO_LARGE)
+            raise RefusedError(json_locator(data.decode("utf-8-sig"))(loc), _TOO_LARGE)
     return value
 
 
@@ -274,13 +279,13 @@ def _too_large_at(value: Any, loc: Loc) -> Loc | None:
     return next((place for place in places if place is not None), None)
 
 
-def _parse_yaml(text: str) -> Any:
+def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
     try:
         with collector_paused():
             _check_structure(text)
-            return yaml.load(text, Loader=CoreLoader)  # noqa: S506  (a SafeLoader)
+            return yaml.load(text, Loader=loader)  # noqa: S506  (a SafeLoader)
     except yaml.MarkedYAMLError as error:
-        raise _RefusedError(*yaml_reason(error, text)) from error
+        raise RefusedError(*yaml_reason(error, text)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = (
@@ -288,9 +293,9 @@ def _parse_yaml(text: str) -> Any:
             if isinstance(error.character, int)
             else "not readable as YAML"
         )
-        raise _RefusedError(line, message) from error
+        raise RefusedError(line, message) from error
     except RecursionError as error:
-        raise _RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
+        raise RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
 
 
 def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
@@ -310,7 +315,7 @@ def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
             opened.append((event.anchor, size))
             if depth > MAX_DEPTH:
                 message = f"nested deeper than {MAX_DEPTH} levels"
-                raise _RefusedError(event.start_mark.line + 1, message)
+                raise RefusedError(event.start_mark.line + 1, message)
         elif issubclass(kind, yaml.CollectionEndEvent):
             depth -= 1
             anchor, before = opened.pop()
@@ -319,8 +324,8 @@ def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
         elif kind is yaml.AliasEvent:
             if any(anchor == event.anchor for anchor, _ in opened):
                 message = f"the alias *{event.anchor} contains itself"
-                raise _RefusedError(event.start_mark.line + 1, message)
+                raise RefusedError(event.start_mark.line + 1, message)
             size += sizes.get(event.anchor, 1)
             if size > MAX_EXPANDED_NODES:
                 message = f"aliases expand to more than {MAX_EXPANDED_NODES} values"
-                raise _RefusedError(event.start_mark.line + 1, message)
+                raise RefusedError(event.start_mark.line + 1, message)

@@ -21,7 +21,10 @@ _NO_BEHAVIOUR = frozenset(
         "apiKey",
         "api_key",
         "grader_target",
+        "imports",
+        "instant",
         "requests_per_minute",
+        "script",
         "tokens_per_minute",
         "workers",
     }

@@ -20,6 +20,7 @@ from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.observe import tell_end
@@ -53,6 +54,14 @@ class RunView:
     def reasons(self) -> list[tuple[str, int]]:
         """Return why items were skipped, and how many for each reason; the most frequent first."""
         return self._tables.reasons()
+
+    def script_scores(self, *, detail: bool) -> ScriptScores:
+        """Return the scores of a script suite's run; with `detail` those of each iteration."""
+        return self._tables.script_scores(detail=detail)
+
+    def script_notes(self) -> tuple[Note, ...]:
+        """Return the errors and warnings of a script suite's tests, in the order of the plan."""
+        return self._tables.script_notes()
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, failed, blocked, the rest."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
+from evalcore.formats.script_source import ScriptDocument
 from evalcore.formats.wording import suggest
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
@@ -29,6 +30,7 @@ _MIN_LOCAL_SHARD_ITEMS = 1_000
 # `PlanOptions.reuse`: the suite's last completed runs.
 HISTORY = "history"
 _INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
+_SCRIPT = "script"
 _GUESSED_LATENCY_S = 1.0
 _FEW_CASES = 50
 
@@ -51,9 +53,20 @@ class PlanOptions:
             raise UsageError(f"unknown mode '{self.mode}'; known: {', '.join(Mode)}")
 
 
-def load(path: Path, options: LoadOptions | None = None, *, name: str | None = None) -> Suite:
-    """Return the suite of a file; raise `LoadError` with every mistake in it."""
-    suite = load_suite(path, options or LoadOptions(), name=name)
+def load(
+    path: Path,
+    options: LoadOptions | None = None,
+    *,
+    name: str | None = None,
+    script: str | None = None,
+    opened: ScriptDocument | None = None,
+) -> Suite:
+    """Return the suite of a file; raise `LoadError` with every mistake in it.
+
+    `script` is the script that it belongs to, `opened` its document if it was read before.
+    """
+    chosen = options or LoadOptions()
+    suite = load_suite(path, chosen, name=name, script=script, opened=opened)
     _check_required_cases(suite)
     return suite
 
@@ -127,7 +140,8 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
 def is_instant(definition: SuiteDefinition) -> bool:
     """Whether no target of the suite calls anything: its items take no time."""
     return all(
-        target.kind in _INSTANT_KINDS and not target.options.get("latency_ms")
+        (target.kind in _INSTANT_KINDS and not target.options.get("latency_ms"))
+        or (target.kind == _SCRIPT and target.options.get("instant") is True)
         for target in definition.targets.values()
     )
 

@@ -140,8 +140,12 @@ class ChatModel:
         *,
         parameters: Mapping[str, Any] = NOTHING,
         response_schema: Mapping[str, Any] | None = None,
+        tools: tuple[Mapping[str, Any], ...] = (),
     ) -> Request:
-        """Return the request with these messages; `parameters` are laid over the model's own."""
+        """Return the request with these messages; `parameters` are laid over the model's own.
+
+        `tools` stand in place of the model's own, if there are any.
+        """
         system = self.system_prompt
         first = [{"role": "system", "content": system}] if system else []
         return Request(
@@ -149,7 +153,7 @@ class ChatModel:
             model=self.model,
             messages=(*first, *messages),
             parameters={**self.parameters, **parameters},
-            tools=self.tools,
+            tools=tools or self.tools,
             response_schema=self.response_schema if response_schema is None else response_schema,
             stream=self.stream,
             timeout_s=self.timeout_s,

@@ -64,6 +64,8 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
         ),
     }
 )
+# What the loader of script suites makes; no file names it, so that nothing of it is checked again.
+SCRIPT: Final = "script"
 # Of a target of any kind; who schedules and grades reads them.
 COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
 # Options of targets without a context that may hold references.
@@ -163,6 +165,12 @@ def build(
 def _built(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
+    if target.kind == SCRIPT:
+        from evalcore.targets.context import context_for
+        from evalcore.targets.script import ScriptTarget
+
+        _, context = context_for(target.name, {}, folder, environment)
+        return ScriptTarget(target.options["definition"], variant.config, context)
     row = target_kind(target.kind)
     make = getattr(import_module(row.module), row.runnable)
     model = options_model(target.kind)

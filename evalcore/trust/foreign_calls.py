@@ -8,7 +8,9 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class ForeignError(Exception):
@@ -45,6 +47,15 @@ async def call_foreign(function: Callable[..., Any], *arguments: Any, **keywords
         if inspect.isawaitable(returned.value):
             return await returned.value
         return returned.value
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Return what `call` returns, from a daemon thread of its own; what it raises comes through."""
+    returned = await _in_thread(call)
+    if returned.error is not None:
+        raise returned.error
+    value: T = returned.value
+    return value
 
 
 @contextmanager

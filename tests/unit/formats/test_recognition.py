@@ -62,8 +62,8 @@ def test_formats_of_later_versions_are_named(tmp_path: Path) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text("suites: {}")
 
-    with pytest.raises(LoadError, match="is a script-suite; this version reads workflow-harness"):
-        load_suite(path, LoadOptions())
+    with pytest.raises(LoadError, match="is a workflow-evals; this version reads workflow-harness"):
+        load_suite(path, LoadOptions(format="workflow-evals"))
 
 
 def test_an_unknown_format_is_a_usage_error(tmp_path: Path) -> None:

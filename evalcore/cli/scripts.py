@@ -1,0 +1,97 @@
+"""Show a script suite's run: its scores as YAML, everything else on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import click
+
+from evalcore.cli.showing import one_line, print_terminal
+from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.formats.positions import Loc
+from evalcore.formats.script_source import find_script, read_script_document
+from evalcore.formats.wording import path_text
+from evalcore.model.gate import GateOutcome
+from evalcore.model.script_scores import ScriptScores
+from evalcore.model.suite import Format, Suite
+from evalcore.pipeline import RunView
+from evalcore.report.script_scores import (
+    as_yaml,
+    note_lines,
+    scores_document,
+    token_lines,
+)
+from evalcore.trust.imports import ImportPolicy
+
+_MOST_NOTES = 200
+
+
+def is_script_run(view: RunView) -> bool:
+    """Whether a run is of a script suite."""
+    return view.report.format == Format.SCRIPT_SUITE
+
+
+def read_scores(view: RunView, *, detail: bool) -> ScriptScores:
+    """Return the scores; of a flat file always with those of each iteration."""
+    scores = view.script_scores(detail=detail)
+    if not detail and any(test.group is None for test in scores.tests):
+        return view.script_scores(detail=True)
+    return scores
+
+
+def print_scores(scores: ScriptScores, *, another: bool) -> None:
+    """Print the scores to standard output; `another` says that a document stands before it."""
+    if another:
+        click.echo("---")
+    click.echo(as_yaml(scores_document(scores)), nl=False)
+
+
+def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
+    """Print errors, warnings, gates, tokens and the run's id to standard error."""
+    notes = view.script_notes()
+    repeated = view.run.manifest().plan.iterations > 1
+    lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
+    _tell(lines[:_MOST_NOTES])
+    if len(lines) > _MOST_NOTES:
+        _tell([f"and {len(lines) - _MOST_NOTES} more errors and warnings: --json lists them"])
+    for gate in view.report.gates:
+        if gate.outcome is not GateOutcome.PASS or verbose:
+            _tell([f"gate {gate.name}: {gate.outcome}: {gate.message}"])
+    if verbose:
+        print_terminal(view, verbose=True, err=True)
+    else:
+        _tell([f"run {view.report.run.id} in {view.run.store.url}"])
+    _tell(token_lines(scores.tokens))
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(one_line(line), err=True)
+
+
+def _problem(file: str, loc: Loc, message: str) -> Problem:
+    """Return a mistake with its line, for which the file is read once more."""
+    name, line = file, None
+    with suppress(EvalError):
+        name, line = read_script_document(find_script(file), file).locate(loc)
+    return Problem(name, line, path_text(loc), message)
+
+
+def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
+    """Import the Python that tools of script suites name; raise `LoadError` with what cannot be.
+
+    A tool that is not to be had would score every test 0, and look like a bad result.
+    """
+    found: list[Problem] = []
+    for suite in suites:
+        if suite.definition.format is not Format.SCRIPT_SUITE:
+            continue
+        target = next(iter(suite.definition.targets.values()))
+        for reference, file, loc in target.options["imports"]:
+            try:
+                policy.load(reference)
+            except EvalError as error:
+                found.append(_problem(file, tuple(loc), str(error)))
+    if found:
+        raise LoadError(tuple(found))

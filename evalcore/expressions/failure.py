@@ -1,0 +1,55 @@
+"""What goes wrong with an expression: when its file is loaded, and when it is evaluated."""
+
+from __future__ import annotations
+
+from evalcore.errors import EvalError
+
+_LONGEST_SOURCE = 160
+_LONGEST_MESSAGE = 400
+
+
+class ExpressionSyntaxError(EvalError):
+    """A text cannot be read as a template; for load errors.
+
+    `line` and `column` count from 1 within the text that was given; `path` leads to that text
+    where it stands in a larger value (`compile_tree`).
+    """
+
+    def __init__(
+        self, message: str, line: int = 1, column: int = 1, path: tuple[str | int, ...] = ()
+    ) -> None:
+        super().__init__(message, line, column, path)
+        self.message = message
+        self.line = line
+        self.column = column
+        self.path = path
+
+    def __str__(self) -> str:
+        place = f"column {self.column}"
+        if self.line > 1:
+            place = f"line {self.line}, {place}"
+        return f"{self.message} ({place})"
+
+
+class ExpressionError(EvalError):
+    """An expression, a script or a pattern gave no value.
+
+    `kind` is the name of the exception's class as Python has it ("ZeroDivisionError"), or
+    "LimitError" where steps, memory or time ran out; `reason` is the message without the source.
+    """
+
+    def __init__(self, kind: str, reason: str, source: str = "") -> None:
+        super().__init__(kind, reason, source)
+        self.kind = kind
+        self.reason = shorten(reason, _LONGEST_MESSAGE)
+        self.source = source
+
+    def __str__(self) -> str:
+        place = f"{shorten(self.source, _LONGEST_SOURCE)}: " if self.source else ""
+        return f"{place}{self.kind}: {self.reason}"
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the text on one line and of at most `length` characters."""
+    line = " ".join(text[: 4 * length].split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"

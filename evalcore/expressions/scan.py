@@ -1,0 +1,96 @@
+"""Where the expressions of a text with `${…}` begin and end."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from evalcore.expressions.failure import ExpressionSyntaxError
+
+_OPENING: Final = re.compile(r"\\?\$\{")
+# What matters between `${` and its `}`: brackets, comments and the quotes of literals.
+_MARK: Final = re.compile(r"[()\[\]{}#]|'''|\"\"\"|'|\"")
+_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+_QUOTE_OR_END: Final = {
+    quote: re.compile(rf"\\.|{quote}" if len(quote) == 3 else rf"\\.|{quote}|\n", re.DOTALL)
+    for quote in ("'", '"', "'''", '"""')
+}
+_DEEPEST: Final = 90
+
+
+class Source(NamedTuple):
+    """An expression's text and where it starts in the whole."""
+
+    text: str
+    start: int
+
+
+def split(text: str) -> list[str | Source]:
+    r"""Return the parts of a text in their order: `\${` becomes `${`, no part is empty.
+
+    Raises `ExpressionSyntaxError` for an expression that does not end.
+    """
+    if "${" not in text:
+        return [text] if text else []
+    parts: list[str | Source] = []
+    literal, place = "", 0
+    while (found := _OPENING.search(text, place)) is not None:
+        literal += text[place : found.start()]
+        place = found.end()
+        if found[0].startswith("\\"):
+            literal += "${"
+            continue
+        end = _end(text, place)
+        if literal:
+            parts.append(literal)
+            literal = ""
+        parts.append(Source(text[place:end], place))
+        place = end + 1
+    literal += text[place:]
+    if literal:
+        parts.append(literal)
+    return parts
+
+
+def _end(text: str, start: int) -> int:
+    """Return the index of the `}` that closes the expression that starts at `start`."""
+    open_brackets: list[str] = []
+    place = start
+    while (mark := _MARK.search(text, place)) is not None:
+        sign = mark[0]
+        place = mark.end()
+        if sign in _CLOSING:
+            open_brackets.append(_CLOSING[sign])
+            if len(open_brackets) > _DEEPEST:
+                raise mistake(text, mark.start(), "brackets are nested too deeply")
+        elif sign in ")]}":
+            if not open_brackets and sign == "}":
+                return mark.start()
+            if not open_brackets or open_brackets.pop() != sign:
+                raise mistake(text, mark.start(), f"'{sign}' closes nothing")
+        elif sign == "#":
+            newline = text.find("\n", place)
+            place = len(text) if newline < 0 else newline
+        else:
+            place = _after_literal(text, place, sign)
+    raise mistake(
+        text, start - 2, "'${' is never closed; for the characters themselves write '\\${'"
+    )
+
+
+def _after_literal(text: str, place: int, quote: str) -> int:
+    """Return the index after a literal whose first quote has been read."""
+    start = place - len(quote)
+    while (found := _QUOTE_OR_END[quote].search(text, place)) is not None:
+        place = found.end()
+        if found[0] == quote:
+            return place
+        if found[0] == "\n":
+            break
+    raise mistake(text, start, "a text literal is never closed")
+
+
+def mistake(text: str, index: int, message: str) -> ExpressionSyntaxError:
+    """Return the error for what stands at an index of the text."""
+    line = text.count("\n", 0, index) + 1
+    return ExpressionSyntaxError(message, line, index - (text.rfind("\n", 0, index) + 1) + 1)

@@ -1,0 +1,83 @@
+"""Values as text: `str()`, the parts of a template, format specifications of f-strings."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any, Final
+
+from evalcore.expressions.budget import Budget
+from evalcore.expressions.values import (
+    NUMBERS,
+    SCALARS,
+    Failure,
+    Lazy,
+    describe,
+    plain,
+    walk,
+)
+
+_LONGEST_SPEC: Final = 100
+_DIGITS: Final = re.compile(r"[0-9]+")
+# The C library takes a width, as in `%1000000d`.
+_DATE_SPEC: Final = re.compile(r"(?:[^%]|%[A-Za-z%])*")
+# The most that an escape in a `repr` takes for one character.
+_ESCAPED, _ESCAPED_WIDE = 4, 10
+
+
+def to_text(value: Any, budget: Budget) -> str:
+    """Return `str(value)`."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if kind in SCALARS:
+        return str(value)
+    if kind is Lazy:
+        raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
+    size = walk(value, budget)[1]
+    budget.room(size)
+    text = str(value)
+    budget.room(len(text))
+    return str.__getitem__(text, slice(None))
+
+
+def to_repr(value: Any, budget: Budget, *, to_ascii: bool = False) -> str:
+    """Return `repr(value)`, or `ascii(value)`."""
+    if type(value) is Lazy:
+        raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
+    if isinstance(value, str):
+        budget.room(len(value) * (_ESCAPED if value.isascii() else _ESCAPED_WIDE))
+    else:
+        budget.room(walk(value, budget)[1])
+    text = ascii(value) if to_ascii else repr(value)
+    budget.room(len(text))
+    return str.__getitem__(text, slice(None))
+
+
+def formatted(value: Any, conversion: str | None, spec: str, budget: Budget) -> str:
+    """Return a value as a field of an f-string or of `str.format` writes it."""
+    if conversion in ("r", "a"):
+        value = to_repr(value, budget, to_ascii=conversion == "a")
+    elif conversion == "s":
+        value = to_text(value, budget)
+    if not spec:
+        return to_text(value, budget)
+    if len(spec) > _LONGEST_SPEC:
+        raise Failure("ValueError", f"a format specification is longer than {_LONGEST_SPEC}")
+    value = plain(value)
+    kind = type(value)
+    if kind in NUMBERS or kind is str:
+        check_widths(spec, budget)
+        budget.room(len(value) if kind is str else 0)
+        return format(value, spec)
+    if kind in (datetime.date, datetime.datetime, datetime.time):
+        if _DATE_SPEC.fullmatch(spec) is None:
+            raise Failure("ValueError", "a format specification of a date takes no widths")
+        return format(value, spec)
+    raise Failure("TypeError", f"a format specification does not apply to {describe(value)}")
+
+
+def check_widths(spec: str, budget: Budget) -> None:
+    """Make room for the widths and precisions that stand in a format specification."""
+    for digits in _DIGITS.findall(spec):
+        budget.room(int(digits))

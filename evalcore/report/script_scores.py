@@ -1,0 +1,163 @@
+"""The scores of a script suite's run as YAML, in exactly the shape that its format promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from evalcore.model.script_scores import ModelTokens, Note, ScriptScores, TestDetail, TestScore
+from evalcore.statistics.intervals import mean_interval, plain_moments, t_interval
+
+NO_TESTS: Final = "(no tests)"
+_MOST_LISTED: Final = 12
+_MOST_ALIKE: Final = 5
+
+
+def scores_document(scores: ScriptScores) -> dict[str, Any]:
+    """Return the document: `final_score` and `per_suite`; of a flat file `mean_score` and `tests`.
+
+    With more than one variant, the same for each of them under `per_variant`.
+    """
+    flat = any(_is_flat(test) for test in scores.tests)
+    make = _flat if flat else _nested
+    documents = {variant: make(scores, variant, final) for variant, final in scores.finals}
+    if len(documents) == 1:
+        return next(iter(documents.values()))
+    return {"per_variant": documents}
+
+
+def _is_flat(test: TestScore) -> bool:
+    return test.group is None and (not test.placeholder or test.case == NO_TESTS)
+
+
+def _nested(scores: ScriptScores, variant: str, final: float | None) -> dict[str, Any]:
+    per_suite: dict[str, Any] = {}
+    for group in scores.groups:
+        if group.variant == variant and group.group is not None:
+            per_suite[group.group] = {"final_score": group.score, "per_test": {}}
+    for place, test in enumerate(scores.tests):
+        if test.variant != variant or test.placeholder or test.group is None:
+            continue
+        suite, name = per_suite[test.group], _test_name(test)
+        suite["per_test"][name] = test.score
+        if scores.details is not None:
+            suite.setdefault("details", {})[name] = _detail(scores.details[place], test.score)
+    return {"final_score": 0.0 if final is None else final, "per_suite": per_suite}
+
+
+def _test_name(test: TestScore) -> str:
+    """Return the test's name in its suite; the suite's name has no slash in a case's id."""
+    return test.case if test.group is None else test.case.partition("/")[2]
+
+
+def _detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
+    made: dict[str, Any] = {"scores": list(detail.scores)}
+    moments = _moments(detail, score)
+    if moments is None:
+        made |= {"standard_error": None, "confidence_95": None}
+    else:
+        interval = mean_interval(moments)
+        made["standard_error"] = moments.standard_error
+        made["confidence_95"] = [interval.low, interval.high]
+    errors = _errors(detail)
+    if errors:
+        made["errors"] = errors
+    return made
+
+
+def _moments(detail: TestDetail, score: float | None) -> Any:
+    counted = sum(one is not None for one in detail.scores)
+    if detail.square_sum is None or score is None:
+        return None
+    return plain_moments(counted, score, detail.square_sum)
+
+
+def _errors(detail: TestDetail) -> dict[int, str]:
+    pairs = zip(detail.iterations, detail.errors, strict=True)
+    return {iteration: error for iteration, error in pairs if error is not None}
+
+
+def _flat(scores: ScriptScores, variant: str, final: float | None) -> dict[str, Any]:
+    """Return the shape of the program that has no suites."""
+    document: dict[str, Any] = {"mean_score": 0.0 if final is None else final}
+    if scores.tokens:
+        document["usage"] = _usage(scores.tokens)
+    document["tests"] = tests = {}
+    for place, test in enumerate(scores.tests):
+        if test.variant != variant or test.placeholder:
+            continue
+        made: dict[str, Any] = {"mean_score": test.score}
+        if scores.details is not None:
+            detail = scores.details[place]
+            moments = _moments(detail, test.score)
+            if moments is not None:
+                interval = t_interval(moments)
+                made["CI_95"] = {"min": interval.low, "max": interval.high}
+            made["scores"] = dict(zip(detail.iterations, detail.scores, strict=True))
+            if errors := _errors(detail):
+                made["errors"] = errors
+        tests[test.case] = made
+    return document
+
+
+def _usage(tokens: tuple[ModelTokens, ...]) -> dict[str, Any]:
+    return {
+        "total_tokens": sum(one.total for one in tokens),
+        "per_model": {
+            one.model: {"total": one.total, "in": one.input_tokens, "out": one.output_tokens}
+            for one in tokens
+        },
+    }
+
+
+def as_yaml(document: Mapping[str, Any]) -> str:
+    """Return the document as YAML, its keys in their order."""
+    import yaml
+
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(
+        yaml.dump(
+            document,
+            Dumper=dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=False,
+            width=2**20,
+        )
+    )
+
+
+def token_lines(tokens: tuple[ModelTokens, ...]) -> Iterator[str]:
+    """Yield the lines on tokens; none if none were used."""
+    if not tokens:
+        return
+    yield f"Total Session Tokens: {sum(one.total for one in tokens):,} total"
+    yield "Per-Model:"
+    for one in tokens:
+        sides = f"{one.input_tokens:,} in, {one.output_tokens:,} out"
+        yield f"  {one.model}: {one.total:,} ({sides})"
+
+
+def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> Iterator[str]:
+    """Yield a line for each error and warning of a test; many tests with the same share a line.
+
+    `variants` and `iterations` say that there are several.
+    """
+    alike: dict[tuple[bool, str], list[Note]] = {}
+    for note in notes:
+        alike.setdefault((note.is_error, note.message), []).append(note)
+    for (is_error, message), same in alike.items():
+        kind = "Error" if is_error else "Warning"
+        shown = same if len(same) <= _MOST_ALIKE else same[:1]
+        for note in shown:
+            variant = f" [{note.variant}]" if variants else ""
+            repeated = _iterations(note.iterations) if iterations else ""
+            others = f" and {len(same) - 1} more tests" if len(shown) < len(same) else ""
+            yield f"{kind}: {note.case}{variant}{repeated}{others}: {message}"
+
+
+def _iterations(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:_MOST_LISTED])
+    more = ", …" if len(numbers) > _MOST_LISTED else ""
+    word = "iteration" if len(numbers) == 1 else "iterations"
+    return f" ({word} {shown}{more})"

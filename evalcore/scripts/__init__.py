@@ -1,0 +1,1 @@
+"""Scripts: statements, the tools that they call, and the scopes that they see."""

@@ -1,0 +1,137 @@
+"""Connections to MCP servers, opened when a tool is first called, closed with the event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from evalcore.expressions.tree import compile_tree
+from evalcore.scripts.failure import ToolError
+from evalcore.scripts.mcp_tools import EXTRA
+
+if TYPE_CHECKING:
+    import asyncio
+
+_CONNECT_S: Final = 30.0
+_CALL_S: Final = 300.0
+
+
+class McpServers:
+    """The servers of a script; the tools of one are called over one connection.
+
+    A connection lives in a task of its own, in which alone it may be opened and closed.
+    """
+
+    def __init__(self, servers: Mapping[str, Mapping[str, Any]], scope: Mapping[str, Any]) -> None:
+        """Take the definitions by name, and what their `${…}` see."""
+        self._servers = servers
+        self._scope = scope
+        self._opened: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Future[Any]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
+        """Return what a tool gives; raise `ToolError` if it fails or the server is not there."""
+        import asyncio
+
+        client = await self._client(server)
+        try:
+            async with asyncio.timeout(_CALL_S):
+                result = await client.call_tool(tool, dict(params))
+        except TimeoutError as error:
+            message = f"{server}/{tool}: no answer within {_CALL_S:g} s"
+            raise ToolError("TimeoutError", message) from error
+        except Exception as error:
+            # The SDK's own kinds of failures, and what the transport raises.
+            message = f"{server}/{tool}: {_reason(error)}"
+            raise ToolError("ToolException", message) from error
+        return _value(server, tool, result)
+
+    async def _client(self, server: str) -> Any:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        known = self._opened.get(server)
+        if known is None or known[0] is not loop:
+            ready: asyncio.Future[Any] = loop.create_future()
+            self._opened[server] = known = (loop, ready)
+            task = loop.create_task(self._serve(server, ready), name=f"mcp-{server}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                return await asyncio.shield(known[1])
+        except TimeoutError as error:
+            message = f"MCP server '{server}' did not answer within {_CONNECT_S:g} s"
+            raise ToolError("TimeoutError", message) from error
+
+    async def _serve(self, server: str, ready: asyncio.Future[Any]) -> None:
+        """Hold the connection open until the event loop ends."""
+        import asyncio
+
+        try:
+            async with self._connection(server) as client:
+                ready.set_result(client)
+                await asyncio.Event().wait()
+        except Exception as error:  # noqa: BLE001 - somebody's server: told to its callers
+            if not ready.done():
+                failed = error if isinstance(error, ToolError) else _unreachable(server, error)
+                ready.set_exception(failed)
+                with suppress(ToolError):
+                    ready.exception()
+            self._opened.pop(server, None)
+
+    def _connection(self, server: str) -> Any:
+        try:
+            from mcp import Client, StdioServerParameters, stdio_client
+        except ImportError as error:
+            raise ToolError("ImportError", EXTRA) from error
+        raw = compile_tree(dict(self._servers[server])).render(self._scope)
+        if raw.get("transport", "stdio") == "stdio" and "url" not in raw:
+            parameters = StdioServerParameters(
+                command=str(raw["command"]),
+                args=[str(one) for one in raw.get("args") or []],
+                env={str(key): str(value) for key, value in (raw.get("env") or {}).items()},
+            )
+            # What a server logs would stand between the lines of the report.
+            return Client(stdio_client(parameters, errlog=_nowhere()))
+        headers = {str(key): str(value) for key, value in (raw.get("headers") or {}).items()}
+        return Client(_web(str(raw["url"]), headers))
+
+
+def _nowhere() -> Any:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - the server's for its life
+
+
+def _web(url: str, headers: dict[str, str]) -> Any:
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    if not headers:
+        return url
+    return streamable_http_client(url, http_client=create_mcp_http_client(headers=headers))
+
+
+def _unreachable(server: str, error: BaseException) -> ToolError:
+    return ToolError("ConnectionError", f"MCP server '{server}': {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _value(server: str, tool: str, result: Any) -> Any:
+    """Return structured content (what a lone `result` holds), else the text; raise `ToolError`."""
+    texts = [part.text for part in result.content or () if getattr(part, "type", "") == "text"]
+    text = "\n".join(texts)
+    if result.is_error:
+        raise ToolError("ToolException", f"{server}/{tool}: {text or 'the tool failed'}")
+    structured = result.structured_content
+    if structured is not None:
+        lone = isinstance(structured, Mapping) and set(structured) == {"result"}
+        return structured["result"] if lone else structured
+    return text

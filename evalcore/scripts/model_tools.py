@@ -1,0 +1,177 @@
+"""Tools that ask a model: a prompt in, the answer out, other tools in between if it has any."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from evalcore.model.exchange import Reply
+from evalcore.scripts.failure import ToolError, is_caught, kind_of
+from evalcore.scripts.running import Running, Scope, Tool
+from evalcore.scripts.score import text_of
+from evalcore.scripts.words import describe, suggest
+
+DEFAULT_MODEL: Final = "default"
+_PARAMETERS: Final = (
+    "temperature",
+    "max_tokens",
+    "top_p",
+    "seed",
+    "stop",
+    "response_format",
+    "tool_choice",
+)
+_CONFIG: Final = (
+    "model_ref",
+    "system",
+    "system_message",
+    "prompt",
+    "tools",
+    "extract_json",
+    "parameters",
+    *_PARAMETERS,
+)
+_CALL: Final = ("prompt", "system", "system_message", "model_ref", "config")
+_EXTRACT: Final = (True, False, None, "first", "last", "all", "none")
+_BLOCK: Final = re.compile(r"(?:^|\n)```json\s*\n(.*?)\n```(?:\n|$)", re.DOTALL)
+_MOST_TURNS: Final = 25
+
+
+def read_model_config(config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the key and the message of the first thing that is wrong; None if nothing is."""
+    for key, value in config.items():
+        if key not in _CONFIG:
+            return str(key), f"unknown key '{key}'.{suggest(key, _CONFIG)}"
+        wants_text = key in ("model_ref", "system", "system_message", "prompt")
+        if wants_text and value is not None and not isinstance(value, str):
+            return key, f"expected text, got {describe(value)}"
+        if key == "parameters" and not isinstance(value, Mapping):
+            return key, f"expected a mapping, got {describe(value)}"
+    if config.get("extract_json") not in _EXTRACT:
+        return "extract_json", "expected true, false, first, last, all or none"
+    return None
+
+
+class ModelTool:
+    """Asks the model that `model_ref` names; `tools` are what it may call meanwhile."""
+
+    def __init__(self, name: str, description: str, config: Mapping[str, Any]) -> None:
+        self.name = name
+        self.description = description
+        self.config = dict(config)
+        self.tools: dict[str, Tool] = {}
+
+    def waits(self, seen: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Whether it has to be waited for: always."""
+        return True
+
+    def parameters(self) -> tuple[str, ...] | None:
+        """Return what a call may give."""
+        return _CALL
+
+    def schema(self) -> dict[str, Any]:
+        """Return what a model is told of the parameters."""
+        text = {"type": "string"}
+        properties = {"prompt": text, "system_message": text}
+        return {"type": "object", "properties": properties, "required": ["prompt"]}
+
+    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
+        """Return the answer's text, or the JSON in it (`extract_json`); raise `ProviderError`."""
+        for name in params:
+            if name not in _CALL:
+                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
+        config = self._config(params)
+        prompt = params.get("prompt", config.get("prompt"))
+        if prompt is None:
+            raise ToolError("ValidationError", f"{self.name}: parameter 'prompt' is required")
+        chat = run.models.find(str(config.get("model_ref") or DEFAULT_MODEL))
+        messages: list[Mapping[str, Any]] = []
+        system = config.get("system_message") or config.get("system")
+        if system:
+            messages.append({"role": "system", "content": text_of(system)})
+        messages.append({"role": "user", "content": text_of(prompt)})
+        parameters = dict(config.get("parameters") or {})
+        parameters |= {key: config[key] for key in _PARAMETERS if config.get(key) is not None}
+        texts: list[str] = []
+        for _ in range(_MOST_TURNS):
+            request = chat.request(messages, parameters=parameters, tools=self._described())
+            reply = await run.complete(request)
+            if reply.text:
+                texts.append(reply.text)
+            if not reply.tool_calls or not self.tools:
+                return _result("\n".join(texts), config.get("extract_json"), run)
+            messages += await self._answers(reply, scope, run)
+        message = f"{self.name}: the model called tools {_MOST_TURNS} times without an answer"
+        raise ToolError("LimitError", message)
+
+    def _config(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the configuration with what a call says laid over it."""
+        own = params.get("config")
+        if own is not None and not isinstance(own, Mapping):
+            message = f"{self.name}: 'config' is a mapping, not {describe(own)}"
+            raise ToolError("ValidationError", message)
+        given = {
+            key: params[key]
+            for key in ("model_ref", "system", "system_message")
+            if params.get(key) is not None
+        }
+        if "system" in given:
+            given.setdefault("system_message", given["system"])
+        return {**self.config, **dict(own or {}), **given}
+
+    def _described(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(
+            {
+                "name": name,
+                "description": getattr(tool, "description", ""),
+                "parameters": tool.schema(),
+            }
+            for name, tool in self.tools.items()
+        )
+
+    async def _answers(self, reply: Reply, scope: Scope, run: Running) -> list[Mapping[str, Any]]:
+        """Call the tools that the model asked for; return its message and their answers."""
+        calls = [dict(call) for call in reply.tool_calls]
+        made: list[Mapping[str, Any]] = [
+            {"role": "assistant", "content": reply.text, "tool_calls": calls}
+        ]
+        for call in calls:
+            content = await self._answer(call, scope, run)
+            made.append({"role": "tool", "tool_call_id": call.get("id"), "content": content})
+        return made
+
+    async def _answer(self, call: Mapping[str, Any], scope: Scope, run: Running) -> str:
+        tool = self.tools.get(str(call.get("name")))
+        if tool is None:
+            return f"Error: there is no tool '{call.get('name')}'"
+        arguments = call.get("arguments")
+        if not isinstance(arguments, Mapping):
+            return f"Error: the arguments are no mapping: {arguments}"
+        try:
+            return text_of(await tool.call(dict(arguments), scope, run))
+        except Exception as error:
+            # The model is told, and may go another way; a limit of the run ends the iteration.
+            if not is_caught(error, ("*",)):
+                raise
+            return f"Error: {kind_of(error)}: {error}"
+
+
+def _result(text: str, extract: Any, run: Running) -> Any:
+    """Return the text, or the value of the JSON blocks in it that `extract` names."""
+    if extract in (None, False, "none"):
+        return text
+    blocks = [found.strip() for found in _BLOCK.findall(text) if found.strip()]
+    if extract == "all" and blocks:
+        return [_parsed(block, run) for block in blocks]
+    chosen = text if not blocks else blocks[-1] if extract == "last" else blocks[0]
+    return _parsed(chosen, run)
+
+
+def _parsed(text: str, run: Running) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        run.warn("the model's answer is not JSON; it is taken as text")
+        return text

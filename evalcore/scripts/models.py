@@ -1,0 +1,147 @@
+"""The models of a script: entries of its `models` section, as options of a chat model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from evalcore.scripts.mistakes import Mistakes, Place
+from evalcore.scripts.words import describe, suggest
+
+PROTOCOLS: Final = ("openai", "anthropic")
+_OWN: Final = ("name", "provider", "config", "params", "rate_limiter", "pricing")
+_RENAMED: Final = {
+    "openai_api_base": "base_url",
+    "anthropic_api_url": "base_url",
+    "openai_api_key": "api_key",
+    "anthropic_api_key": "api_key",
+    "model_name": "model",
+    "request_timeout": "timeout",
+    "default_headers": "headers",
+    "max_completion_tokens": "max_tokens",
+}
+# What clients of other libraries take and what is decided here otherwise.
+_DROPPED: Final = frozenset({"max_retries", "rate_limiter", "streaming", "configurable_fields"})
+_ENV: Final = re.compile(r"\$\{\s*env\.([A-Za-z_]\w*)\s*\}|\$\{\s*env\[['\"](\w+)['\"]\]\s*\}")
+_SECRETS: Final = ("api_key",)
+
+
+class ModelEntry(NamedTuple):
+    """A model: its protocol and the options of a chat model; calls per minute if it says so."""
+
+    protocol: str
+    options: dict[str, Any]
+    requests_per_minute: float | None = None
+
+
+def read_models(raw: Any, loc: Place, mistakes: Mistakes) -> dict[str, dict[str, Any]]:
+    """Return the entries of `models` by name: a list of `{name, …}` or a mapping."""
+    entries: list[tuple[Any, Any, Place]]
+    if isinstance(raw, Mapping):
+        entries = [(str(name), one, (*loc, str(name))) for name, one in raw.items()]
+    elif isinstance(raw, list):
+        entries = [
+            (one.get("name") if isinstance(one, Mapping) else None, one, (*loc, index))
+            for index, one in enumerate(raw)
+        ]
+    else:
+        if raw is not None:
+            mistakes.add(loc, f"expected a list of models, got {describe(raw)}")
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for name, one, at in entries:
+        if not isinstance(one, Mapping):
+            mistakes.add(at, f"expected {{name, provider, model}}, got {describe(one)}")
+        elif not isinstance(name, str) or not name:
+            mistakes.add((*at, "name"), "is required")
+        elif name in found:
+            mistakes.add((*at, "name"), f"duplicate model '{name}'")
+        else:
+            found[name] = {str(key): value for key, value in one.items() if key != "name"}
+            _check(found[name], at, mistakes)
+    return found
+
+
+def _check(entry: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> None:
+    for key in ("config", "params", "rate_limiter", "pricing"):
+        if not isinstance(entry.get(key, {}), Mapping):
+            mistakes.add((*loc, key), f"expected a mapping, got {describe(entry[key])}")
+            return
+    if "import_from" in entry:
+        message = "a model that is somebody's Python is not supported; give 'provider' and 'model'"
+        mistakes.add((*loc, "import_from"), message)
+        return
+    provider = entry.get("provider", "openai")
+    if provider not in PROTOCOLS and not _has_address(entry):
+        hint = suggest(provider, PROTOCOLS)
+        message = f"unknown provider {describe(provider)}.{hint} With 'base_url' any name will do"
+        mistakes.add((*loc, "provider"), message)
+        return
+    if not isinstance(entry.get("model"), str):
+        got = "is required" if "model" not in entry else f"expected text, got {entry['model']!r}"
+        mistakes.add((*loc, "model"), got)
+        return
+    _check_options(entry, loc, mistakes)
+
+
+def _check_options(entry: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> None:
+    from pydantic import ValidationError
+
+    from evalcore.providers.chat import ChatOptions
+
+    options = model_entry(entry).options
+    key = options.get("api_key")
+    if isinstance(key, str) and not re.fullmatch(r"\s*\$\{\{.*\}\}\s*", key, re.DOTALL):
+        message = "a key must not stand in a file; write ${{ NAME }} or ${env.NAME}"
+        mistakes.add((*loc, "config", "api_key"), message)
+    try:
+        ChatOptions.model_validate(options)
+    except ValidationError as error:
+        for one in error.errors(include_url=False, include_input=False):
+            at = (*loc, *(str(part) for part in one["loc"]))
+            mistakes.add(at, str(one["msg"]).removeprefix("Value error, "))
+
+
+def _has_address(entry: Mapping[str, Any]) -> bool:
+    return bool(model_entry(entry).options.get("base_url"))
+
+
+def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
+    """Return an entry as the protocol that it speaks and the options of a chat model."""
+    from evalcore.providers.chat import ChatOptions
+
+    provider = entry.get("provider", "openai")
+    own = {key: value for key, value in entry.items() if key not in _OWN}
+    flat = {**dict(entry.get("config") or {}), **dict(entry.get("params") or {}), **own}
+    options: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    for key, value in flat.items():
+        name = _RENAMED.get(key, key)
+        if key in _DROPPED or value is None:
+            continue
+        if name in ChatOptions.model_fields:
+            options[name] = _references(value)
+        else:
+            parameters[name] = value
+    if parameters:
+        options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}
+    rate = (entry.get("rate_limiter") or {}).get("requests_per_second")
+    per_minute = rate * 60 if isinstance(rate, int | float) and rate > 0 else None
+    return ModelEntry(provider if provider in PROTOCOLS else "openai", options, per_minute)
+
+
+def merged_models(
+    models: Mapping[str, Mapping[str, Any]], over: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the entries with those of a variant laid over them, key by key."""
+    return {name: {**models.get(name, {}), **over.get(name, {})} for name in {**models, **over}}
+
+
+def _references(value: Any) -> Any:
+    """Return `${{ NAME }}` for `${env.NAME}`: it is read where the model is asked."""
+    if isinstance(value, str):
+        return _ENV.sub(lambda match: f"${{{{ {match[1] or match[2]} }}}}", value)
+    if isinstance(value, Mapping):
+        return {key: _references(item) for key, item in value.items()}
+    return value

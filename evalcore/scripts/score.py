@@ -1,0 +1,77 @@
+"""From what a test's statements gave to a score (spec/script-suites.md, Scores)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_LONGEST = 80
+
+
+class Scored(NamedTuple):
+    """A score in [0, 1], and what has to be said of how it came about; `""` for nothing."""
+
+    score: float
+    warning: str = ""
+
+
+def score_of(value: Any) -> Scored:
+    """Return the score of a value: numbers and numeric text, clamped to [0, 1]; else 0."""
+    if value is None:
+        return Scored(0.0, "the test gave None; scored 0.0")
+    number = _number(value)
+    if number is None:
+        return Scored(0.0, f"the test gave {_shown(value)}, not a number; scored 0.0")
+    if math.isnan(number):
+        return Scored(0.0, "the test gave NaN; scored 0.0")
+    if number < 0.0:
+        return Scored(0.0, f"the test gave {_shown(value)}, below 0; scored 0.0")
+    if number > 1.0:
+        return Scored(1.0, f"the test gave {_shown(value)}, above 1; scored 1.0")
+    return Scored(number + 0.0)  # -0.0 is 0.0
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bytes | bytearray | Mapping):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return None
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON can hold it; what JSON has no word for becomes its text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain_value(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return [plain_value(item) for item in in_order(value)]
+    return str(value)
+
+
+def in_order(members: set[Any] | frozenset[Any]) -> list[Any]:
+    """Return the members of a set in an order that is the same in every process."""
+    return sorted(members, key=lambda member: (type(member).__name__, repr(member)))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(plain_value(value), ensure_ascii=False)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str) else text_of(value)
+    text = " ".join(text.split())
+    return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text

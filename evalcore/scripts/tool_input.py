@@ -1,0 +1,155 @@
+"""What a custom tool takes: parameters with types and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from evalcore.scripts.failure import ToolError
+from evalcore.scripts.mistakes import Mistakes, Place
+from evalcore.scripts.words import check_keys, describe, is_text
+
+_PLAIN: Final[Mapping[str, Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "dict": dict[str, Any],
+    "list": list[Any],
+}
+_KEYS: Final = ("name", "description", "type", "default")
+_WANTED: Final = "str, int, float, bool, dict, list, list[T], dict[K,V] or literal:a|b"
+# Numbers become text where text is wanted; otherwise pydantic's lax rules.
+_LAX: Final = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+_DEEPEST: Final = 10
+
+
+class Parameter(NamedTuple):
+    """A parameter; `schema` is what a model is told of it."""
+
+    name: str
+    type: str
+    adapter: TypeAdapter[Any]
+    required: bool
+    default: Any
+    description: str
+
+
+def python_type(text: str, depth: int = 0) -> Any:
+    """Return the type that a text names; raise `ValueError` that says what may stand there."""
+    text = text.strip()
+    if text in _PLAIN:
+        return _PLAIN[text]
+    if text.startswith("literal:"):
+        values = tuple(part.strip() for part in text.removeprefix("literal:").split("|"))
+        if all(values):
+            return Literal[values]
+    inner = _parameters(text, "list")
+    if inner is not None and len(inner) == 1 and depth < _DEEPEST:
+        return list[python_type(inner[0], depth + 1)]  # type: ignore[misc]
+    inner = _parameters(text, "dict")
+    if inner is not None and len(inner) == 2 and depth < _DEEPEST:
+        return dict[python_type(inner[0], depth + 1), python_type(inner[1], depth + 1)]  # type: ignore[misc]
+    raise ValueError(f"unknown type '{text}'; write {_WANTED}")
+
+
+def _parameters(text: str, name: str) -> list[str] | None:
+    """Return what stands between the brackets of `name[a, b]`."""
+    if not (text.startswith(f"{name}[") and text.endswith("]")):
+        return None
+    parts, depth = [""], 0
+    for character in text[len(name) + 1 : -1]:
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def read_parameters(raw: Any, loc: Place, mistakes: Mistakes) -> tuple[Parameter, ...]:
+    """Return the parameters of `input`; what is wrong is noted."""
+    if not isinstance(raw, list):
+        if raw is not None:
+            message = f"expected a list of {{name, type}}, got {describe(raw)}"
+            mistakes.add(loc, message)
+        return ()
+    found: dict[str, Parameter] = {}
+    for index, one in enumerate(raw):
+        parameter = _parameter(one, (*loc, index), mistakes)
+        if parameter is None:
+            continue
+        if parameter.name in found:
+            mistakes.add((*loc, index, "name"), f"duplicate parameter '{parameter.name}'")
+        found[parameter.name] = parameter
+    return tuple(found.values())
+
+
+def _parameter(raw: Any, loc: Place, mistakes: Mistakes) -> Parameter | None:
+    if not isinstance(raw, Mapping):
+        mistakes.add(loc, f"expected {{name, description, type, default}}, got {describe(raw)}")
+        return None
+    check_keys(raw, _KEYS, loc, mistakes)
+    if "name" not in raw:
+        mistakes.add((*loc, "name"), "is required")
+        return None
+    if not is_text(raw["name"], (*loc, "name"), mistakes):
+        return None
+    written = raw.get("type", "str")
+    if not is_text(written, (*loc, "type"), mistakes, what="a type"):
+        return None
+    try:
+        adapter = TypeAdapter(python_type(written), config=_LAX)
+    except ValueError as error:
+        mistakes.add((*loc, "type"), str(error))
+        return None
+    return Parameter(
+        raw["name"],
+        written,
+        adapter,
+        "default" not in raw,
+        raw.get("default"),
+        str(raw.get("description") or ""),
+    )
+
+
+def checked_input(
+    tool: str, parameters: Sequence[Parameter], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the values of the parameters; raise `ToolError` naming what is missing or wrong."""
+    values: dict[str, Any] = {}
+    for parameter in parameters:
+        name = parameter.name
+        if name not in given:
+            if parameter.required:
+                raise ToolError("ValidationError", f"{tool}: parameter '{name}' is required")
+            values[name] = _copied(parameter.default)
+            continue
+        try:
+            values[name] = parameter.adapter.validate_python(given[name])
+        except ValidationError as error:
+            got = describe(given[name])
+            reason = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Input should be ")
+            message = f"{tool}: parameter '{name}' ({parameter.type}): expected {reason}, got {got}"
+            raise ToolError("ValidationError", message) from error
+    return values
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def json_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's parameters, for a model that may call it."""
+    properties = {}
+    for parameter in parameters:
+        schema = parameter.adapter.json_schema()
+        if parameter.description:
+            schema["description"] = parameter.description
+        properties[parameter.name] = schema
+    required = [parameter.name for parameter in parameters if parameter.required]
+    return {"type": "object", "properties": properties, "required": required}

@@ -1,0 +1,182 @@
+"""The target `script`: a test of a script suite, run statement by statement."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from evalcore.errors import EvalError, TargetError, UsageError
+from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import SkippedError
+from evalcore.model.mode import Mode
+from evalcore.scripts.failure import kind_of
+from evalcore.scripts.interpret import run_now
+from evalcore.scripts.mcp_client import McpServers
+from evalcore.scripts.mistakes import NoMistakes
+from evalcore.scripts.models import merged_models, model_entry
+from evalcore.scripts.program import Layer, LevelReader, Program, Test, open_servers, read_levels
+from evalcore.scripts.running import Running
+from evalcore.scripts.score import score_of, text_of
+from evalcore.scripts.tools import ToolReader
+from evalcore.settings import read_settings
+from evalcore.targets.context import BuildContext, context_for
+from evalcore.targets.work import Work
+from evalcore.trust.variables import nearest_env_file, variables_from
+
+if TYPE_CHECKING:
+    from evalcore.providers.chat import ChatModel
+
+VARIANT_KEYS: Final = ("models", "data")
+_KEYS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+_KEYLESS: Final = (Mode.REPLAY, Mode.AUTO)
+
+
+class ScriptTarget:
+    """Runs a test of the suite per item: its statements, in a scope of their own."""
+
+    def __init__(
+        self, definition: Mapping[str, Any], variant: Mapping[str, Any], context: BuildContext
+    ) -> None:
+        """Take what the loader made: `layers` (data and tools, the outermost first), `models`,
+        `mcp`, `env`.
+
+        A variant lays `models` over the script's, key by key, and `data` over the suite file's
+        shared data. Raises `UsageError` for anything else in it.
+        """
+        unknown = sorted(set(variant) - set(VARIANT_KEYS))
+        if unknown:
+            known = ", ".join(VARIANT_KEYS)
+            raise UsageError(f"a variant of a script has no '{unknown[0]}'; it has {known}")
+        models = definition.get("models") or {}
+        self._models = merged_models(models, variant.get("models") or {})
+        self._context = context
+        self._built: dict[str, ChatModel] = {}
+        servers = definition.get("mcp") or {}
+        self._outermost = outermost(definition.get("env") or (), context)
+        self._servers = McpServers(servers, self._outermost)
+        mistakes = NoMistakes()
+        reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
+        layers = [Layer(tuple(path), raw, chain) for path, raw, chain in definition["layers"]]
+        if variant.get("data"):
+            place = definition.get("variant_layer", len(layers))
+            layers.insert(place, Layer(("variant",), {"data": variant["data"]}, chain=True))
+        self._program = Program(read_levels(tuple(layers), reader, open_servers(servers)), reader)
+
+    def answer_now(self, work: Work) -> Evidence | None:
+        """Return the evidence of a test that waits for nothing; raise `TargetError`."""
+        test = self._test(work)
+        if test.waits:
+            return None
+        run = self._running(work)
+        try:
+            value = run_now(test.run(self._outermost, work.iteration, run))
+        except Exception as error:
+            raise _failure(error) from error
+        return _evidence(value, run)
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the evidence; raise `TargetError` of the exception's kind, or `SkippedError`."""
+        test = self._test(work)
+        run = self._running(work)
+        try:
+            value = await test.run(self._outermost, work.iteration, run)
+        except Exception as error:
+            raise _failure(error) from error
+        return _evidence(value, run)
+
+    def _test(self, work: Work) -> Test:
+        return self._program.test(work.case.id, work.case.input)
+
+    def _running(self, work: Work) -> Running:
+        models = _Models(self, work.mode)
+        return Running(work.imports, models, self._servers, work.complete)
+
+    def model(self, name: str, mode: str) -> ChatModel:
+        """Return the model of that name, made once; raise `TargetError`."""
+        if name not in self._built:
+            self._built[name] = self._made(name, mode)
+        return self._built[name]
+
+    def _made(self, name: str, mode: str) -> ChatModel:
+        from pydantic import ValidationError
+
+        from evalcore.providers.chat import ChatOptions, chat_model
+
+        found = self._models.get(name)
+        if found is None:
+            if self._models:
+                known = ", ".join(self._models)
+                raise TargetError("model", f"there is no model '{name}'; the script has {known}")
+            found = self._unnamed(name, mode)
+        protocol, options, _ = model_entry(found)
+        given, context = context_for(
+            name, options, self._context.folder, self._context.surroundings
+        )
+        context.check(mode)
+        try:
+            checked = ChatOptions.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise TargetError("model", f"model '{name}': {where}: {first['msg']}") from error
+        return chat_model(
+            protocol, name, checked, context.environment, context.secret_keys("headers")
+        )
+
+    def _unnamed(self, name: str, mode: str) -> Mapping[str, Any]:
+        """Return what answers where no script names a model: the provider of the environment."""
+        environment = self._context.environment
+        if not any(environment.get(key) for key in _KEYS) and mode not in _KEYLESS:
+            message = f"there is no model '{name}': name a script whose 'models' has it"
+            raise TargetError("model", f"{message}, or set OPENAI_BASE_URL or OPENAI_API_KEY")
+        only_anthropic = any(environment.get(key) for key in _KEYS[2:]) and not any(
+            environment.get(key) for key in _KEYS[:2]
+        )
+        return {"provider": "anthropic" if only_anthropic else "openai", "model": name}
+
+
+class _Models:
+    """The models of a target, for runs of one mode."""
+
+    def __init__(self, target: ScriptTarget, mode: str) -> None:
+        self._target = target
+        self._mode = mode
+
+    def find(self, name: str) -> ChatModel:
+        """Return a model; raise `TargetError` if there is none of that name."""
+        return self._target.model(name, self._mode)
+
+
+def outermost(names: Any, context: BuildContext) -> dict[str, Any]:
+    """Return the outermost scope: `env`, the variables that may be read, and those `names`."""
+    path = nearest_env_file(context.folder)
+    surroundings = context.surroundings or os.environ
+    readable = read_settings(surroundings, Path.cwd()).readable_names
+    env_file = b"" if path is None else path.read_bytes()
+    values = dict(variables_from(env_file, surroundings, readable).values)
+    return {**{name: values[name] for name in names if name in values}, "env": values}
+
+
+def _evidence(value: Any, run: Running) -> Evidence:
+    score, warning = score_of(value)
+    details: dict[str, Any] = {"score": score}
+    warnings = [*run.warnings, *([warning] if warning else ())]
+    if warnings:
+        details["warnings"] = warnings
+    return Evidence(text_of(value), details=details)
+
+
+def _failure(error: Exception) -> TargetError:
+    """Return what ends the iteration: with the kind of the exception that somebody may catch."""
+    if isinstance(error, SkippedError):
+        return error
+    if isinstance(error, RecursionError):
+        return TargetError("RecursionError", "statements or values are nested too deep")
+    from evalcore.trust.foreign_calls import ForeignError
+
+    kind = str(getattr(error, "kind", "") or kind_of(error))
+    if isinstance(error, EvalError | ForeignError):
+        return TargetError(kind, str(error))
+    return TargetError(kind, f"{type(error).__name__}: {error}")

@@ -1,0 +1,430 @@
+"""No expression gets out of its box: each attempt ends with a message, and soon."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evalcore.expressions.budget import Budget
+from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.template import compile_template
+
+REACHED: list[object] = []
+
+
+def tool(*arguments: object, **named: object) -> str:
+    REACHED.append((arguments, named))
+    return "reached"
+
+
+class Client:
+    """What a tool may have left in the scope."""
+
+    token = "secret-token"
+
+    def __init__(self) -> None:
+        self.environment = os.environ
+
+    def run(self) -> str:
+        REACHED.append(self)
+        return "reached"
+
+    def __call__(self, *arguments: object) -> str:
+        return tool(*arguments)
+
+
+class Hostile(str):
+    """A text whose class has methods of its own."""
+
+    __slots__ = ()
+
+    def upper(self) -> str:
+        REACHED.append(self)
+        return "reached"
+
+    def __mod__(self, other: object) -> str:
+        REACHED.append(other)
+        return "reached"
+
+    def __add__(self, other: object) -> str:
+        REACHED.append(other)
+        return "reached"
+
+
+def scope() -> dict[str, Any]:
+    cycle: list[Any] = [1]
+    cycle.append(cycle)
+    return {
+        "cycle": cycle,
+        "tool": tool,
+        "client": Client(),
+        "module": os,
+        "kind": Client,
+        "space": SimpleNamespace(token="secret-token"),
+        "hostile": Hostile("text"),
+        "error": ValueError("x"),
+        "text": "abc",
+        "xs": [3, 1, 2],
+        "d": {"a": 1, "__class__": "key", "run": tool},
+        "big": "x" * 1_000_000,
+        "fn": {"key": tool},
+        "_private": "secret-token",
+        "_": "previous",
+    }
+
+
+# What may never be: names, attributes and syntax that are refused when the text is read.
+REFUSED = {
+    "dunder of a literal": "().__class__",
+    "dunder of a variable": "text.__class__.__mro__[1].__subclasses__()",
+    "dunder of a mapping": "d.__class__",
+    "dunder method called": "text.__getattribute__('upper')",
+    "dunder of a number": "(1).__class__.__base__",
+    "dunder behind parentheses": "(text).__doc__",
+    "dunder of a call's value": "str(1).__class__",
+    "dunder in an f-string": "f'{text.__class__}'",
+    "dunder in a nested f-string": "f'{f\"{text.__class__}\"}'",
+    "dunder in a format specification": "f'{1:{text.__class__}}'",
+    "dunder in a comprehension": "[x.__class__ for x in xs]",
+    "dunder in a comprehension's condition": "[x for x in xs if x.__class__]",
+    "dunder in a lambda": "map(lambda x: x.__class__, xs)",
+    "dunder in a slice": "xs[text.__class__:]",
+    "dunder in a dict": "{'a': text.__class__}",
+    "dunder among keywords": "dict(__class__=1)",
+    "full-width dunder": "text.__cl\uff41ss__",
+    "full-width underscore": "text.\uff3f\uff3fclass\uff3f\uff3f",
+    "private name": "_private",
+    "private attribute": "client._token",
+    "dunder name": "__builtins__",
+    "import function": "__import__('os').system('id')",
+    "import in a comprehension": "[__import__ for _ in xs]",
+    "import as a function for map": "map(__import__, ['os'])",
+    "loader": "__loader__.load_module('os')",
+    "spec": "__spec__",
+    "name bound by a comprehension": "[__x for __x in xs]",
+    "parameter of a lambda": "map(lambda __x: 1, xs)",
+    "debug flag": "__debug__",
+    "assignment expression": "(x := 1)",
+    "assignment in a comprehension": "[y := x for x in xs]",
+    "import statement": "import os",
+    "statement after a statement": "1; 2",
+    "closing the brackets around": "1) + (2",
+    "await": "await text",
+    "yield": "(yield 1)",
+    "yield from": "(yield from xs)",
+    "async comprehension": "[x async for x in xs]",
+    "lambda as a result": "lambda: 1",
+    "lambda called": "(lambda: 1)()",
+    "lambda in a list": "[lambda: 1]",
+    "lambda in a dict": "{'f': lambda: 1}",
+    "lambda as a default": "get(d, 'zz', lambda: 1)",
+    "lambda from a condition": "sorted(xs, key=(lambda x: x) if xs else None)",
+    "lambda from a lambda": "map(lambda x: lambda: x, xs)",
+    "lambda for a conversion": "str(lambda: 1)",
+    "calling a call's value": "get(d, 'run')()",
+    "calling an element": "xs[0]()",
+    "calling what a mapping holds": "d['run']()",
+    "calling a literal": "'text'()",
+    "calling a comprehension": "[x for x in xs]()",
+    "scope's function as a key": "sorted(xs, key=tool)",
+    "scope's function for map": "map(tool, xs)",
+    "scope's function for filter": "filter(tool, xs)",
+    "scope's object as a key": "min(xs, key=client)",
+    "mapping's function as a key": "max(xs, key=d.run)",
+    "method of the scope's object as a key": "max(xs, key=client.run)",
+    "function spread into map": "map(*[tool, xs])",
+    "function named for map": "map(function=tool)",
+    "key spread into sorted": "sorted(xs, **fn)",
+    "key spread into min": "min(xs, **fn)",
+    "key spread into a list's sort": "xs.sort(**fn)",
+    "map as the function of map": "map(map, xs)",
+    "dunder method of a type": "map(str.__getattribute__, [text], ['upper'])",
+    "method of a type that is not listed": "map(str.encode, [text])",
+    "type for isinstance from a value": "isinstance(text, kind)",
+    "type for isinstance from a call": "isinstance(text, get(d, 'a'))",
+    "object for isinstance": "isinstance(text, object)",
+    "comprehension storing an attribute": "[1 for d.a in xs]",
+    "comprehension storing an element": "[1 for xs[0] in [9]]",
+    "bytes": "b'abc'",
+    "complex number": "1j",
+    "ellipsis": "...",
+    "matrix product": "xs @ xs",
+    "starred alone": "*xs",
+    "huge hexadecimal literal": "0x" + "f" * 10_000,
+    "huge decimal literal": "9" * 10_000,
+    "null byte": "1\0",
+    "deep brackets": "(" * 5_000 + ")" * 5_000,
+    "deep lists": "[" * 85 + "]" * 85 + " or " + "not " * 300 + "1",
+    "deep unary operators": "-" * 20_000 + "1",
+    "deep negations": "not " * 10_000 + "1",
+    "deep powers": "**".join(["2"] * 2_000),
+    "deep sums": "+".join(["1"] * 5_000),
+    "deep conditions": "1 if xs else " * 2_000 + "0",
+    "deep lambdas": "map(" + "lambda: " * 2_000 + "1, xs)",
+    "deep attributes": "d" + ".a" * 5_000,
+    "deep subscripts": "d" + "[0]" * 5_000,
+    "deep calls": "text" + ".strip()" * 5_000,
+    "a very long text": "1 + " * 30_000 + "1",
+    "dunder among the arguments of what is not there": "nothing(().__class__)",
+    "lambda among the arguments of what is not there": "nothing(lambda: 1)",
+    "unclosed literal": "'abc",
+    "brackets that do not match": "[1)",
+    "nothing": "",
+    "only a comment": "# nothing\n",
+}
+
+# What is refused when it runs.
+FAILING = {
+    "eval": "eval('1')",
+    "exec": "exec('1')",
+    "open": "open('/etc/passwd')",
+    "type": "type(text)",
+    "getattr": "getattr(text, '__class__')",
+    "setattr": "setattr(client, 'token', 1)",
+    "vars": "vars(client)",
+    "dir": "dir(client)",
+    "globals": "globals()",
+    "locals": "locals()",
+    "compile": "compile('1', 'x', 'eval')",
+    "input": "input()",
+    "breakpoint": "breakpoint()",
+    "super": "super()",
+    "object": "object()",
+    "memoryview": "memoryview(text)",
+    "bytearray": "bytearray(10)",
+    "help": "help()",
+    "hash": "hash(text)",
+    "iter": "iter(xs)",
+    "scope's function": "tool(1)",
+    "scope's class": "kind()",
+    "scope's object called": "client()",
+    "method of the scope's object": "client.run()",
+    "attribute of the scope's object": "client.token",
+    "attribute of a namespace": "space.token",
+    "attribute of a module": "module.environ",
+    "function of a module": "module.system('id')",
+    "attribute of a function": "tool.func_globals",
+    "attribute of an exception": "error.args",
+    "method of an exception": "error.with_traceback(None)",
+    "mapping's function called": "d.run()",
+    "a function as a value": "len",
+    "functions in a list": "[len, str]",
+    "type as a value": "str",
+    "method without a call": "text.upper",
+    "method of a derived class": "hostile.token",
+    "format: dunder": "'{0.__class__}'.format(text)",
+    "format: dunder by name": "'{x.__class__.__mro__}'.format(x=text)",
+    "format: dunder without a number": "'{.__class__}'.format(text)",
+    "format: attribute of an object": "'{0.token}'.format(client)",
+    "format: attribute of a module": "'{0.environ}'.format(module)",
+    "format: index then attribute": "'{0[0].token}'.format([client])",
+    "format: nested specification": "'{0:{1.__class__}}'.format(1, text)",
+    "format: private name": "'{_x}'.format(**{'x': 1})",
+    "format: private names spread": "'{0}'.format(1, **{'__class__': 1})",
+    "format: deeply nested": "'{0:{1:{2}}}'.format(1, 2, 3)",
+    "format: element of an object": "'{0[token]}'.format(client)",
+    "format: method": "'{0.upper}'.format(text)",
+    "format of what was put together": "('{0._' + '_class_' + '_}').format(text)",
+    "format_map: dunder": "'{a.__class__}'.format_map(d)",
+    "format_map: an object": "'{token}'.format_map(client)",
+    "format through a type": "list(map(str.format, ['{0.__class__}'], [text]))",
+    "percent: star": "'%*d' % (1000000000, 1)",
+    "percent: huge width": "'%1000000000d' % 1",
+    "percent: huge precision": "'%.1000000000f' % 1.5",
+    "percent: object as a number": "'%d' % client",
+    "percent: many times": "'%(a)s' * 1000 % {'a': big}",
+    "gi_frame of a generator": "(x for x in xs).gi_frame",
+    "gi_code of a generator": "(x for x in xs).gi_code.co_consts",
+    "cr_frame": "(x for x in xs).cr_frame",
+    "send to a generator": "(x for x in xs).send(None)",
+    "throw into a generator": "(x for x in xs).throw(error)",
+    "f_globals through map": "map(lambda g: g.gi_frame, [(x for x in xs)])",
+    "traceback of an error": "error.tb_frame",
+    "function's code": "tool.func_code",
+    "mro": "kind.mro()",
+    "encode": "text.encode('utf-8')",
+    "translate": "text.translate({97: 'x'})",
+    "maketrans": "text.maketrans('a', 'b')",
+    "from_bytes": "(1).from_bytes(text, 'big')",
+    "dict.fromkeys": "dict.fromkeys(xs)",
+    "index of an object": "client['token']",
+    "iteration over an object": "[x for x in client]",
+    "iteration over a class": "list(kind)",
+    "length of an object": "len(client)",
+    "arithmetic of an object": "client + 1",
+    "order of objects": "client < client",
+    "order of objects in a list": "sorted([client, client])",
+    "float of an object": "float(client)",
+    "int of an object": "int(client)",
+    "sum of objects": "sum([client, client])",
+    "join of objects": "','.join([client])",
+    "generator within a list": "[(x for x in xs)]",
+    "map within a mapping": "{'a': map(str, xs)}",
+    "generator as text": "str(x for x in xs)",
+    "generator as a key": "{(x for x in xs): 1}",
+    "generator kept in a list of the test": "xs.append(x for x in xs)",
+    "generator kept in a mapping of the test": "d.update(g=[map(str, xs)])",
+    "generators nested by a loop": "[xs.append(map(str, xs[:])) for _ in range(9999)]",
+    "list that would hold itself": "xs.append(xs)",
+    "list that would hold itself further down": "xs.extend([{'a': (xs,)}])",
+    "mapping that would hold itself": "d.setdefault('d', [d])",
+    "slice of anything": "slice(slice(xs))",
+    "budget of a function": "len(xs, budget=1)",
+    "budget by its other name": "abs(1, _=1)",
+}
+
+# What would take too much, and is refused before it is done.
+TOO_MUCH = {
+    "power": "10 ** 10 ** 10",
+    "power of powers": "9 ** 9 ** 9 ** 9",
+    "pow()": "pow(10, 10 ** 9)",
+    "pow() with a large modulus": "pow(7, 1 << 9999, (1 << 20000) - 1)",
+    "negative power": "(-3) ** 1000000",
+    "shift": "1 << 10 ** 9",
+    "product of integers": "(1 << 9000) * (1 << 9000)",
+    "sum of products": "[(1 << 9999) + (1 << 9999) for _ in xs]",
+    "round to huge digits": "round(5, -10 ** 9)",
+    "integer of a long text": "int('1' * 100000, 2)",
+    "text repeated": "'x' * 10 ** 9",
+    "text repeated from the left": "10 ** 9 * 'x'",
+    "list repeated": "[0] * 10 ** 9",
+    "list repeated twice": "[[0] * 10 ** 4] * 10 ** 4",
+    "tuple repeated": "(0,) * 10 ** 9",
+    "text of a repeated list": "str([[1] * 1000000] * 1000)",
+    "text joined to itself": "(big + big) * 100",
+    "join": "big.join(['a'] * 1000)",
+    "replace": "big.replace('x', 'y' * 1000)",
+    "replace of nothing": "big.replace('', 'y' * 100)",
+    "ljust": "text.ljust(10 ** 9)",
+    "rjust": "text.rjust(10 ** 9)",
+    "center": "text.center(10 ** 9, '*')",
+    "zfill": "text.zfill(10 ** 9)",
+    "expandtabs": "('\\t' * 100000).expandtabs(100000)",
+    "f-string width": "f'{1:1000000000}'",
+    "f-string precision": "f'{1.5:.1000000000f}'",
+    "f-string nested width": "f'{1:{10 ** 9}}'",
+    "f-string of text": "f'{text:>1000000000}'",
+    "format width": "'{:1000000000}'.format(1)",
+    "format nested width": "'{:{}}'.format(1, 10 ** 9)",
+    "format many times": "('{0}' * 1000).format(big)",
+    "representation": "str([big] * 1000)",
+    "range as a list": "list(range(10 ** 9))",
+    "range as a set": "set(range(10 ** 9))",
+    "range as a tuple": "tuple(range(10 ** 9))",
+    "range spread": "[*range(10 ** 9)]",
+    "range spread into a call": "max(*range(10 ** 9))",
+    "range unpacked": "[a for a, *b in [range(10 ** 9)]]",
+    "sum of a range": "sum(range(10 ** 9))",
+    "largest of a range": "max(range(10 ** 9))",
+    "sorted range": "sorted(range(10 ** 9))",
+    "any of a range": "any(x < 0 for x in range(10 ** 9))",
+    "all of a range": "all(range(1, 10 ** 12))",
+    "text in a range": "list(filter(None, range(10 ** 12)))",
+    "zip of ranges": "list(zip(range(10 ** 9), range(10 ** 9)))",
+    "enumerate": "[i for i, x in enumerate(range(10 ** 9))]",
+    "reversed": "list(reversed(range(10 ** 9)))",
+    "map over a range": "list(map(str, range(10 ** 9)))",
+    "filter that passes nothing": "list(filter(lambda x: False, range(10 ** 9)))",
+    "dict of pairs": "dict((x, x) for x in range(10 ** 9))",
+    "nested comprehensions": "[[y for y in range(1000)] for x in range(1000)]",
+    "nested loops": "[1 for a in range(1000) for b in range(1000) for c in range(1000)]",
+    "loops that pass nothing": "[1 for a in range(10000) for b in range(10000) if False]",
+    "generator upon generator": "sum(sum(y for y in range(x)) for x in range(10000))",
+    "set of a nested loop": "{(a, b) for a in range(10000) for b in range(10000)}",
+    "mapping of a nested loop": "{(a, b): 1 for a in range(10000) for b in range(10000)}",
+    "lambda in a loop": "list(map(lambda x: sum(range(10000)), range(10000)))",
+    "key that is dear": "sorted(range(10000), key=lambda x: sum(range(10000)))",
+    "sum of lists": "sum([[0] * 10000] * 10000, [])",
+    "elements shared at all depths": (
+        "[[[[[[[[x] * 9 for x in [[c] * 9]] * 9] * 9] * 9] * 9] * 9] * 9 for c in ['xxxxxxxxx']]"
+    ),
+    "comparison of shared elements": (
+        "[0 for a in [[[[[[1] * 99] * 99] * 99] * 99] * 99] if [a] * 9 == [a * 1] * 9]"
+    ),
+    "list that grows while it is walked": "[xs.append(x) for x in xs]",
+    "list that doubles": "[xs.extend(xs) for _ in range(100)]",
+    "list that holds itself": "cycle",
+    "text of a list that holds itself": "str(cycle)",
+    "equality of lists that hold themselves": "cycle == [cycle]",
+    "yaml of a list that holds itself": "as_yaml(cycle)",
+    "characters stripped": "(big * 5).strip('y' * 5000000 + 'x')",
+    "many beginnings": "big.startswith((big[:-1] + 'y',) * 100000)",
+    "colliding keys at once": "len(set([i * (2 ** 61 - 1) for i in range(49000)]))",
+    "json nested deeply": "parse_json('[' * 100000)",
+    "percent signs": "('%' * 1000001) % ()",
+    "fields": "('{}' * 100001).format(*range(100001))",
+    "records of the log": "[log('x') for _ in range(5000)]",
+    "position in a huge range": "get(range(10 ** 20), 5)",
+    "list nested by a loop": "[xs.append([xs.pop()]) for _ in range(20000)] and xs == xs",
+    "key nested by a loop": "[xs.append((xs.pop(),)) for _ in range(20000)] and {xs[-1]: 1}",
+    "generators on each other": "list(" + "map(str, " * 60 + "xs" + ")" * 61,
+    "membership of a dear element": "[0 for x in [[1] * 100000] if x in [x * 1] * 100000]",
+    "texts alike compared": "max([big + 'a', big + 'b'] * 50000)",
+    "texts alike counted": "([big + 'a', big + 'b'] * 50000).count(big + 'c')",
+    "insertion at the front": "[xs.insert(0, x) for x in range(100000)]",
+    "yaml": "as_yaml([0] * 100000)",
+    "yaml of shared elements": "as_yaml([[[[0] * 99] * 99] * 99])",
+    "json": "parse_json('[' + '0,' * 4000000 + '0]')",
+    "split": "(big * 9).split('x')",
+    "pieces of many": "[big.upper() for _ in range(1000)]",
+    "slices of many": "[big[1:] for _ in range(1000)]",
+    "copies of many": "[list(range(10000)) for _ in range(10000)]",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+def test_a_forbidden_text_is_refused_when_it_is_read(text: str) -> None:
+    with pytest.raises(ExpressionSyntaxError) as refused:
+        compile_template(f"${{{text}}}")
+    assert str(refused.value)
+
+
+@pytest.mark.parametrize("text", FAILING.values(), ids=FAILING)
+def test_a_forbidden_reach_fails_with_the_expression_named(text: str) -> None:
+    REACHED.clear()
+    template = compile_template(f"${{{text}}}")
+    with pytest.raises(ExpressionError) as failed:
+        template.render(scope())
+    assert "secret-token" not in str(failed.value)
+    assert failed.value.kind
+    assert text.strip()[:20].split("\n")[0] in str(failed.value)
+    assert REACHED == []
+
+
+@pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_would_take_too_much_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionError) as failed:
+        compile_template(f"${{{text}}}").render(scope())
+    assert failed.value.kind in ("LimitError", "RecursionError", "ValueError", "OverflowError")
+
+
+def test_steps_are_shared_by_what_has_the_same_budget() -> None:
+    budget = Budget(steps=1_000)
+    template = compile_template("${sum(x for x in range(100))}")
+    for _ in range(9):
+        template.render({}, budget)
+    with pytest.raises(ExpressionError, match="LimitError"):
+        template.render({}, budget)
+
+
+def test_time_is_limited() -> None:
+    budget = Budget(steps=10**12, seconds=0.2)
+    with pytest.raises(ExpressionError, match=r"longer than 0\.2 s"):
+        compile_template("${sum(x for x in range(10 ** 9))}").render({}, budget)
+
+
+def test_a_class_derived_from_a_builtin_one_does_not_bring_its_own_methods() -> None:
+    REACHED.clear()
+    assert compile_template("${hostile.upper() + hostile + hostile % ()}").render(scope()) == (
+        "TEXTtexttext"
+    )
+    assert REACHED == []
+
+
+def test_a_value_of_the_scope_goes_through_untouched() -> None:
+    values = scope()
+    assert compile_template("${client}").render(values) is values["client"]
+    assert compile_template("${[client]}").render(values) == [values["client"]]

@@ -1,0 +1,211 @@
+"""Texts with `${…}` and JSON values of them: what they mean, and how they fail."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from evalcore.expressions.budget import Budget
+from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.template import compile_template
+from evalcore.expressions.tree import compile_tree
+
+SCOPE: Mapping[str, Any] = {
+    "a": 1,
+    "name": "World",
+    "d": {"a": 1, "b": {"c": 0.4}, "items": [1], "_id": 7},
+    "xs": [3, 1, 2],
+    "words": ["alpha", "beta"],
+    "_": "yes, Hello",
+    "_match_groups": ("yes", None),
+    "max": 9,
+    "raw": '{"score": 0.75}',
+    "when": datetime.date(2026, 11, 22),
+    "frozen": MappingProxyType({"k": {"z": 1}}),
+    "ordered": OrderedDict(k=1),
+    "nothing": None,
+}
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "no expression": ("plain $ {text} }", "plain $ {text} }"),
+    "nothing": ("", ""),
+    "type kept": ("${a}", 1),
+    "list kept": ("${xs}", [3, 1, 2]),
+    "trailing newline ignored": ("${a}\n", 1),
+    "trailing carriage return ignored": ("${a}\r\n", 1),
+    "two trailing newlines are text": ("${a}\n\n", "1\n\n"),
+    "space before makes a text": (" ${a}", " 1"),
+    "joined": ("Hello, ${name}: ${a + 1}!", "Hello, World: 2!"),
+    "joined without text": ("${a}${a}", "11"),
+    "none in a text": ("<${nothing}>", "<None>"),
+    "list in a text": ("<${xs}>", "<[3, 1, 2]>"),
+    "escaped": (r"\${a} is ${a}", "${a} is 1"),
+    "escaped alone": (r"\${a}", "${a}"),
+    "brace in a literal": ("${'}' + '{'}", "}{"),
+    "brace in a long literal": ('${"""}"""}', "}"),
+    "brace after an escaped quote": (r"${'\'}'}", "'}"),
+    "dict literal": ("${ {'k': {'n': 1}} }", {"k": {"n": 1}}),
+    "dict literal at once": ("${{'k': 1}}", {"k": 1}),
+    "set literal": ("${{1, 2}}", {1, 2}),
+    "f-string": ("${f'{a}-{name!r:>8}'}", "1- 'World'"),
+    "nested f-string": ("${f'{f\"{a}\"}}}'}", "1}"),
+    "f-string with a dict": ("${f\"{ {'k': a}['k'] }\"}", "1"),
+    "f-string with a date": ("${f'{when:%Y/%m}'}", "2026/11"),
+    "several lines": ("${\n  1.0 if 'yes' in _\n  else 0.0\n}\n", 1.0),
+    "comment": ("${\n  a  # } not the end\n}", 1),
+    "previous result": ("${_.lower()}", "yes, hello"),
+    "groups of a match": ("${_match_groups[0]}", "yes"),
+    "key by a dot": ("${d.b.c}", 0.4),
+    "key that is a method's name": ("${d.items}", [1]),
+    "method where there is such a key": ("${len(d.items())}", 4),
+    "key with an underscore": ("${d['_id']}", 7),
+    "any mapping's key": ("${frozen.k.z + ordered.k}", 2),
+    "function named as a variable": ("${max(xs) + max}", 12),
+    "slice": ("${xs[::-1][:2]}", [2, 1]),
+    "slice by its function": ("${xs[slice(1, None)]}", [1, 2]),
+    "generator as the whole": ("${x * 2 for x in xs}", [6, 2, 4]),
+    "map as the whole": ("${map(str.upper, words)}", ["ALPHA", "BETA"]),
+    "keys as the whole": ("${d.b.keys()}", ["c"]),
+    "lazy as in Python": ("${any(1 / x > 0 for x in [1, 0])}", True),
+    "generators apart": (
+        "${list(zip(*[(y for y in xs) for _ in range(2)]))}",
+        [(3, 3), (1, 1), (2, 2)],
+    ),
+    "key function": ("${sorted(words, key=len)}", ["beta", "alpha"]),
+    "lambda with a default": ("${list(map(lambda x, k=2: x * k, xs))}", [6, 2, 4]),
+    "lambda that sees variables": ("${max(xs, key=lambda x: -x * a)}", 1),
+    "unpacked": ("${[k + str(v) for k, v in {'p': 1}.items()]}", ["p1"]),
+    "starred": ("${[b for a, *b in [(1, 2, 3)]]}", [[2, 3]]),
+    "comprehension within one": ("${[[x * y for y in xs] for x in xs if x > 2]}", [[9, 3, 6]]),
+    "chained comparison": ("${1 < 2 < 2}", False),
+    "percent": ("${'%-4s|%5.1f%%' % ('ab', 2.25)}", "ab  |  2.2%"),
+    "percent by key": ("${'%(a)s %(a)r' % {'a': 'x'}}", "x 'x'"),
+    "format": (
+        "${'{} {k[b][c]} {0.b.c:.2f}'.replace('{}', '{0[a]}').format(d, k=d)}",
+        "1 0.4 0.40",
+    ),
+    "isinstance": (
+        "${[isinstance(v, (int, str)) for v in [1, 'a', None, 1.5]]}",
+        [True, True, False, False],
+    ),
+    "isinstance by a union": ("${isinstance(nothing, str | None)}", True),
+    "get of a mapping": ("${get(d, 'zz', 5)}", 5),
+    "get of a list": ("${[get(xs, -1), get(xs, 9), get(nothing, 'a', 0)]}", [2, None, 0]),
+    "parse_json": ("${parse_json(raw).score}", 0.75),
+    "parse_json of no JSON": ("${parse_json('no', ignore_error=True)}", "no"),
+    "as_yaml": ("${as_yaml({'b': [1, 'ä'], 'a': None})}", "b:\n- 1\n- ä\na: null\n"),
+    "as_yaml of a text": ("${as_yaml('x')}", "x\n"),
+    "date kept": ("${when}", datetime.date(2026, 11, 22)),
+    "dates compared": ("${when < when}", False),
+    "rounding": ("${round(2 / 3, 2)}", 0.67),
+    "sum as in Python": ("${sum([0.1] * 3)}", sum([0.1] * 3)),
+}
+
+ERRORS: dict[str, tuple[str, str, str]] = {
+    "unknown name": ("${nmae}", "NameError", "no variable 'nmae'; did you mean 'name'?"),
+    "unknown function": ("${flot('1')}", "NameError", "no function 'flot'; did you mean 'float'?"),
+    "missing key by a dot": ("${d.b.zz}", "KeyError", "no key 'zz'"),
+    "missing key by an index": ("${d['zz']}", "KeyError", "no key 'zz'"),
+    "key of no mapping": ("${a.b}", "AttributeError", "an int has no attribute 'b'"),
+    "unknown method": ("${name.upperr()}", "AttributeError", "did you mean 'upper'?"),
+    "division by zero": ("x ${1 / 0} y", "ZeroDivisionError", "division by zero"),
+    "index": ("${xs[5]}", "IndexError", "index out of range"),
+    "number of a text": ("${float('abc')}", "ValueError", "could not convert"),
+    "types": ("${1 + 'a'}", "TypeError", "an int + a str is not supported"),
+    "no JSON": ("${parse_json('{')}", "ValueError", "the text is no JSON"),
+    "arguments": ("${len()}", "TypeError", "len() does not take these arguments"),
+    "method's arguments": ("${name.upper(1, 2)}", "TypeError", "upper()"),
+}
+
+SYNTAX: dict[str, tuple[str, int, int, str]] = {
+    "never closed": ("abc ${a + 1", 1, 5, "never closed"),
+    "empty": ("ab ${  }", 1, 6, "empty"),
+    "operator missing": ("${a b}", 1, 3, "invalid syntax"),
+    "in the second line": ("${a +\n  (b c)}", 2, 4, "invalid syntax"),
+    "after a line of text": ("text\n ${a +* b}", 2, 7, "invalid syntax"),
+    "forbidden attribute": ("é ${name.__class__}", 1, 5, "__class__"),
+    "forbidden in the second line": ("${a +\n  (b := 1)}", 2, 4, "':='"),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), VALUES.values(), ids=VALUES)
+def test_a_text_has_its_value(text: str, value: Any) -> None:
+    rendered = compile_template(text).render(SCOPE)
+    assert rendered == value
+    assert type(rendered) is type(value)
+
+
+@pytest.mark.parametrize(("text", "kind", "reason"), ERRORS.values(), ids=ERRORS)
+def test_an_error_names_its_kind_and_the_expression(text: str, kind: str, reason: str) -> None:
+    with pytest.raises(ExpressionError) as failed:
+        compile_template(text).render(SCOPE)
+    assert failed.value.kind == kind
+    assert reason in failed.value.reason
+    assert str(failed.value).startswith(text[text.index("$") : text.index("}") + 1])
+
+
+@pytest.mark.parametrize(("text", "line", "column", "message"), SYNTAX.values(), ids=SYNTAX)
+def test_a_syntax_error_has_its_place(text: str, line: int, column: int, message: str) -> None:
+    with pytest.raises(ExpressionSyntaxError) as refused:
+        compile_template(text)
+    assert (refused.value.line, refused.value.column) == (line, column)
+    assert message in str(refused.value)
+
+
+def test_names_are_those_that_the_scope_is_asked_for() -> None:
+    text = "${[x + y for x in xs if f(x)]} ${max(d.a, key=len)} ${lambda_ or _}"
+    assert compile_template(text).names == {"y", "xs", "d", "lambda_", "_"}
+
+
+def test_the_same_text_is_compiled_once() -> None:
+    assert compile_template("${a + 40}") is compile_template("${a + 40}")
+
+
+def test_an_expression_may_change_a_list_of_the_scope() -> None:
+    scope = {"xs": [1]}
+    assert compile_template("${xs.append(2) or len(xs)}").render(scope) == 2
+    assert scope == {"xs": [1, 2]}
+
+
+def test_a_tree_renders_every_text_in_it_and_copies_the_rest() -> None:
+    value = {"a": ["${a}", "x ${name}", {"${a}": r"\${a}"}], "b": 1.5, "c": [[]]}
+    tree = compile_tree(value)
+    first, second = tree.render(SCOPE), tree.render(SCOPE)
+    assert first == {"a": [1, "x World", {"${a}": "${a}"}], "b": 1.5, "c": [[]]}
+    first["c"][0].append(1)
+    assert second["c"] == [[]]
+    assert value["c"] == [[]]
+    assert tree.names == frozenset({"a", "name"})
+    assert not tree.constant
+
+
+def test_a_tree_of_constants_is_copied_too() -> None:
+    tree = compile_tree({"a": []})
+    assert tree.constant
+    tree.render({})["a"].append(1)
+    assert tree.render({}) == {"a": []}
+
+
+def test_an_error_in_a_tree_has_its_path() -> None:
+    with pytest.raises(ExpressionSyntaxError) as refused:
+        compile_tree({"a": [1, {"b": "${1 +}"}]})
+    assert refused.value.path == ("a", 1, "b")
+
+
+def test_the_texts_of_a_tree_share_one_budget() -> None:
+    tree = compile_tree(["${sum(x for x in range(30))}"] * 40)
+    tree.render({}, Budget(steps=3_000))
+    with pytest.raises(ExpressionError, match="LimitError"):
+        tree.render({}, Budget(steps=1_000))
+
+
+def test_log_writes_one_line_and_gives_none(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="evalcore.expressions"):
+        assert compile_template(r"${log('a\n%s', name)}").render(SCOPE) is None
+    assert caplog.messages == [r"a\nWorld"]

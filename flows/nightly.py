@@ -86,6 +86,7 @@ def _evaluate_all(found: list[tuple[str, bool]], parameters: Night) -> list[Suit
         try:
             return list(threads.map(lambda task: task(), tasks))
         except BaseException:
+            # Cancelled or failed: what has not begun does not begin.
             threads.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -126,6 +126,7 @@ class _Process:
         try:
             self.receive(time.monotonic() + _START_S, _LONGEST_GREETING)
         except BaseException:
+            # No process is left behind, whatever stopped its start.
             self.end()
             raise
 

@@ -208,6 +208,7 @@ def _damage_named(run: StoredRun, parts: Sequence[Path]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Whatever DuckDB makes of a torn file.
         from evalcore.analytics.damage import damaged_parts
 
         found = damaged_parts(parts)

@@ -73,6 +73,7 @@ class ScriptTarget:
         try:
             value = run_now(test.run(self._outermost, work.iteration, run))
         except Exception as error:
+            # Whatever a statement or a tool raises ends the iteration.
             raise _failure(error) from error
         return _evidence(value, run)
 
@@ -83,6 +84,7 @@ class ScriptTarget:
         try:
             value = await test.run(self._outermost, work.iteration, run)
         except Exception as error:
+            # Whatever a statement or a tool raises ends the iteration.
             raise _failure(error) from error
         return _evidence(value, run)
 

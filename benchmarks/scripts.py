@@ -16,10 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.model_server import model_server
+from benchmarks.latency import LATENCY_S, model_server
 
 TESTS = 5_000
-CALL_S = 0.2
 CONCURRENCY = 100
 PROGRAM = str(Path(sys.executable).with_name("evalcore"))
 
@@ -118,9 +117,9 @@ def main() -> None:
                 print(f"{TESTS} {name} evals: {took}: {rate} (bound 4x)")
         if chosen.only != "evals":
             suite.write_text(calling_suite(TESTS))
-            ideal = TESTS * CALL_S / CONCURRENCY
-            with model_server(latency_s=CALL_S) as server:
-                env = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "none"}
+            ideal = TESTS * LATENCY_S / CONCURRENCY
+            with model_server() as url:
+                env = {**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
                 places = ("--concurrency", str(CONCURRENCY))
                 command = (PROGRAM, "run", str(suite), "--store", store, *places)
                 wall = best_of(1, *command, env=env).wall

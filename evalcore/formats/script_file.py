@@ -35,6 +35,7 @@ class Script:
     models: Mapping[str, Mapping[str, Any]] | None = None
     servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     layers: tuple[Layer, ...] = (Layer((), None, chain=False),)
 
     @property
@@ -75,6 +76,7 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
         models=read_models(raw["models"], ("models",), problems) if raw.get("models") else None,
         servers=check_servers(raw.get("mcp"), ("mcp",), problems),
         env=_env(raw.get("env"), suite.parent, options, problems),
+        secrets=_secret_names(raw.get("env")),
         layers=tuple(layers),
     )
 
@@ -102,6 +104,14 @@ def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems)
         elif variables.value(name) is None:
             problems.warn(loc, f"the environment variable {name} is not set")
     return tuple(str(name) for name in raw)
+
+
+def _secret_names(raw: Any) -> tuple[str, ...]:
+    if not isinstance(raw, Mapping):
+        return ()
+    return tuple(
+        str(name) for name, one in raw.items() if isinstance(one, Mapping) and one.get("secret")
+    )
 
 
 def _check_ignored(raw: Mapping[str, Any], problems: ScriptProblems) -> None:

@@ -251,6 +251,7 @@ class _Loading:
                 "models": stored(script.models or {}),
                 "mcp": stored(script.servers),
                 "env": list(script.env),
+                "secrets": list(script.secrets),
             }
             options = {
                 "definition": definition,

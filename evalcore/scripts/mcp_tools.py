@@ -10,6 +10,7 @@ from evalcore.scripts.mistakes import Mistakes, Place
 from evalcore.scripts.running import Running, Scope, Tool
 from evalcore.scripts.toolbox import OpenPrefix
 from evalcore.scripts.words import check_keys, describe, is_text, suggest
+from evalcore.trust.secret_options import telling_values
 
 MCP: Final = "mcp:"
 _TRANSPORTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -117,3 +118,14 @@ def _check_server(server: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> 
     for key in ("env", "headers"):
         if not isinstance(server.get(key, {}), Mapping | str):
             mistakes.add((*loc, key), f"expected a mapping, got {describe(server[key])}")
+        elif isinstance(server.get(key), Mapping):
+            _check_secrets(server[key], (*loc, key), mistakes)
+
+
+def _check_secrets(values: Mapping[Any, Any], loc: Place, mistakes: Mistakes) -> None:
+    """Note keys and tokens that the file holds itself: what is planned is stored."""
+    for name, value in values.items():
+        literal = isinstance(value, str) and value and "${" not in value
+        if literal and telling_values({str(name): value}):
+            message = "a secret must not stand in a file; write ${env.NAME}"
+            mistakes.add((*loc, str(name)), message)

@@ -23,12 +23,14 @@ from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
 from evalcore.targets.context import BuildContext, context_for
 from evalcore.targets.work import Work
+from evalcore.trust.secret_options import telling_values
 from evalcore.trust.variables import nearest_env_file, variables_from
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
 VARIANT_KEYS: Final = ("models", "data")
+_SHORTEST_SECRET: Final = 4
 _KEYS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 _KEYLESS: Final = (Mode.REPLAY, Mode.AUTO)
 
@@ -54,8 +56,10 @@ class ScriptTarget:
         self._context = context
         self._built: dict[str, ChatModel] = {}
         servers = definition.get("mcp") or {}
+        names = tuple(definition.get("secrets") or ())
         self._outermost = outermost(definition.get("env") or (), context)
         self._servers = McpServers(servers, self._outermost)
+        self._secrets = _secrets(self._outermost["env"], names)
         mistakes = NoMistakes()
         reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
         layers = [Layer(tuple(path), raw, chain) for path, raw, chain in definition["layers"]]
@@ -72,10 +76,9 @@ class ScriptTarget:
         run = self._running(work)
         try:
             value = run_now(test.run(self._outermost, work.iteration, run))
-        except Exception as error:
-            # Whatever a statement or a tool raises ends the iteration.
-            raise _failure(error) from error
-        return _evidence(value, run)
+        except Exception as error:  # noqa: BLE001 - whatever a test's tools raise is its result
+            raise _failure(error, self._secrets) from None
+        return _evidence(value, run, self._secrets)
 
     async def answer(self, work: Work) -> Evidence:
         """Return the evidence; raise `TargetError` of the exception's kind, or `SkippedError`."""
@@ -83,10 +86,9 @@ class ScriptTarget:
         run = self._running(work)
         try:
             value = await test.run(self._outermost, work.iteration, run)
-        except Exception as error:
-            # Whatever a statement or a tool raises ends the iteration.
-            raise _failure(error) from error
-        return _evidence(value, run)
+        except Exception as error:  # noqa: BLE001 - whatever a test's tools raise is its result
+            raise _failure(error, self._secrets) from None
+        return _evidence(value, run, self._secrets)
 
     def _test(self, work: Work) -> Test:
         return self._program.test(work.case.id, work.case.input)
@@ -161,17 +163,36 @@ def outermost(names: Any, context: BuildContext) -> dict[str, Any]:
     return {**{name: values[name] for name in names if name in values}, "env": values}
 
 
-def _evidence(value: Any, run: Running) -> Evidence:
+def _secrets(values: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what is never shown: variables that the script calls secret, or that sound so."""
+    named = [values[name] for name in names if name in values]
+    return tuple(one for one in {*named, *telling_values(values)} if len(one) >= _SHORTEST_SECRET)
+
+
+def _hidden(text: str, secrets: tuple[str, ...]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def _evidence(value: Any, run: Running, secrets: tuple[str, ...]) -> Evidence:
     score, warning = score_of(value)
     details: dict[str, Any] = {"score": score}
     warnings = [*run.warnings, *([warning] if warning else ())]
     if warnings:
-        details["warnings"] = warnings
-    return Evidence(text_of(value), details=details)
+        details["warnings"] = [_hidden(one, secrets) for one in warnings]
+    return Evidence(_hidden(text_of(value), secrets), details=details)
 
 
-def _failure(error: Exception) -> TargetError:
+def _failure(error: Exception, secrets: tuple[str, ...]) -> TargetError:
     """Return what ends the iteration: with the kind of the exception that somebody may catch."""
+    found = _told(error)
+    if not secrets or isinstance(found, SkippedError):
+        return found
+    return TargetError(found.kind, _hidden(found.message, secrets))
+
+
+def _told(error: Exception) -> TargetError:
     if isinstance(error, SkippedError):
         return error
     if isinstance(error, RecursionError):

@@ -525,6 +525,25 @@ def test_python_of_every_form_is_a_tool(tmp_path: Path) -> None:
     assert "Error: s/raised: KeyError: 'lost'" in ended.err
 
 
+def test_variables_are_read_and_secret_ones_never_shown(tmp_path: Path) -> None:
+    write(tmp_path, {".env": "GREETING=hello there\nDOOR=open sesame\nNO_NAME_KEY=abcdefg\n"})
+    script = "env: {GREETING: {description: d}, DOOR: {description: d, secret: true}}\n"
+    suite = """
+        suites:
+          s:
+            tests:
+              by_name: {do: {eval: "${GREETING == 'hello there' and env.GREETING == GREETING}"}}
+              shown: {do: {eval: "the door: ${DOOR}, ${env.NO_NAME_KEY}"}}
+              raised: {do: {eval: "${int(DOOR)}"}}
+    """
+    ended = run(tmp_path, "--json", script=script, suite=suite)
+
+    assert ended.report["cases"][0]["score"] == 1.0
+    for secret in ("sesame", "abcdefg"):
+        assert secret not in ended.out + ended.err
+    assert "the door: ***, ***" in ended.err
+
+
 def test_python_that_trust_does_not_grant_stops_the_run(tmp_path: Path) -> None:
     suite = """
         shared: {tools: [{import_tool: os.getcwd}]}

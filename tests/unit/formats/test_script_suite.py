@@ -177,6 +177,11 @@ SCRIPTS = {
         "must not stand in a file",
     ),
     "a server without a command": ("mcp: {s: {transport: stdio}}", "mcp.s.command", "is required"),
+    "a secret of a server": (
+        "mcp: {s: {transport: stdio, command: x, env: {API_KEY: abc}}}",
+        "mcp.s.env.API_KEY",
+        "must not stand in a file",
+    ),
     "a variable that no suite reads": ("env: {HOME: {}}", "env.HOME", "may not read"),
     "an unknown type": (
         "tools: [{name: t, input: [{name: x, type: strr}], do: {eval: 1}}]",

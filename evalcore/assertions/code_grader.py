@@ -12,7 +12,7 @@ from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import one_line
 from evalcore.model.assertion import Verdict, broken
 from evalcore.trust.secret_options import telling_values
-from evalcore.trust.text import redact, tail_line
+from evalcore.trust.text import last_words, redact, tail_line
 
 DEFAULT_TIMEOUT_MS: Final = 60_000.0
 _OUTPUT_LIMIT: Final = 8 << 20
@@ -69,9 +69,17 @@ def payload_of(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
         "token_usage": None if measured == (None, None) else usage,
         "cost_usd": metrics.cost_usd,
         "duration_ms": metrics.latency_ms,
-        "workspace_path": details.get("workspace_path"),
+        "workspace_path": _workspace(subject),
         "config": params.get("config"),
     }
+
+
+def _workspace(subject: Subject) -> str | None:
+    """Return the folder that the target worked in; of stored evidence what that says."""
+    if subject.context.workspace is not None:
+        return str(subject.context.workspace)
+    told = subject.evidence.details.get("workspace_path")
+    return told if isinstance(told, str) else None
 
 
 async def run_grader(
@@ -95,7 +103,7 @@ async def run_grader(
         output_limit=_OUTPUT_LIMIT,
         memory_limit=None if memory is None else memory << 20,
     )
-    tail = tail_line(redact(ended.stderr.decode(errors="replace"), telling_values(env)))
+    tail = last_words(redact(ended.stderr.decode(errors="replace"), telling_values(env)))
     if ended.timed_out:
         return _failed(f"the grader took longer than {timeout_s:g} s", tail)
     if ended.exit_code < 0:

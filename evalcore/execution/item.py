@@ -232,10 +232,10 @@ class ItemRunner:
         awaited = any(assertion.check in AWAITED for assertion in case.assertions)
         if evidence is None or not awaited:
             return None
-        if attempt.workspace is not None:
-            context = replace(context, workspace=attempt.workspace.path)
         if calls is not None:
             context = self._asking(item, calls.for_item(item.iteration, clock, item.number))
+        if attempt.workspace is not None:
+            context = replace(context, workspace=attempt.workspace.path)
         return await grade(case.assertions, evidence, case, context)
 
     def _asking(self, item: WorkItem, complete: Complete) -> CheckContext:

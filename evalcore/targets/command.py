@@ -19,7 +19,7 @@ from evalcore.targets.messages import json_text
 from evalcore.targets.work import Work
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.secret_options import telling_values
-from evalcore.trust.text import redact, tail_line
+from evalcore.trust.text import last_words, redact
 
 _OUTPUT_LIMIT: Final = 8 << 20
 # `${id}` is the shell's, not ours.
@@ -191,7 +191,7 @@ class CommandTarget:
     def _error(self, kind: str, ending: str, result: CommandResult) -> TargetError:
         said = (result.stderr.strip() or result.stdout).decode(errors="replace")
         # Cut after the redaction: half a secret is not recognised.
-        tail = tail_line(redact(said, self._options.env.values()))
+        tail = last_words(redact(said, self._options.env.values()))
         return TargetError(kind, f"{ending}: {tail}" if tail else ending)
 
     def _answer(self, result: CommandResult, files: _Files | None) -> bytes:

@@ -18,6 +18,7 @@ _LOG_COMMAND: Final = re.compile(
 )
 _REDACTED: Final = "[redacted]"
 _SHORTEST_SECRET: Final = 4
+_LEAST_BEFORE: Final = 40
 
 
 def sanitize_terminal(text: str) -> str:
@@ -49,6 +50,20 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         return text
     pattern = "|".join(re.escape(item) for item in reversed(found))
     return re.sub(pattern, _REDACTED, text)
+
+
+def last_words(text: str, limit: int = 300) -> str:
+    """Return the last line of what a program wrote, and after it the end of what stood before.
+
+    A traceback's last line says the most; what is cut short to be shown still has it. One line of
+    at most `limit` characters. Redact first.
+    """
+    before, _, last = text.rstrip()[-4 * limit :].rpartition("\n")
+    last = " ".join(last.split())
+    room = limit - len(last) - len(" (before it: )")
+    if not before.strip() or room < _LEAST_BEFORE:
+        return tail_line(text, limit)
+    return f"{last} (before it: {tail_line(before, room)})"
 
 
 def tail_line(text: str, limit: int = 300) -> str:

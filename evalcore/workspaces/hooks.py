@@ -12,7 +12,7 @@ import orjson
 from evalcore.errors import TargetError
 from evalcore.model.workspace import Hook, HookName
 from evalcore.trust.commands import CommandResult, run_command
-from evalcore.trust.text import tail_line
+from evalcore.trust.text import last_words
 
 _VARIABLE: Final = re.compile(r"\{\{\s*(workspace_path|test_id|eval_run_id)\s*\}\}")
 _TAIL_CHARACTERS: Final = 2_000
@@ -71,7 +71,7 @@ async def run_hook(name: HookName, hook: Hook, told: Told, folder: Path) -> None
     if ending is None:
         return
     said = (result.stderr.strip() or result.stdout).decode(errors="replace")
-    tail = tail_line(said)[-_TAIL_CHARACTERS:]
+    tail = last_words(said)[-_TAIL_CHARACTERS:]
     message = f"the hook {name} {ending}"
     raise TargetError("workspace", f"{message}: {tail}" if tail else message)
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from evalcore.errors import TargetError
 from evalcore.model.workspace import Repository
 from evalcore.trust.commands import run_command
-from evalcore.trust.text import tail_line
+from evalcore.trust.text import last_words
 from evalcore.workspaces.turns import Turns
 
 _FETCH_S: Final = 1_800.0
@@ -98,7 +98,7 @@ class Repositories:
             ["git", *arguments], cwd=Path("/"), timeout_s=timeout_s, env={**env, **_environment()}
         )
         if result.exit_code or result.timed_out:
-            said = tail_line(result.stderr.decode(errors="replace"))
+            said = last_words(result.stderr.decode(errors="replace"))
             reason = f"took longer than {timeout_s:g} s" if result.timed_out else _shown(said)
             verb = next((word for word in arguments if word in _VERBS), "git")
             raise TargetError("workspace", f"git {verb} failed: {reason}")

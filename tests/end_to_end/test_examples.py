@@ -24,6 +24,8 @@ EXIT_CODES = {
     "python-target": 0,
     "code-workflow": 0,
     "route-generator": 0,
+    "ticket-scoring": 0,
+    "coding-agent": 0,
 }
 
 examples = pytest.mark.parametrize("name", EXIT_CODES)

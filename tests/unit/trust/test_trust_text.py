@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.trust.text import redact, sanitize_terminal, tail_line
+from evalcore.trust.text import last_words, redact, sanitize_terminal, tail_line
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,19 @@ def test_secrets_are_replaced(secrets: list[str], shown: str) -> None:
 )
 def test_tail_is_one_line_of_bounded_length(text: str, shown: str) -> None:
     assert tail_line(text, limit=10) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("boom\n", "boom", id="one line"),
+        pytest.param(
+            "a.py, line 3\n  ValueError: x\n", "ValueError: x (before it: a.py, line 3)", id="two"
+        ),
+        pytest.param("x" * 200 + "\nlast", "last (before it: …" + "x" * 81 + ")", id="cut"),
+        pytest.param("a\n" + "y" * 200, "…" + "y" * 99, id="long last line"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_the_last_line_comes_first(text: str, shown: str) -> None:
+    assert last_words(text, limit=100) == shown

@@ -130,7 +130,7 @@ def test_lanes_that_were_asked_for_without_a_deployment_are_refused(
 def test_a_pilot_or_history_tells_whether_lanes_are_worth_it(
     deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_suite(tmp_path, items=110, sleep_s=0.05)
+    write_suite(tmp_path, items=150, sleep_s=0.05)
     seen: list[tuple[int, int]] = []
 
     def lanes_here(run: StoredRun, lanes: int, _: object, **_given: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.assertions.graded import scored
@@ -69,17 +70,17 @@ def payload_of(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
         "token_usage": None if measured == (None, None) else usage,
         "cost_usd": metrics.cost_usd,
         "duration_ms": metrics.latency_ms,
-        "workspace_path": _workspace(subject),
+        "workspace_path": _workspace_of(subject),
         "config": params.get("config"),
     }
 
 
-def _workspace(subject: Subject) -> str | None:
-    """Return the folder that the target worked in; of stored evidence what that says."""
+def _workspace_of(subject: Subject) -> str | None:
+    """Return the folder that the target worked in, or the one that an earlier run left."""
     if subject.context.workspace is not None:
         return str(subject.context.workspace)
-    told = subject.evidence.details.get("workspace_path")
-    return told if isinstance(told, str) else None
+    left = subject.evidence.details.get("workspace")
+    return left if isinstance(left, str) and Path(left).is_dir() else None
 
 
 async def run_grader(
@@ -93,7 +94,7 @@ async def run_grader(
     memory = params.get("memory_mb")
     workspace = payload.get("workspace_path")
     if isinstance(workspace, str):
-        env.setdefault("EVALCORE_WORKSPACE_PATH", workspace)
+        env.setdefault("EVALCORE_WORKSPACE", workspace)
     ended = await run_command(
         params["command"],
         stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),

@@ -170,7 +170,8 @@ class ItemRunner:
             return finished
         if calls is not None:
             item = finished.item
-            context = self._asking(item, calls.for_item(item.iteration, None, item.number))
+            made = calls.for_item(item.iteration, None, item.number)
+            context = self._asking(context, item, made)
         scores = await score_evidence(
             self._suite.scorers,
             evidence,
@@ -232,13 +233,15 @@ class ItemRunner:
         awaited = any(assertion.check in AWAITED for assertion in case.assertions)
         if evidence is None or not awaited:
             return None
-        if calls is not None:
-            context = self._asking(item, calls.for_item(item.iteration, clock, item.number))
         if attempt.workspace is not None:
             context = replace(context, workspace=attempt.workspace.path)
+        if calls is not None:
+            context = self._asking(
+                context, item, calls.for_item(item.iteration, clock, item.number)
+            )
         return await grade(case.assertions, evidence, case, context)
 
-    def _asking(self, item: WorkItem, complete: Complete) -> CheckContext:
+    def _asking(self, context: CheckContext, item: WorkItem, complete: Complete) -> CheckContext:
         """Return the context of checks that may ask providers and judges for the item."""
         from evalcore.execution.judges import RunJudges
 
@@ -252,7 +255,7 @@ class ItemRunner:
                 calibrated=self._calibrated,
             )
         judges = self._judges.for_item(item, complete)
-        return replace(self._context, complete=complete, judges=judges)
+        return replace(context, complete=complete, judges=judges)
 
     def _evidence_now(self, item: WorkItem, work: Work | None = None) -> Evidence | None:
         """Return the evidence that is given or needs no waiting; None if it must be awaited."""
@@ -343,7 +346,7 @@ class ItemRunner:
             assertions: Sequence[Assertion], output: str, metrics: Metrics
         ) -> tuple[AssertionResult, ...]:
             evidence = Evidence(output, metrics=metrics)
-            context = self._asking(item, complete)
+            context = self._asking(self._context, item, complete)
             return await grade(assertions, evidence, item.case, context)
 
         store = None if self._run_stores is None else self._run_stores(item.number)

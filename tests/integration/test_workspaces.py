@@ -165,6 +165,18 @@ def test_a_hook_is_told_of_its_test_on_standard_input(bench: Bench) -> None:
     }
 
 
+def test_a_program_that_grades_is_told_of_the_workspace(bench: Bench) -> None:
+    (bench.folder / "grade.py").write_text(
+        "import json, os, sys\n"
+        "path = json.load(sys.stdin)['workspace_path']\n"
+        "same = path == os.environ['EVALCORE_WORKSPACE']\n"
+        "print(json.dumps({'score': float(same and os.path.exists(path + '/made'))}))\n"
+    )
+    grader = {"type": "code-grader", "command": ["python3", "grade.py"]}
+    bench.write(TEMPLATE, [{"id": "a", "assertions": [grader]}], "touch made")
+    assert bench.run().code == 0
+
+
 def test_the_first_hook_of_a_shared_workspace_is_told_of_no_test(bench: Bench) -> None:
     hooks = {"before_all": {"command": "cat > all.json"}}
     bench.write({"hooks": hooks}, [{"id": "a", "metadata": {"k": 1}}, {"id": "b"}])

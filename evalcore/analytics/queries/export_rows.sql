@@ -25,16 +25,28 @@ SELECT
         'verdict': CASE a.outcome WHEN 'passed' THEN 'pass' WHEN 'failed' THEN 'fail'
             ELSE a.outcome END,
         'required': a.required,
-        'assertions': [{
-            'text': coalesce(a.expected, a.name),
-            'passed': a.outcome = 'passed',
-            'evidence': coalesce(nullif(a.message, ''), a.actual)
-        }],
+        -- What a grader found of its own stands in place of the one sentence.
+        'assertions': CASE WHEN json_array_length(a.details, '$.assertions') > 0
+            THEN list_transform(from_json(a.details -> '$.assertions', '["JSON"]'), one -> {
+                'text': one ->> '$.text',
+                'passed': (one ->> '$.passed')::BOOLEAN,
+                'evidence': one ->> '$.evidence'
+            })
+            ELSE [{
+                'text': coalesce(a.expected, a.name),
+                'passed': a.outcome = 'passed',
+                'evidence': coalesce(nullif(a.message, ''), a.actual)
+            }]
+        END,
         'details': {
             'block': a.block, 'expected': a.expected, 'actual': a.actual,
-            'message': coalesce(a.message, ''), 'cost_usd': a.cost_usd
+            'message': coalesce(a.message, ''), 'cost_usd': a.cost_usd,
+            'grader': a.details
         },
-        'token_usage': NULL::STRUCT("input" BIGINT, "output" BIGINT),
+        'token_usage': CASE WHEN json_exists(a.details, '$.token_usage') THEN {
+            'input': (a.details ->> '$.token_usage.input')::BIGINT,
+            'output': (a.details ->> '$.token_usage.output')::BIGINT
+        } END,
         'duration_ms': a.latency_ms
     }) AS scores,
     error.message AS error,

@@ -117,7 +117,9 @@ def read_suite(
     raise_all(collectors)
     warnings = [*reader.warnings, *selection.finish(problems.file)]
     # Judges that only cases name are known now.
-    definition = replace(definition, targets={**targets.used, **flow.targets})
+    definition = replace(
+        definition, targets={**targets.used, **flow.targets}, judge=graders.default
+    )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
 
@@ -234,7 +236,6 @@ class _Level:
             limits=limits_of(self.section, self._options),
             tags=tuple(self.section.get("tags", ())),
             scorers=scorers,
-            judge=graders.default,
             require_calibrated=bool(self.section.get("require_calibrated")),
         )
 

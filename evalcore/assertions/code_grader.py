@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.assertions.graded import scored
+from evalcore.assertions.grader_environment import environment_of
 from evalcore.assertions.material import tool_calls_of
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import one_line
+from evalcore.errors import TargetError
 from evalcore.model.assertion import Verdict, broken
-from evalcore.trust.secret_options import telling_values
-from evalcore.trust.text import last_words, redact, tail_line
+from evalcore.trust.text import last_words, tail_line
 
 DEFAULT_TIMEOUT_MS: Final = 60_000.0
 _OUTPUT_LIMIT: Final = 8 << 20
@@ -90,7 +91,11 @@ async def run_grader(
     from evalcore.trust.commands import run_command
 
     timeout_s = params.get("timeout_ms", DEFAULT_TIMEOUT_MS) / 1000
-    env = dict(params.get("env") or {})
+    try:
+        environment = environment_of(params.get("env") or {}, subject.context.folder)
+    except TargetError as error:
+        return broken(str(error))
+    env = dict(environment.variables)
     memory = params.get("memory_mb")
     workspace = payload.get("workspace_path")
     if isinstance(workspace, str):
@@ -104,7 +109,7 @@ async def run_grader(
         output_limit=_OUTPUT_LIMIT,
         memory_limit=None if memory is None else memory << 20,
     )
-    tail = last_words(redact(ended.stderr.decode(errors="replace"), telling_values(env)))
+    tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.timed_out:
         return _failed(f"the grader took longer than {timeout_s:g} s", tail)
     if ended.exit_code < 0:
@@ -112,7 +117,7 @@ async def run_grader(
     if ended.exit_code:
         return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
     try:
-        return read_answer(ended.stdout.decode("utf-8"))
+        return read_answer(environment.clean(ended.stdout.decode("utf-8")))
     except (ValueError, RecursionError) as error:
         return _failed(f"the grader's answer {error}", tail)
 

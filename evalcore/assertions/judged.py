@@ -26,12 +26,10 @@ class _Metered:
     def __init__(self, judges: Judges) -> None:
         self._judges = judges
         self.metrics: list[Metrics] = []
-        self.models: dict[str, str | None] = {}
 
     async def ask(self, spec: JudgeSpec, question: Any) -> Answer:
         answer = await self._judges.ask(spec, question)
         self.metrics.append(answer.metrics)
-        self.models[answer.judge] = answer.model
         return answer
 
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Any:
@@ -75,7 +73,7 @@ async def llm_grader(params: Mapping[str, Any], subject: Subject) -> Verdict:
         found.score,
         message,
         expected=_expected(params, threshold),
-        details=_details_of(found, judges.models),
+        details=_details_of(found),
     )
     return judges.on(_advisory_or_not(verdict, judges, panel, found.prompt_sha256))
 
@@ -98,7 +96,7 @@ async def rubrics(params: Mapping[str, Any], subject: Subject) -> Verdict:
         found.score,
         _rubric_message(found, criteria, threshold, reached=reached),
         expected=f"≥ {threshold:g}",
-        details=_rubric_details(found, criteria, judges.models),
+        details=_rubric_details(found, criteria),
     )
     return judges.on(_advisory_or_not(verdict, judges, panel, found.prompt_sha256))
 
@@ -137,23 +135,21 @@ def _message(score: float, threshold: float, reasoning: str, *, reached: bool) -
     return one_line(f"the judge gave {score:.4g} {sign} {threshold:g}{said}")
 
 
-def _details_of(found: Judgement, models: Mapping[str, str | None]) -> dict[str, Any]:
+def _details_of(found: Judgement) -> dict[str, Any]:
     aspects = [dict(aspect) for vote in found.votes for aspect in vote.reading.aspects]
     details: dict[str, Any] = {"prompt_sha256": found.prompt_sha256}
     if found.reasoning:
         details["reasoning"] = found.reasoning
     if aspects:
         details["assertions"] = aspects
-    details["votes"] = [
-        {**_voter(vote, models), "score": vote.reading.score} for vote in found.votes
-    ]
+    details["votes"] = [{**_voter(vote), "score": vote.reading.score} for vote in found.votes]
     return details
 
 
-def _voter(vote: Vote, models: Mapping[str, str | None]) -> dict[str, Any]:
+def _voter(vote: Vote) -> dict[str, Any]:
     voter: dict[str, Any] = {"judge": vote.judge}
-    if models.get(vote.judge):
-        voter["model"] = models[vote.judge]
+    if model := vote.answers[-1].model:
+        voter["model"] = model
     if vote.repairs:
         voter["repairs"] = vote.repairs
     return voter
@@ -172,9 +168,7 @@ def _rubric_message(
     return one_line("; ".join(parts))
 
 
-def _rubric_details(
-    found: Rubric, criteria: Sequence[Criterion], models: Mapping[str, str | None]
-) -> dict[str, Any]:
+def _rubric_details(found: Rubric, criteria: Sequence[Criterion]) -> dict[str, Any]:
     details: dict[str, Any] = {
         "prompt_sha256": found.prompt_sha256,
         "assertions": [
@@ -190,7 +184,7 @@ def _rubric_details(
         ],
         "votes": [
             {
-                **_voter(vote, models),
+                **_voter(vote),
                 "checks": {name: check.earned for name, check in vote.reading.checks.items()},
                 "missing": list(vote.reading.missing),
             }

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.positions import Loc
@@ -26,6 +26,10 @@ from evalcore.trust.variables import (
     nearest_env_file,
     variables_from,
 )
+
+_ASSERTIONS: Final = ("assertions", "assert")
+# assertions, its number, `env`, the variable.
+_SHORTEST_GRADER: Final = 4
 
 __all__ = ["MARK", "Variables", "interpolate", "variables_for"]
 
@@ -49,7 +53,14 @@ def _is_secret(loc: Loc) -> bool:
         return is_secret_path(loc[1:])
     if "config" in loc[:4] and "variants" in loc[:2]:
         return is_secret_path(loc[loc.index("config") + 1 :])
-    return False
+    return _is_of_grader(loc)
+
+
+def _is_of_grader(loc: Loc) -> bool:
+    """Whether a variable of a program that grades stands at this path."""
+    if len(loc) < _SHORTEST_GRADER or loc[-2] != "env":
+        return False
+    return loc[-4] in _ASSERTIONS and isinstance(loc[-3], int)
 
 
 def interpolate(

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.judging.asking import Judges, JudgeSpec, Question
 from evalcore.judging.grading import complete_question, prompt_digest
-from evalcore.judging.panel import Panel, Vote, aggregate, ask_until_valid, repaired
+from evalcore.judging.panel import MAX_REPAIRS, Panel, Vote, aggregate, ask_until_valid, repaired
 from evalcore.judging.replies import ReplyError, number_of, read_object, text_of
 
 _PROMPT: Final = (
@@ -134,14 +134,14 @@ _NOT_MET = Check(0.0, "not answered by the judge")
 async def _complete_vote(
     judges: Judges, spec: JudgeSpec, question: Question, criteria: Sequence[Criterion]
 ) -> Vote:
-    """Return a judge's answer; what it left out is asked for once more."""
+    """Return a judge's answer; what it left out is asked for once more, if a repair is left."""
 
     def read(text: str) -> RubricReading:
         return read_reply(text, criteria, question.material)
 
     vote = await ask_until_valid(judges, spec, question, read)
     reading: RubricReading = vote.reading
-    if not reading.missing:
+    if not reading.missing or vote.repairs >= MAX_REPAIRS:
         return vote
     names = ", ".join(f"'{name}'" for name in reading.missing)
     answer = await judges.ask(spec, repaired(question, f"it did not answer {names}"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from tests.end_to_end.judged import given, judge, reply, results, run, write_suite
 from tests.end_to_end.shell import Json, evalcore
@@ -342,3 +343,23 @@ def test_a_local_model_measures_meaning(tmp_path: Path) -> None:
     found = results(run(write_suite(tmp_path, tests, targets=targets)))
 
     assert (found["a"]["outcome"], found["b"]["outcome"]) == ("passed", "failed")
+
+
+def test_what_a_programs_variables_stand_for_is_nowhere_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVAL_GRADER_CODE", "zYx9876543210abcQ")
+    assertion = program(
+        tmp_path,
+        "import os\nvalue = os.environ['CODE']\nsys.stderr.write(value)\n"
+        "print(json.dumps({'score': float(value == 'zYx' + '9876543210abcQ'), 'details': value}))",
+    )
+    env = {"CODE": "${{ EVAL_GRADER_CODE }}"}
+    found = graded(tmp_path, "out", {**assertion, "env": env})
+
+    assert (found["score"], found["details"]["details"]) == (1.0, "[redacted]")
+    (plan,) = tmp_path.rglob("cases-00000.jsonl.zst")
+    assert (
+        b"9876543210abcQ"
+        not in zstandard.ZstdDecompressor().stream_reader(plan.read_bytes()).read()
+    )

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
 
+_LONG: Final = 65_536
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 NUMBERS: Final = frozenset({int, float, bool})
 VIEWS: Final = frozenset({type({}.keys()), type({}.values()), type({}.items())})
@@ -191,11 +192,16 @@ def finish(value: Any, budget: Budget) -> Any:
 def check_stored(value: Any, into: Any, budget: Budget) -> None:
     """Raise where a collection may not take a value, as the collection outlives the expression.
 
-    That is what `finish` refuses, and a value that holds the collection itself.
+    That is what `finish` refuses, and a value that holds the collection itself. One that has grown
+    beyond the budget's bytes is found when its length doubles or the value is long.
     """
+    size = len(value) if type(value) is str else 0
     if type(value) not in SCALARS:
-        walk(value, budget)
+        size = walk(value, budget)[1]
         _refuse_lazy(value, into)
+    length = len(into)
+    if size > _LONG or length & (length - 1) == 0:
+        walk(into, budget)
 
 
 def _refuse_lazy(value: Any, into: Any = None) -> None:

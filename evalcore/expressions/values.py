@@ -12,6 +12,7 @@ SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 NUMBERS: Final = frozenset({int, float, bool})
 VIEWS: Final = frozenset({type({}.keys()), type({}.values()), type({}.items())})
 _FLAT: Final = frozenset({list, tuple, set, frozenset}) | VIEWS
+SETS: Final = frozenset({set, frozenset})
 _BASES: Final = (str, list, tuple, set, frozenset)
 # Deeper ones overflow the stack of C code that hashes or compares them.
 DEEPEST: Final = 100
@@ -124,8 +125,13 @@ def base_of(value: Any) -> Any:
 
 
 def iterate(value: Any) -> Iterator[Any]:
-    """Return an iterator over a collection, text, range or lazy value; takes no steps itself."""
+    """Return an iterator over a collection, text, range or lazy value; takes no steps itself.
+
+    A set has an order that is the same in every process.
+    """
     kind = type(value)
+    if kind in SETS:
+        return iter(in_order(value))
     if kind is list or kind is Lazy or kind is range:
         return iter(value)
     if kind in _FLAT or kind is str or kind is dict or isinstance(value, Mapping):
@@ -133,6 +139,11 @@ def iterate(value: Any) -> Iterator[Any]:
     if (base := base_of(value)) is not None:
         return base.__iter__(value)  # type: ignore[no-any-return]
     raise Failure("TypeError", f"{describe(value)} cannot be iterated over")
+
+
+def in_order(members: Iterable[Any]) -> list[Any]:
+    """Return the members of a set in an order that is the same in every process."""
+    return sorted(members, key=lambda member: (type(member).__name__, repr(member)))
 
 
 def take(value: Any, budget: Budget) -> list[Any]:

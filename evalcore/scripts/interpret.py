@@ -10,10 +10,10 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from evalcore.expressions.budget import Budget, LimitError
-from evalcore.expressions.values import SCALARS, walk
+from evalcore.expressions.values import SCALARS, in_order, walk
 from evalcore.scripts.failure import ToolError, is_caught
 from evalcore.scripts.running import Running, Scope
-from evalcore.scripts.score import in_order, text_of
+from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import (
     Body,
     Call,

@@ -33,6 +33,15 @@ SCOPE: Mapping[str, Any] = {
 }
 
 VALUES: dict[str, tuple[str, Any]] = {
+    "a set in its order": ("${[x for x in {'c', 'a', 'b', 'd'}]}", ["a", "b", "c", "d"]),
+    "a set as a list": ("${list({'c', 'a', 'b', 'd'})}", ["a", "b", "c", "d"]),
+    "a set joined": ("${''.join({'c', 'a', 'b', 'd'})}", "abcd"),
+    "sets as text": (
+        "${str([{'c', 'a', 'b'}, set(), (1,), {'k': {2}}])}",
+        "[{'a', 'b', 'c'}, set(), (1,), {'k': {2}}]",
+    ),
+    "a set in a text": ("x ${ {'c', 'a', 'b', 'é'} }", "x {'a', 'b', 'c', 'é'}"),
+    "a set as ASCII": ("${f\"{ {'é', 'a'} !a}\"}", "{'a', '\\xe9'}"),
     "no expression": ("plain $ {text} }", "plain $ {text} }"),
     "nothing": ("", ""),
     "type kept": ("${a}", 1),

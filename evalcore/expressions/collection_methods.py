@@ -11,7 +11,7 @@ from typing import Any, Final
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.functions import make_dict, make_set, sort
 from evalcore.expressions.operators import charge_comparing, contains, equal
-from evalcore.expressions.values import check_key, check_stored, take
+from evalcore.expressions.values import check_key, check_stored, in_order, take
 
 Method = Callable[..., Any]
 
@@ -174,8 +174,13 @@ def _with_element(name: str) -> Method:
     return run
 
 
-def _pop_any(_: Budget, values: set[Any]) -> Any:
-    return set.pop(values)
+def _pop_any(budget: Budget, values: set[Any]) -> Any:
+    budget.charge(len(values))
+    if not values:
+        return values.pop()  # Python's own error
+    first = in_order(values)[0]
+    values.remove(first)
+    return first
 
 
 _READING_SETS: Final[Mapping[str, Method]] = {

@@ -7,6 +7,7 @@ becomes a closure of this package, and every other node is refused.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, NoReturn
@@ -57,12 +58,14 @@ def _parse(text: str) -> ast.expr:
         raise ExpressionSyntaxError(f"an expression has at most {_LONGEST} characters")
     try:
         # The brackets within the text are balanced: `scan.split` saw to that.
-        tree = ast.parse(f"({text}\n)", mode="eval").body
+        with warnings.catch_warnings():
+            # Python's remarks ("1if x", "\d") name a file that nobody has.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(f"({text}\n)", mode="eval").body
     except SyntaxError as error:
-        line = error.lineno or 1
-        column = (error.offset or 1) - (1 if line == 1 else 0)
+        line, column = _place(error, text)
         message = (error.msg or "invalid syntax").removesuffix(". Perhaps you forgot a comma?")
-        raise ExpressionSyntaxError(message, line, max(1, column)) from None
+        raise ExpressionSyntaxError(message, line, column) from None
     except ValueError as error:
         # Python's own limit for the digits of a literal speaks of its settings.
         large = "integer string conversion" in str(error)
@@ -72,6 +75,14 @@ def _parse(text: str) -> ast.expr:
     if isinstance(tree, ast.Tuple) and not tree.elts and tree.col_offset == 0:
         raise ExpressionSyntaxError("the expression is empty")
     return tree
+
+
+def _place(error: SyntaxError, text: str) -> tuple[int, int]:
+    """Return line and column within the text; its end, where the mistake is what is missing."""
+    line, lines = error.lineno or 1, text.split("\n")
+    if line > len(lines):
+        return len(lines), len(lines[-1]) + 1
+    return line, max(1, (error.offset or 1) - (line == 1))
 
 
 class Compiler:

@@ -12,7 +12,7 @@ from evalcore.expressions.budget import Budget
 from evalcore.expressions.lookup import item
 from evalcore.expressions.percent import percent
 from evalcore.expressions.texts import to_text
-from evalcore.expressions.values import Failure, Lazy, check_key, describe, plain, walk
+from evalcore.expressions.values import Failure, Lazy, check_key, describe, in_order, plain, walk
 
 _log: Final = logging.getLogger(__name__)
 _WIDEST: Final = 1 << 30
@@ -97,7 +97,9 @@ def _plain_tree(value: Any, longest: int | None) -> Any:
         return {
             _plain_tree(key, longest): _plain_tree(each, longest) for key, each in value.items()
         }
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)):
+        value = in_order(value)
+    if isinstance(value, (list, tuple)):
         return [_plain_tree(each, longest) for each in value]
     return str(value)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from evalcore.errors import EvalError
 
-_LONGEST_SOURCE = 160
-_LONGEST_MESSAGE = 400
+LONGEST_SOURCE: Final = 160
+_LONGEST_MESSAGE: Final = 400
 
 
 class ExpressionSyntaxError(EvalError):
@@ -45,7 +47,7 @@ class ExpressionError(EvalError):
         self.source = source
 
     def __str__(self) -> str:
-        place = f"{shorten(self.source, _LONGEST_SOURCE)}: " if self.source else ""
+        place = f"{shorten(self.source, LONGEST_SOURCE)}: " if self.source else ""
         return f"{place}{self.kind}: {self.reason}"
 
 

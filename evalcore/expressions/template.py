@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
 from evalcore.expressions.compiler import Code, compile_expression
-from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.failure import (
+    LONGEST_SOURCE,
+    ExpressionError,
+    ExpressionSyntaxError,
+    shorten,
+)
 from evalcore.expressions.scan import Source, split
 from evalcore.expressions.texts import to_text
 from evalcore.expressions.values import Failure, finish
@@ -131,5 +136,5 @@ def _compiled(part: Source, text: str) -> Code:
         else:
             line, column = 1, part.start - (text.rfind("\n", 0, part.start) + 1) + error.column
         line += text.count("\n", 0, part.start)
-        message = f"{error.message}, in ${{{part.text.strip()}}}"
+        message = f"{error.message}, in ${{{shorten(part.text, LONGEST_SOURCE)}}}"
         raise ExpressionSyntaxError(message, line, column) from None

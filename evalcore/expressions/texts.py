@@ -10,13 +10,16 @@ from evalcore.expressions.budget import Budget
 from evalcore.expressions.values import (
     NUMBERS,
     SCALARS,
+    SETS,
     Failure,
     Lazy,
     describe,
+    in_order,
     plain,
     walk,
 )
 
+_COLLECTIONS: Final = SETS | {list, tuple, dict}
 _LONGEST_SPEC: Final = 100
 _DIGITS: Final = re.compile(r"[0-9]+")
 # The C library takes a width, as in `%1000000d`.
@@ -36,9 +39,27 @@ def to_text(value: Any, budget: Budget) -> str:
         raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
     size = walk(value, budget)[1]
     budget.room(size)
-    text = str(value)
+    text = _written(value) if kind in _COLLECTIONS else str(value)
     budget.room(len(text))
     return str.__getitem__(text, slice(None))
+
+
+def _written(value: Any) -> str:
+    """Return `repr(value)`, the members of sets in their order; the value is known to be flat."""
+    kind = type(value)
+    if kind not in _COLLECTIONS:
+        return repr(value)
+    if kind is dict:
+        pairs = (f"{_written(key)}: {_written(part)}" for key, part in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    parts = ", ".join(map(_written, in_order(value) if kind in SETS else value))
+    if kind is list:
+        return f"[{parts}]"
+    if kind is tuple:
+        return f"({parts},)" if len(value) == 1 else f"({parts})"
+    if not value:
+        return f"{kind.__name__}()"
+    return f"{{{parts}}}" if kind is set else f"frozenset({{{parts}}})"
 
 
 def to_repr(value: Any, budget: Budget, *, to_ascii: bool = False) -> str:
@@ -49,7 +70,9 @@ def to_repr(value: Any, budget: Budget, *, to_ascii: bool = False) -> str:
         budget.room(len(value) * (_ESCAPED if value.isascii() else _ESCAPED_WIDE))
     else:
         budget.room(walk(value, budget)[1])
-    text = ascii(value) if to_ascii else repr(value)
+    text = _written(value)
+    if to_ascii:
+        text = text.encode("ascii", "backslashreplace").decode("ascii")
     budget.room(len(text))
     return str.__getitem__(text, slice(None))
 

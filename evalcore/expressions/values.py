@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
 
+_LONG: Final = 65_536
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 NUMBERS: Final = frozenset({int, float, bool})
 VIEWS: Final = frozenset({type({}.keys()), type({}.values()), type({}.items())})
 _FLAT: Final = frozenset({list, tuple, set, frozenset}) | VIEWS
+SETS: Final = frozenset({set, frozenset})
 _BASES: Final = (str, list, tuple, set, frozenset)
 # Deeper ones overflow the stack of C code that hashes or compares them.
 DEEPEST: Final = 100
@@ -123,8 +125,13 @@ def base_of(value: Any) -> Any:
 
 
 def iterate(value: Any) -> Iterator[Any]:
-    """Return an iterator over a collection, text, range or lazy value; takes no steps itself."""
+    """Return an iterator over a collection, text, range or lazy value; takes no steps itself.
+
+    A set has an order that is the same in every process.
+    """
     kind = type(value)
+    if kind in SETS:
+        return iter(in_order(value))
     if kind is list or kind is Lazy or kind is range:
         return iter(value)
     if kind in _FLAT or kind is str or kind is dict or isinstance(value, Mapping):
@@ -132,6 +139,11 @@ def iterate(value: Any) -> Iterator[Any]:
     if (base := base_of(value)) is not None:
         return base.__iter__(value)  # type: ignore[no-any-return]
     raise Failure("TypeError", f"{describe(value)} cannot be iterated over")
+
+
+def in_order(members: Iterable[Any]) -> list[Any]:
+    """Return the members of a set in an order that is the same in every process."""
+    return sorted(members, key=lambda member: (type(member).__name__, repr(member)))
 
 
 def take(value: Any, budget: Budget) -> list[Any]:
@@ -191,11 +203,16 @@ def finish(value: Any, budget: Budget) -> Any:
 def check_stored(value: Any, into: Any, budget: Budget) -> None:
     """Raise where a collection may not take a value, as the collection outlives the expression.
 
-    That is what `finish` refuses, and a value that holds the collection itself.
+    That is what `finish` refuses, and a value that holds the collection itself. One that has grown
+    beyond the budget's bytes is found when its length doubles or the value is long.
     """
+    size = len(value) if type(value) is str else 0
     if type(value) not in SCALARS:
-        walk(value, budget)
+        size = walk(value, budget)[1]
         _refuse_lazy(value, into)
+    length = len(into)
+    if size > _LONG or length & (length - 1) == 0:
+        walk(into, budget)
 
 
 def _refuse_lazy(value: Any, into: Any = None) -> None:

@@ -5,13 +5,15 @@ Everything here is a coroutine; one whose tools wait for nothing never suspends 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from evalcore.expressions.budget import Budget
+from evalcore.expressions.budget import Budget, LimitError
+from evalcore.expressions.values import SCALARS, in_order, walk
 from evalcore.scripts.failure import ToolError, is_caught
 from evalcore.scripts.running import Running, Scope
-from evalcore.scripts.score import in_order, text_of
+from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import (
     Body,
     Call,
@@ -28,6 +30,9 @@ RESULT: Final = "_"
 _KEY: Final = "key"
 _GROUPS: Final = "_match_groups"
 _MOST_ROUNDS: Final = 100_000
+# Together, as a loop can gather what no single expression may make.
+_MOST_BYTES: Final = 100_000_000
+_WALKED: Final = 100_000_000
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -151,13 +156,26 @@ async def _rounds(statement: ForEach, scopes: list[Scope], run: Running) -> list
     import asyncio
 
     body = statement.body
+    room = Budget(steps=_WALKED, bytes=_MOST_BYTES, seconds=math.inf)
+    room.start()
+    left = _MOST_BYTES
+
+    async def round_in(scope: Scope) -> Any:
+        nonlocal left
+        result = await run_body(body, scope, run)
+        left -= _size(result, room)
+        if left < 0:
+            message = f"the results of a for_each are larger than {_MOST_BYTES:,} bytes"
+            raise ToolError("LimitError", message)
+        return result
+
     if statement.parallelism <= 1 or len(scopes) <= 1 or not waits(body):
-        return [await run_body(body, scope, run) for scope in scopes]
+        return [await round_in(scope) for scope in scopes]
     places = asyncio.Semaphore(statement.parallelism)
 
     async def one(scope: Scope) -> Any:
         async with places:
-            return await run_body(body, scope, run)
+            return await round_in(scope)
 
     tasks = [asyncio.ensure_future(one(scope)) for scope in scopes]
     try:
@@ -174,6 +192,16 @@ async def _rounds(statement: ForEach, scopes: list[Scope], run: Running) -> list
     for error in failures:
         raise error
     return list(ended)
+
+
+def _size(value: Any, room: Budget) -> int:
+    """Return the bytes of a result; more than are allowed for what is too large to be walked."""
+    if type(value) in SCALARS:
+        return len(value) if isinstance(value, str) else 8
+    try:
+        return walk(value, room)[1] + 8
+    except LimitError:
+        return _MOST_BYTES + 1
 
 
 async def _match(statement: Match, scope: Scope, run: Running) -> Any:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from evalcore.expressions.values import in_order
+
 _LONGEST = 80
+# Which differs in every run.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")
 
 
 class Scored(NamedTuple):
@@ -56,12 +61,7 @@ def plain_value(value: Any) -> Any:
         return [plain_value(item) for item in value]
     if isinstance(value, set | frozenset):
         return [plain_value(item) for item in in_order(value)]
-    return str(value)
-
-
-def in_order(members: set[Any] | frozenset[Any]) -> list[Any]:
-    """Return the members of a set in an order that is the same in every process."""
-    return sorted(members, key=lambda member: (type(member).__name__, repr(member)))
+    return _ADDRESS.sub("", str(value))
 
 
 def text_of(value: Any) -> str:

@@ -231,9 +231,9 @@ class Compiler:
             self._mistakes.add((*loc, "trim"), f"expected true or false, got {describe(trim)}")
         matchers = raw.get("matchers")
         if not isinstance(matchers, list):
-            got = "is required" if "matchers" not in raw else f"got {describe(matchers)}"
+            got = f"got {describe(matchers)}" if "matchers" in raw else "there is none"
             message = "expected a list of {case or pattern, then}"
-            self._mistakes.add((*loc, "matchers"), f"{message}: {got}")
+            self._mistakes.add((*loc, "matchers"), f"{message}, {got}")
             return None
         made = [self._matcher(one, (*loc, "matchers", i)) for i, one in enumerate(matchers)]
         found = tuple(one for one in made if one is not None)

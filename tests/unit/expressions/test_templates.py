@@ -33,6 +33,15 @@ SCOPE: Mapping[str, Any] = {
 }
 
 VALUES: dict[str, tuple[str, Any]] = {
+    "a set in its order": ("${[x for x in {'c', 'a', 'b', 'd'}]}", ["a", "b", "c", "d"]),
+    "a set as a list": ("${list({'c', 'a', 'b', 'd'})}", ["a", "b", "c", "d"]),
+    "a set joined": ("${''.join({'c', 'a', 'b', 'd'})}", "abcd"),
+    "sets as text": (
+        "${str([{'c', 'a', 'b'}, set(), (1,), {'k': {2}}])}",
+        "[{'a', 'b', 'c'}, set(), (1,), {'k': {2}}]",
+    ),
+    "a set in a text": ("x ${ {'c', 'a', 'b', 'é'} }", "x {'a', 'b', 'c', 'é'}"),
+    "a set as ASCII": ("${f\"{ {'é', 'a'} !a}\"}", "{'a', '\\xe9'}"),
     "no expression": ("plain $ {text} }", "plain $ {text} }"),
     "nothing": ("", ""),
     "type kept": ("${a}", 1),
@@ -127,6 +136,10 @@ SYNTAX: dict[str, tuple[str, int, int, str]] = {
     "never closed": ("abc ${a + 1", 1, 5, "never closed"),
     "empty": ("ab ${  }", 1, 6, "empty"),
     "operator missing": ("${a b}", 1, 3, "invalid syntax"),
+    "something missing at the end": ("${1 +}", 1, 6, "invalid syntax, in ${1 +}"),
+    "missing at the end of lines": ("${\n 1 +\n}", 3, 1, "invalid syntax, in ${1 +}"),
+    "told on one line": ("${1\n2}", 1, 3, "invalid syntax, in ${1 2}"),
+    "told in short": (f"${{1 +{' 1 +' * 2000}}}", 1, 8006, "1 +…}"),
     "in the second line": ("${a +\n  (b c)}", 2, 4, "invalid syntax"),
     "after a line of text": ("text\n ${a +* b}", 2, 7, "invalid syntax"),
     "forbidden attribute": ("é ${name.__class__}", 1, 5, "__class__"),
@@ -156,6 +169,11 @@ def test_a_syntax_error_has_its_place(text: str, line: int, column: int, message
         compile_template(text)
     assert (refused.value.line, refused.value.column) == (line, column)
     assert message in str(refused.value)
+
+
+def test_what_python_remarks_on_is_not_shown(recwarn: pytest.WarningsRecorder) -> None:
+    assert compile_template("${1if 'a\\d' else 2}").render({}) == 1
+    assert not recwarn.list
 
 
 def test_names_are_those_that_the_scope_is_asked_for() -> None:

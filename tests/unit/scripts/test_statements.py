@@ -154,11 +154,31 @@ FAILURES: dict[str, tuple[str, str]] = {
         "ZeroDivisionError",
     ),
     "too many rounds": ("{do: {for_each: '${range(100001)}', do: {eval: 1}}}", "LimitError"),
+    "results of rounds that are too large": (
+        "{do: {for_each: '${range(1000)}', do: {eval: \"${'a' * 1000000}\"}}}",
+        "LimitError",
+    ),
+    "a list that grows too large": (
+        "{data: {xs: []}, do: {for_each: '${range(1000)}', "
+        "do: {eval: \"${xs.append('a' * 100000)}\"}}}",
+        "LimitError",
+    ),
+    "a list that grows too large in small steps": (
+        "{data: {xs: []}, do: {for_each: '${range(5000)}', "
+        "do: {eval: \"${xs.append('a' * 9000)}\"}}}",
+        "LimitError",
+    ),
     "groups after the match": (
         "{do: [{match: a, matchers: [{pattern: a, then: {eval: 1}}]}, {eval: '${_match_groups}'}]}",
         "NameError",
     ),
 }
+
+
+def test_many_small_results_of_rounds_are_kept() -> None:
+    test = "{do: [{for_each: '${range(20000)}', do: {eval: '${[_, [_]]}'}}, {eval: '${_[-1]}'}]}"
+
+    assert result_of(test) == [19999, [19999]]
 
 
 @pytest.mark.parametrize(("test", "kind"), FAILURES.values(), ids=FAILURES)

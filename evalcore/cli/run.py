@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,7 +140,8 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
 
             refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)
-        check_imports([suite], options.policy((folder, Path.cwd())))
+        with redirect_stdout(sys.stderr):
+            check_imports([suite], options.policy((folder, Path.cwd())))
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
@@ -212,7 +214,11 @@ def _execute(
     receipts: tuple[ShardReceipt, ...] = ()
     # Lines of a log are read by machines: nothing else stands between them.
     quiet = (configured.log or "").startswith("json")
-    with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress:
+    with (
+        ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress,
+        # Standard output is for the report: what people's Python prints goes beside it.
+        redirect_stdout(sys.stderr),
+    ):
         execute = ExecuteOptions(
             imports=policy,
             settings=configured,

@@ -59,8 +59,7 @@ def _parse(text: str) -> ast.expr:
     try:
         # The brackets within the text are balanced: `scan.split` saw to that.
         with warnings.catch_warnings():
-            # Python's remarks ("1if x", "\d") name a file that nobody has.
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # they name a file that nobody has
             tree = ast.parse(f"({text}\n)", mode="eval").body
     except SyntaxError as error:
         line, column = _place(error, text)

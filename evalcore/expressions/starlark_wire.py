@@ -35,7 +35,9 @@ def _pack(value: Any, depth: int) -> Any:
     for base in (str, int, float):
         if isinstance(value, base):
             return base(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)):  # in the order that they have in expressions
+        value = sorted(value, key=lambda member: (type(member).__name__, repr(member)))
+    if isinstance(value, (list, tuple)):
         return [_pack(each, depth + 1) for each in value]
     if isinstance(value, dict):
         pairs = []

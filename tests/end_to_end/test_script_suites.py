@@ -555,6 +555,21 @@ def test_python_that_trust_does_not_grant_stops_the_run(tmp_path: Path) -> None:
     assert ended.err.startswith("suite.yaml:2: shared.tools[0].import_tool: os:getcwd: module 'os'")
 
 
+def test_what_python_prints_does_not_stand_in_the_report(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"mine.py": "print('loaded')\n\ndef said():\n    print('called')\n    return 1"}
+    )
+    suite = """
+        shared: {tools: [{import_tool: mine.said}]}
+        suites: {s: {tests: {a: {do: {call: said}}}}}
+    """
+    ended = run(tmp_path, suite=suite)
+
+    assert scores(ended) == {"s/a": 1.0}
+    assert "loaded" in ended.err
+    assert "called" in ended.err
+
+
 def test_a_model_calls_the_tools_that_it_has(tmp_path: Path) -> None:
     def ask(question: Question) -> str | Answer:
         results = [one for one in question.body["messages"] if one["role"] == "tool"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, open_run
 
+RUN = "20260518T100000Z-0a1b2c"
 PLAN = Plan(4, 4, 1, 1, shards=1, shard_size=4, parts=1, part_cases=4)
 
 
@@ -24,7 +26,7 @@ class Clock:
 
 @pytest.fixture
 def run(tmp_path: Path) -> StoredRun:
-    return open_run(LocalStore(tmp_path), "claims", "20260518T100000Z-0a1b2c")
+    return open_run(LocalStore(tmp_path), "claims", RUN)
 
 
 def lanes(run: StoredRun, clock: Clock, plan: Plan = PLAN) -> tuple[Claims, Claims]:
@@ -48,6 +50,40 @@ def test_a_claim_is_taken_over_after_two_leases_without_a_renewal(
     attempt = decode_lease(run.store.get(run.keys.claim(0)).data).attempt
     assert attempt == (1 if taken is None else 2)
     assert first.renew() == (() if taken is None else (0,))
+
+
+class Meanwhile(LocalStore):
+    """A store where something happens just before the next compare-and-swap."""
+
+    happens: Callable[[], object] | None = None
+
+    def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return super().compare_and_swap(key, data, etag)
+
+
+def test_a_holder_that_renews_at_the_last_moment_keeps_its_claim(tmp_path: Path) -> None:
+    store, clock = Meanwhile(tmp_path), Clock()
+    first, second = lanes(open_run(store, "claims", RUN), clock)
+    assert (first.claim_next(), second.claim_next()) == (0, None)
+    clock.now += 20
+    store.happens = first.renew
+    assert second.claim_next() is None
+    assert (first.renew(), first.held) == ((), (0,))
+
+
+def test_a_shard_that_is_committed_at_the_last_moment_was_begun_once(tmp_path: Path) -> None:
+    store, clock = Meanwhile(tmp_path), Clock()
+    run = open_run(store, "claims", RUN)
+    first, second = lanes(run, clock)
+    assert (first.claim_next(), second.claim_next()) == (0, None)
+    clock.now += 20
+    store.happens = lambda: store.put_if_absent(run.keys.result(0), b"rows")
+    assert second.claim_next() is None
+    assert second.held == ()
+    assert decode_lease(store.get(run.keys.claim(0)).data).attempt == 1
 
 
 def test_a_holder_with_a_longer_lease_is_waited_for(run: StoredRun) -> None:

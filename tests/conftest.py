@@ -18,6 +18,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests of one server in one of pytest's processes: starting it takes longer than they."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if item.path.stem == "test_dev":
+            item.add_marker(pytest.mark.xdist_group("dev"))
+        elif "running_prefect" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("prefect"))
+
+
 @pytest.fixture(scope="session")
 def running_s3() -> Iterator[S3Server]:
     """One S3 server per test process: it starts in under a second."""

@@ -29,6 +29,8 @@ BEYOND = re.compile(
 def format_of(value: Any) -> str:
     if "flow" in value:
         return "suite"
+    if "suites" in value:
+        return "script-suite"
     tests = {"tests", "eval_cases", "evalcases"} & set(value)
     return "test-file" if tests else "workflow-harness"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,10 @@ from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
-from tests.prefect_api import trigger
-from tests.prefect_project import LEASE_S, Project
+from tests.end_to_end.shell import evalcore
+from tests.otlp_receiver import Receiver, otlp_receiver
+from tests.prefect_api import children, trigger
+from tests.prefect_project import ENVIRONMENT, LEASE_S, NIGHT, Project, deploy
 from tests.prefect_runs import only_run, run_flow, stored_report
 from tests.reports import stable_report
 from tests.worker_runs import calls, undisturbed_report, write_suite
@@ -60,7 +64,17 @@ def pids(project: Project) -> set[int]:
 
 
 @pytest.fixture(scope="module")
-def cancelled(deployed: Project, working: Project) -> StoredRun:
+def receiver(deployed: Project) -> Iterator[Receiver]:
+    """Who the deployments' flow runs send their spans to."""
+    with otlp_receiver() as receiving:
+        to = f"OTEL_EXPORTER_OTLP_ENDPOINT={receiving.url}"
+        deploy(deployed.folder, *NIGHT, *ENVIRONMENT, "--env", to)
+        yield receiving
+        deploy(deployed.folder, *NIGHT, *ENVIRONMENT)
+
+
+@pytest.fixture(scope="module")
+def cancelled(working: Project, receiver: Receiver) -> StoredRun:
     """A run in two lanes of a night that was cancelled in Prefect when something was committed."""
     write_suite(working.folder, items=ITEMS, sleep_s=0.15)
     store = working.folder / "lanes"
@@ -68,9 +82,9 @@ def cancelled(deployed: Project, working: Project) -> StoredRun:
     wait_until(lambda: any(store.glob("runs/*/*/results/*.parquet")), working)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(night, Cancelling())
-    run = only_run(store)
-    wait_until(lambda: run.manifest().state != "running", working)
-    return run
+    # Then its process has said all that it has to say, even that the run is cancelled.
+    wait_until(lambda: ended(children(night)), working)
+    return only_run(store)
 
 
 def test_a_cancelled_night_cancels_its_runs_and_ends_their_lanes(
@@ -86,7 +100,7 @@ def test_a_cancelled_night_cancels_its_runs_and_ends_their_lanes(
 
 
 def test_a_resumed_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_killed(
-    cancelled: StoredRun, working: Project, monkeypatch: pytest.MonkeyPatch
+    cancelled: StoredRun, working: Project, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, before = working.folder, pids(working)
     written = cancelled.written_shards()
@@ -98,11 +112,14 @@ def test_a_resumed_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_k
     killer = threading.Thread(target=kill_the_first)
     killer.start()
     monkeypatch.setenv("EVALCORE_LEASE_S", str(LEASE_S))
+    given = {"resume": cancelled.run_id, "lanes": 2, "store": cancelled.store.url}
+    watching = ("runs", "watch", cancelled.run_id, "--json")
     with contextlib.chdir(folder):
-        seen = run_flow(
-            suite="shared.eval.yaml", resume=cancelled.run_id, lanes=2, store=cancelled.store.url
-        )
+        seen = run_flow(suite="shared.eval.yaml", **given)
     killer.join()
+    watched = evalcore(*watching, store=folder / "lanes")
+    assert watched.code == 1
+    assert json.loads(watched.out.splitlines()[-1])["items"]["done"] == ITEMS
     # Both lanes, and one for the killed one: none for those of the night.
     assert len(pids(working) - before) in {2, 3}
     assert seen.state.is_completed() or seen.state.name == "GateFailed", working.log
@@ -112,6 +129,10 @@ def test_a_resumed_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_k
     report = stored_report(cancelled)
     assert stable_report(report) == undisturbed_report(folder, open_store(str(folder / "whole")))
     assert int(cancelled.manifest().execution["reexecuted"]) > 0
+    # The lanes of both flow runs have written into one trace.
+    assert len({span.trace_id for span in receiver.spans}) == 1
+    told = {span.attributes["evalcore.item"] for span in receiver.named("item ")}
+    assert told == set(range(ITEMS))
 
 
 def test_lanes_that_were_asked_for_without_a_deployment_are_refused(
@@ -142,9 +163,10 @@ def test_a_pilot_or_history_tells_whether_lanes_are_worth_it(
     monkeypatch.setattr("flows.lanes._TASK_ITEMS", 100)
     monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "shared_target")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shared_target", raising=False)
     given = {"suite": "shared.eval.yaml", "store": str(tmp_path / "store")}
     with contextlib.chdir(tmp_path):
-        for at_least_s in (0.1, 60.0):  # what is left of a second of work is no minute
+        for at_least_s in (0.01, 60.0):  # what is left of a second of work is no minute
             monkeypatch.setattr("flows.lanes._TASK_S", at_least_s)
             assert run_flow(**given).flow_run.state_name == "GateFailed"
     assert seen == [(2, 1)]  # the pilot was committed; history needed none

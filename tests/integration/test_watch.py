@@ -94,7 +94,7 @@ def test_a_running_run_is_followed_to_its_decision(tmp_path: Path) -> None:
     done = [one["items"]["done"] for one in told]
     assert told[0]["state"] == "running"
     assert done == sorted(done)
-    assert (done[0], done[-1]) == (0, 300)
+    assert done[0] < done[-1] == 300
     assert told[-1]["items"]["passed"] == 150
     assert any(one["items_per_s"] for one in told)
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
-from evalcore.providers.chat import checked_web_address
 from evalcore.settings import read_settings
 from evalcore.targets.template import PLACEHOLDER
 from evalcore.trust.secret_options import (
@@ -85,6 +84,8 @@ def context_for(
 
 def check_address(url: str) -> None:
     """Raise `ValueError` if a target's address, with its variables replaced, is none."""
+    from evalcore.providers.chat import checked_web_address
+
     # A placeholder's braces are no characters of a host or a port.
     checked_web_address(PLACEHOLDER.sub("x", url))
 

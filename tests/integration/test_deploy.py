@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from deployments import automations
 from tests.prefect_api import deployment
 from tests.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
+from tests.prefect_runs import run_flow
 from tests.prefect_server import PrefectServer
+from tests.servers import serving
 
 pytestmark = [
     pytest.mark.prefect,
@@ -128,7 +135,19 @@ def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
     with get_client(sync_client=True) as client:
         (automation,) = client.read_automations_by_name(automations.LOST)
     assert automation.enabled
-    assert automation.trigger.within.total_seconds() == 90  # type: ignore[union-attr]
+    trigger = automation.trigger
+    assert isinstance(trigger, EventTrigger)
+    assert trigger.posture is Posture.Proactive
+    assert trigger.within.total_seconds() == 90
+    assert trigger.after == {"prefect.flow-run.heartbeat"}
+    assert {"prefect.flow-run.heartbeat", "prefect.flow-run.Completed"} < trigger.expect
+    assert trigger.for_each == {"prefect.resource.id"}
+    tagged = {deployment(name).tags[0] for name in ("evaluate/on-demand", "evaluate-lane/lane")}
+    assert trigger.model_dump()["match_related"] == {
+        "prefect.resource.role": "tag",
+        "prefect.resource.id": f"prefect.tag.{tagged.pop()}",
+    }
+    assert tagged == set()
 
 
 @pytest.mark.parametrize(
@@ -203,6 +222,38 @@ def test_a_webhook_is_registered_once_and_its_address_never_shown(
     assert did(changed)["webhook evalcore"] == "changed"
     for ended in (one, two, without, changed):
         assert "s3cret" not in ended.stdout + ended.stderr
+
+
+def test_the_webhook_is_called_when_a_gate_has_failed(telling: None, folder: Path) -> None:
+    calls: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            calls.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    with serving(Handler) as server, contextlib.chdir(folder):
+        url = f"http://127.0.0.1:{server.server_port}/hook"
+        deploy(folder, "--keep", *ENVIRONMENT, "--webhook", url)
+        run_flow(suite="good.eval.yaml", store="told")
+        run_flow(suite="bad.eval.yaml", store="told")
+        deadline = time.monotonic() + 60
+        while not calls and time.monotonic() < deadline:
+            time.sleep(0.1)
+    (call,) = calls
+    assert call.pop("run").startswith("evalcore.run.")
+    assert call == {
+        "event": "evalcore.gate.failed",
+        "suite": "bad",
+        "decision": "fail",
+        "gate": "pass_rate",
+        "message": "pass rate 0.5 < 1",
+    }
 
 
 def test_pools_of_containers_are_made_when_asked(deployed: Project, folder: Path) -> None:

@@ -114,7 +114,8 @@ def read_suite(
     variants, baseline = level.variants(flow)
     if cases is None:
         problems.add(("cases",), "is required: a list of cases, or the path of one")
-    rows = raw_cases([] if cases is None else cases, folder, sound.get("columns", {}), problems)
+    columns = sound.get("columns", {})
+    rows = raw_cases([] if cases is None else cases, folder, columns, problems, options.datasets)
     with collector_paused():
         spool = spool_cases(rows, reader, selection, [problems, *others], raises=False)
     level.check_required_cases(policy.gates, reader.ids)

@@ -172,17 +172,24 @@ def _case(
 
 
 def raw_cases(
-    cases: Any, folder: Path, columns: Mapping[str, str], problems: Problems
+    cases: Any,
+    folder: Path,
+    columns: Mapping[str, str],
+    problems: Problems,
+    datasets: Sequence[str] = (),
 ) -> Iterator[RawTest]:
-    """Yield the raw cases of whatever `cases` is: a list, a path, a list of paths."""
+    """Yield the raw cases of whatever `cases` is: a list, a path or address, a list of those.
+
+    Addresses have to lie below one of `datasets`.
+    """
     loc: Loc = ("cases",)
     if cases is None:
         problems.add(loc, "is required: a list of cases, or the path of one")
         return iter(())
     if isinstance(cases, str):
-        return named_tests([cases], loc, folder, columns, problems)
+        return named_tests([cases], loc, folder, columns, problems, datasets)
     if isinstance(cases, list) and cases and all(isinstance(item, str) for item in cases):
-        return named_tests(cases, loc, folder, columns, problems)
+        return named_tests(cases, loc, folder, columns, problems, datasets)
     if isinstance(cases, list):
         if not cases:
             problems.add(loc, "holds no case")

@@ -108,7 +108,8 @@ def read_suite(
     )
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
-    rows = raw_cases(cases, Path(source.folder), sound.get("columns", {}), problems)
+    columns = sound.get("columns", {})
+    rows = raw_cases(cases, Path(source.folder), columns, problems, options.datasets)
     others = [targets.file_problems] if targets.file_problems else []
     spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="case")
     level.check_required_cases(definition.policy.gates, reader.ids)

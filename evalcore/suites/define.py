@@ -17,6 +17,7 @@ from evalcore.formats.suite_file import read_suite
 from evalcore.gates.choices import Gate
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
+from evalcore.settings import read_settings
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.flow_context import FlowVariant
 
@@ -121,7 +122,13 @@ def define_suite(
             raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects)
-    suite.read(LoadOptions(environment=os.environ, secrets_required=False))
+    configured = read_settings(os.environ, Path.cwd())
+    options = LoadOptions(
+        environment=os.environ,
+        secrets_required=False,
+        datasets=(configured.store, *configured.allow_datasets),
+    )
+    suite.read(options)
     return suite
 
 

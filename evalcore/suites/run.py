@@ -16,7 +16,7 @@ from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
 from evalcore.report.document import report_head
-from evalcore.settings import read_settings
+from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from evalcore.suites.define import EvalSuite
@@ -194,7 +194,7 @@ class _Call:
             return report_of(view, loaded)
 
     def _load_options(self) -> LoadOptions:
-        chosen = self._chosen
+        chosen, configured = self._chosen, read_settings(os.environ, Path.cwd())
         return LoadOptions(
             iterations=_count(chosen.get("iterations"), "iterations"),
             concurrency=_count(chosen.get("concurrency"), "concurrency"),
@@ -204,11 +204,18 @@ class _Call:
             variants=frozenset(chosen.get("variants") or ()),
             baseline=chosen.get("baseline_run"),
             strict=chosen.get("strict", False),
-            readable_names=frozenset(read_settings(os.environ, Path.cwd()).readable_names),
+            readable_names=frozenset(configured.readable_names),
             environment=os.environ,
+            datasets=(_address(self._store, configured), *configured.allow_datasets),
             secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},
             option_names=_OPTION_NAMES,
         )
+
+
+def _address(store: Store | None, configured: Settings) -> str:
+    if store is None:
+        return configured.store
+    return os.fspath(store) if isinstance(store, str | os.PathLike) else store.url
 
 
 def _count(value: int | None, name: str) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evalcore import EvalSuite, SuiteError, define_suite, run_suite, variant
 from evalcore.storage.address import open_store
 from tests.end_to_end.shell import evalcore
 from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
@@ -44,6 +45,43 @@ def test_a_parquet_object_below_the_store_is_the_suites_tests(tmp_path: Path, s3
     ended = evalcore("run", path, "--json", "--store", store)
     assert ended.code == 0, ended.err
     assert ended.report["counts"]["passed"] == ROWS
+
+
+def test_the_cases_of_a_suite_file_are_read_alike(tmp_path: Path, s3: S3Server) -> None:
+    store = f"s3://{BUCKET}/{tmp_path.name}"
+    put(f"{tmp_path.name}/data/cases.parquet", parquet(tmp_path))
+    path = tmp_path / "suite.yaml"
+    cases = f"cases: {store}/data/cases.parquet"
+    path.write_text(f"name: remote\nflow: nothing:here\n{cases}\nvariants: [{{id: a}}]\n")
+    ended = evalcore("run", path, "--json", "--store", store)
+    assert ended.code == 0, ended.err
+    assert ended.report["counts"]["passed"] == ROWS
+    elsewhere = evalcore("run", path, store=tmp_path / "store")
+    assert elsewhere.code == 2
+    assert f"EVALCORE_ALLOW_DATASETS=s3://{BUCKET}/{tmp_path.name}/data" in elsewhere.err
+
+
+def answer(question: str) -> str:
+    return question
+
+
+def test_a_suite_in_python_reads_alike(
+    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(f"{tmp_path.name}/data/cases.parquet", parquet(tmp_path))
+    address = f"s3://{BUCKET}/{tmp_path.name}/data"
+
+    def define() -> EvalSuite:
+        cases = f"{address}/cases.parquet"
+        return define_suite(name="remote", flow=answer, variants=[variant("a")], cases=cases)
+
+    with pytest.raises(SuiteError, match="EVALCORE_ALLOW_DATASETS"):
+        define()
+    monkeypatch.setenv("EVALCORE_ALLOW_DATASETS", address)
+    suite = define()
+    report = run_suite(suite, store=tmp_path / "store")
+    assert report.passed
+    assert len(report.case_results) == ROWS
 
 
 def test_lists_and_patterns_name_several_objects(tmp_path: Path, s3: S3Server) -> None:

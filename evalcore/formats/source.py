@@ -12,7 +12,7 @@ import hashlib
 import math
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -20,6 +20,14 @@ from typing import Any, ClassVar, NoReturn
 import yaml
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.plain_yaml import (
+    CORE_SCHEMA,
+    MAX_DEPTH,
+    MAX_INT,
+    MIN_INT,
+    NotPlainError,
+    read_plain_yaml,
+)
 from evalcore.formats.positions import Loc, Locate, json_locator, yaml_locator
 from evalcore.formats.syntax_reasons import json_reason, yaml_reason
 from evalcore.formats.wording import path_text
@@ -30,12 +38,10 @@ except ImportError:  # PyYAML without libyaml: slower, same rules
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment,unused-ignore]
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
-MAX_DEPTH = 100
 MAX_EXPANDED_NODES = 5_000_000
 MAX_PROBLEMS = 100
 _LOOKED_AT = 8192
 
-MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
 _NO_NUMBER = "not a number (or one of too many digits)"
 
@@ -124,19 +130,7 @@ class CoreLoader(_BaseLoader):
         raise RefusedError(line, f"the tag {tag} is not supported; write a plain value")
 
 
-_CORE_SCHEMA = (
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
-    (
-        "float",
-        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-        "-+.0123456789",
-    ),
-    ("null", r"^(?:~|null|Null|NULL|)$", ("~", "n", "N", "")),
-    ("merge", r"^(?:<<)$", "<"),
-)
-for _tag, _pattern, _first in _CORE_SCHEMA:
+for _tag, _pattern, _first in CORE_SCHEMA:
     CoreLoader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first)
     )
@@ -282,6 +276,8 @@ def _too_large_at(value: Any, loc: Loc) -> Loc | None:
 def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
     try:
         with collector_paused():
+            with suppress(NotPlainError):
+                return read_plain_yaml(text)
             _check_structure(text)
             return yaml.load(text, Loader=loader)  # noqa: S506  (a SafeLoader)
     except yaml.MarkedYAMLError as error:

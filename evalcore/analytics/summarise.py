@@ -24,6 +24,7 @@ from evalcore.model.summary import (
     VariantSummary,
 )
 from evalcore.sql.connection import connect, literal_path, use_memory_for, use_threads_for
+from evalcore.sql.free_memory import return_free_memory
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
@@ -47,6 +48,7 @@ class Aggregates:
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
         use_threads_for(rows)
         if rows >= _MANY_ITEMS:
+            return_free_memory()
             use_memory_for(rows)
         self._connection = connect()
         self._comparer = None if against is None else Comparer(self._connection, against)

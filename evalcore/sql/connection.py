@@ -14,7 +14,7 @@ import duckdb
 MEMORY_LIMIT = "512MB"
 # Waking a second thread takes longer than a query over this many rows.
 _ROWS_FOR_THREADS = 2_000
-_LEAST_MB, _MB_PER_MILLION_ROWS = 256, 256
+_LEAST_MB, _MB_PER_MILLION_ROWS = 192, 128
 _PATTERN = re.compile(r"[*?\[]")
 
 

@@ -163,6 +163,16 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str, log: Path) -> No
     raise ServerFailedError(log.read_text(errors="replace")[-4000:])
 
 
+def wait_until_open(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return once somebody listens on a loopback port; raise `ServerFailedError` as above."""
+    deadline = time.monotonic() + _READY_S
+    while server.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise ServerFailedError(log.read_text(errors="replace")[-4000:])
+
+
 def _create_bucket(server: S3Server) -> None:
     import boto3
 

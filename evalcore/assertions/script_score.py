@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalcore.assertions.subject import Subject
-from evalcore.model.assertion import Outcome, Verdict, broken
+from evalcore.model.assertion import PASSED, Outcome, Verdict, broken
 
 _EPSILON = 1e-9
 
@@ -20,4 +20,6 @@ def script_score(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noq
     threshold = subject.case.threshold
     passed = score >= (1.0 if threshold is None else threshold) - _EPSILON
     message = "; ".join(details.get("warnings", ()))
+    if passed and score == 1.0 and not message:
+        return PASSED  # which many tests share
     return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(score), message)

@@ -81,7 +81,7 @@ class Bench:
             shard.lines[place] = self._encoder.encode(finished, shard.blobs)
         shard.missing -= 1
         shard.size += len(shard.lines[place])
-        if sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
+        if shard.blobs and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
             self.work.store_blobs(shard)
         if self._progress is not None:
             self._progress(finished)

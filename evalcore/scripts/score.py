@@ -68,6 +68,8 @@ def text_of(value: Any) -> str:
     """Return a value as text: text as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
+    if type(value) is float and math.isfinite(value):
+        return repr(value)  # as JSON writes it
     return json.dumps(plain_value(value), ensure_ascii=False)
 
 

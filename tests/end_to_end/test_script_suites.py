@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -13,6 +14,8 @@ import yaml
 from tests.end_to_end.shell import CONFORMANCE, Ended, evalcore
 from tests.model_server import ModelServer, model_server
 from tests.model_wire import Answer, Question
+from tests.prefect_server import free_port
+from tests.servers import running, wait_until_open
 
 CASES = sorted((CONFORMANCE / "script-suites").iterdir())
 
@@ -454,6 +457,61 @@ def test_tools_of_a_real_mcp_server_are_called(tmp_path: Path) -> None:
         "s/unknown": 0.0,
     }
     assert "Error: s/unknown: calculator/nothing: " in ended.err
+
+
+WEB_SERVER = """
+    import sys
+
+    from mcp.server.mcpserver import Context, MCPServer
+
+    server = MCPServer("calculator")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    def who(ctx: Context) -> str:
+        return ctx.request_context.request.headers.get("x-team", "nobody")
+
+    server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("headers", "team"), [("", "nobody"), (', headers: {X-Team: "${env.EVAL_TEAM}"}', "blue")]
+)
+def test_tools_of_an_mcp_server_on_the_web_are_called(
+    headers: str, team: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {"server.py": WEB_SERVER})
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    script = f"""
+        mcp:
+          web: {{transport: streamable_http, url: "{url}"{headers}}}
+          gone: {{transport: streamable_http, url: "http://127.0.0.1:1/mcp"}}
+    """
+    suite = """
+        shared:
+          tools: [{import_tool: "mcp:web/add"}, {import_tool: "mcp:web/who"},
+                  {import_tool: "mcp:gone/add", name: gone}]
+        suites:
+          s:
+            tests:
+              added: {do: [{call: add, params: {a: 1, b: 2}}, {eval: "${_ / 10}"}]}
+              told: {do: [{call: who}, {eval: "${_ == 'TEAM'}"}]}
+              unreachable: {do: {call: gone}}
+              caught: {do: [{call: gone, catch: ConnectionError}, {eval: "${_ is None}"}]}
+    """.replace("TEAM", team)
+    command = [sys.executable, str(tmp_path / "server.py"), str(port)]
+    with running(command, dict(os.environ), tmp_path / "server.log") as server:
+        wait_until_open(server, port, tmp_path / "server.log")
+        ended = run(tmp_path, env={"EVAL_TEAM": "blue"}, script=script, suite=suite)
+
+    expected = {"s/added": 0.3, "s/told": 1.0, "s/unreachable": 0.0, "s/caught": 1.0}
+    assert scores(ended) == expected, ended.err
+    assert "Error: s/unreachable: MCP server 'gone': " in ended.err
 
 
 TOOLS = """

@@ -53,29 +53,27 @@ def _response(question: dict[str, object]) -> bytes:
     assert isinstance(messages, list)
     text = messages[-1]["content"]
     words = len(text.split())
-    answer = {
-        "id": "constant",
-        "object": "chat.completion",
-        "created": 0,
-        "model": question["model"],
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": text},
-                "finish_reason": "stop",
-            }
-        ],
-        "usage": {
-            "prompt_tokens": words,
-            "completion_tokens": words,
-            "total_tokens": 2 * words,
-        },
-    }
-    body = json.dumps(answer).encode()
-    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
-        len(body),
-        body,
-    )
+    usage = {"prompt_tokens": words, "completion_tokens": words, "total_tokens": 2 * words}
+    common = {"id": "constant", "created": 0, "model": question["model"]}
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "finish_reason": "stop"}
+    if question.get("stream"):
+        common["object"] = "chat.completion.chunk"
+        chunks = [
+            {**common, "choices": [{**choice, "delta": message}]},
+            {**common, "choices": [], "usage": usage},
+        ]
+        lines = [json.dumps(chunk) for chunk in chunks] + ["[DONE]"]
+        return _http("text/event-stream", "".join(f"data: {line}\n\n" for line in lines))
+    common["object"] = "chat.completion"
+    answer = {**common, "choices": [{**choice, "message": message}], "usage": usage}
+    return _http("application/json", json.dumps(answer))
+
+
+def _http(kind: str, text: str) -> bytes:
+    body = text.encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 async def _serve(port: int, latency_s: float) -> None:

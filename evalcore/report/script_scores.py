@@ -15,7 +15,7 @@ _MOST_ALIKE: Final = 5
 # What YAML takes for text and for a number without quotes, beyond doubt.
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _PLAIN_NUMBER: Final = re.compile(r"\d+\.\d+")
-_MEANING_SOMETHING: Final = frozenset("y n yes no on off true false null".split())
+_MEANING_SOMETHING: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
 def scores_document(scores: ScriptScores) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from evalcore.report.script_scores import as_yaml
 
-
 WORDS = st.sampled_from(["y", "No", "on", "TRUE", "null", "~", "a", "a-", "_", "e1", "1e3", "x: y"])
 
 
@@ -23,11 +22,11 @@ WORDS = st.sampled_from(["y", "No", "on", "TRUE", "null", "~", "a", "a-", "_", "
 )
 @settings(max_examples=300, deadline=None)
 def test_what_is_written_here_is_what_pyyaml_writes(document: dict[str, Any]) -> None:
-    assert as_yaml(document) == yaml.safe_dump(document, sort_keys=False)
+    assert as_yaml(document) == yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)
 
 
 def test_thousands_of_scores_are_written_as_pyyaml_writes_them() -> None:
     tests = {f"test_{number}": number / 5_000 for number in range(1, 5_000)}
     document = {"final_score": 0.5, "per_suite": {"s": {"final_score": 0.5, "per_test": tests}}}
 
-    assert as_yaml(document) == yaml.safe_dump(document, sort_keys=False)
+    assert as_yaml(document) == yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False)

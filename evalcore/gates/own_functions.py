@@ -36,7 +36,7 @@ def custom(params: Mapping[str, Any], gates: CustomGates) -> GateResult:
     try:
         answer = gates.resolve(params["callable"])(gates.report())
         return _result(name, about, answer)
-    except Exception as error:  # noqa: BLE001  (somebody's function may raise anything)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (somebody's function may do anything)
         message = f"{type(error).__name__}: {error}"
         return GateResult(name, GateOutcome.FAIL, message, {"raised": type(error).__name__})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -122,6 +123,7 @@ FUNCTIONS: dict[str, Any] = {
     "f:mapping": lambda report: {"outcome": "inconclusive", "message": "hm"},
     "f:nothing": lambda report: None,
     "f:raises": raises,
+    "f:exits": lambda report: sys.exit(4),
 }
 
 
@@ -134,6 +136,7 @@ FUNCTIONS: dict[str, Any] = {
         ("f:mapping", "inconclusive", "hm"),
         ("f:nothing", "fail", "returned NoneType"),
         ("f:raises", "fail", "RuntimeError: no such column"),
+        ("f:exits", "fail", "SystemExit: 4"),
         ("f:unknown", "fail", "KeyError"),
     ],
 )

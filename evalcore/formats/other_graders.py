@@ -10,6 +10,7 @@ from evalcore.formats.grader_errors import AssertionValueError
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.wording import suggest
+from evalcore.trust.secret_options import secret_options
 
 if TYPE_CHECKING:
     from evalcore.formats.graders import Graders, MakeMember
@@ -79,6 +80,12 @@ def similar_params(
 def _program(params: dict[str, Any]) -> dict[str, Any]:
     if "timeout" in params and "timeout_ms" in params:
         raise AssertionValueError("'timeout' (s) and 'timeout_ms' are both given; keep one")
+    for option in secret_options({"env": params.get("env")}):
+        if option.is_literal:
+            raise AssertionValueError(
+                f"'{option.name}' holds a secret as it is, which would be stored; write "
+                f"${{{{ {option.path[-1]} }}}} and set that variable"
+            )
     if "timeout" in params:
         params["timeout_ms"] = params.pop("timeout") * 1000
     return params

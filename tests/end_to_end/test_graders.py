@@ -363,3 +363,16 @@ def test_what_a_programs_variables_stand_for_is_nowhere_stored(
         b"9876543210abcQ"
         not in zstandard.ZstdDecompressor().stream_reader(plan.read_bytes()).read()
     )
+
+
+def test_a_secret_that_stands_in_a_programs_variables_is_refused(tmp_path: Path) -> None:
+    assertion = program(tmp_path, "print(1)") | {"env": {"MODE": "fast", "API_KEY": "sk-123456"}}
+    path = write_suite(tmp_path, [given("x", assertion)])
+    ended = evalcore("run", path.name, cwd=tmp_path, store=tmp_path / "store")
+
+    assert ended.code == 2
+    assert "tests[0].assertions[0]" in ended.err
+    assert "'env.API_KEY' holds a secret as it is" in ended.err
+    assert "${{ API_KEY }}" in ended.err
+    assert "sk-123456" not in ended.err
+    assert not (tmp_path / "store").exists()

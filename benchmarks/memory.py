@@ -79,12 +79,15 @@ class Watch:
 
 def role(command: list[str]) -> str:
     """Return what a process of a run is, "" for what is none of evalcore's own work."""
-    programs = {Path(word).name for word in command}
-    if "prefect.engine" in programs:
+    programs = {Path(word).name for word in command[:2]}
+    if "prefect.engine" in command:
         return "flow run"
-    if "evalcore" in programs:
-        return "worker" if "worker" in command else "command" if "run" in command else ""
-    return "Prefect's worker" if "prefect" in programs and "worker" in command else ""
+    if "prefect" in programs:
+        return "Prefect's worker" if "worker" in command else ""
+    # `evalcore run --workers` starts its workers as `python -c 'from evalcore…' worker`.
+    if "evalcore" not in programs and not any("evalcore.cli" in word for word in command):
+        return ""
+    return "worker" if "worker" in command else "command" if "run" in command else ""
 
 
 class Place:

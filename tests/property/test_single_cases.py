@@ -37,13 +37,14 @@ def reduced(
             "threshold DOUBLE, counted BOOLEAN, case_number BIGINT, variant_number BIGINT, "
             "passed BOOLEAN, missed STRUCT(name VARCHAR, score DOUBLE, required DOUBLE)[])"
         )
+        values: list[object] = []
         for number, (status, outcome, score, threshold, counted, missed) in enumerate(rows):
             passed = status == "completed" and outcome == "passed"
-            given = "[{'name': 'a', 'score': 0.1, 'required': 0.5}]" if missed else "NULL"
-            connection.execute(
-                f"INSERT INTO items VALUES (?, ?, NULL, 'v', ?, ?, ?, ?, ?, ?, 0, ?, {given})",
-                [number, f"c{number}", status, outcome, score, threshold, counted, number, passed],
-            )
+            given = [{"name": "a", "score": 0.1, "required": 0.5}] if missed else None
+            values += [number, f"c{number}", status, outcome, score, threshold, counted, number]
+            values += [passed, given]
+        row = "(?, ?, NULL, 'v', ?, ?, ?, ?, ?, ?, 0, ?, ?)"
+        connection.execute(f"INSERT INTO items VALUES {', '.join([row] * len(rows))}", values)
         connection.execute(query_text(query), {"reducer": reducer, "k": k, "by_score": by_score})
         return connection.execute("FROM cases ORDER BY case_number").fetchall()
 

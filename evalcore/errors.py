@@ -68,6 +68,12 @@ class StoreError(EvalError):
     exit_code = ExitCode.ERRORS
 
 
+class MemoryLimitError(EvalError):
+    """The machine has too little memory for what is asked; nothing stored is lost."""
+
+    exit_code = ExitCode.ERRORS
+
+
 class ObjectNotFoundError(StoreError):
     """No object stands at that key."""
 

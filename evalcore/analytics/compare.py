@@ -25,6 +25,8 @@ from evalcore.statistics.exact import fisher, holm
 if TYPE_CHECKING:
     import duckdb
 
+    from evalcore.sql.bounded import BoundedConnection
+
 MAX_LISTED = 3_000
 _FEWEST_LISTED = 20
 ALPHA = 0.05
@@ -70,7 +72,7 @@ def match_variants(
 class Comparer:
     """Compares within the connection that holds `items` and `cases` of the candidates' run."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, against: Against) -> None:
+    def __init__(self, connection: BoundedConnection, against: Against) -> None:
         self._connection = connection
         self._against = against
 

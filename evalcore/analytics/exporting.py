@@ -10,6 +10,7 @@ import duckdb
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
+from evalcore.sql.bounded import BoundedConnection
 
 ROW_FORMATS: Final = ("jsonl", "csv", "parquet")
 _BATCH: Final = 1_000
@@ -46,7 +47,7 @@ class ExportFacts(NamedTuple):
 
 
 def export_rows(
-    connection: duckdb.DuckDBPyConnection,
+    connection: BoundedConnection,
     facts: ExportFacts,
     row_format: str,
     path: Path,
@@ -75,7 +76,7 @@ def export_rows(
 
 
 def _write_lines(
-    connection: duckdb.DuckDBPyConnection, query: str, facts: ExportFacts, path: Path, mode: str
+    connection: BoundedConnection, query: str, facts: ExportFacts, path: Path, mode: str
 ) -> None:
     found = connection.execute(
         f"SELECT to_json(row)::VARCHAR FROM ({query}) AS row",  # noqa: S608  (a query of ours)
@@ -102,7 +103,7 @@ def _for_csv(query: str) -> str:
 
 
 def _copy(
-    connection: duckdb.DuckDBPyConnection, query: str, facts: ExportFacts, path: Path, options: str
+    connection: BoundedConnection, query: str, facts: ExportFacts, path: Path, options: str
 ) -> None:
     quoted = str(path).replace("'", "''")
     connection.execute(f"COPY ({query}) TO '{quoted}' ({options})", facts.parameters)

@@ -23,14 +23,12 @@ from evalcore.model.summary import (
     Summary,
     VariantSummary,
 )
-from evalcore.sql.connection import connect, literal_path, use_memory_for, use_threads_for
-from evalcore.sql.free_memory import return_free_memory
+from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import connect, literal_path
 
 COMPLETE_REPORT_ITEMS = 20_000
 MAX_LISTED_CASES = 1_000
 OUTPUT_CHARACTERS = 2_000
-# Fewer need no bound of their own.
-_MANY_ITEMS = 200_000
 
 
 class Aggregates:
@@ -46,11 +44,7 @@ class Aggregates:
         self._policy = policy
         earlier = None if against is None else against.earlier
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
-        use_threads_for(rows)
-        if rows >= _MANY_ITEMS:
-            return_free_memory()
-            use_memory_for(rows)
-        self._connection = connect()
+        self._connection = BoundedConnection(rows)
         self._comparer = None if against is None else Comparer(self._connection, against)
         if self._comparer is not None and earlier is not None:
             # By this run's policy: only what is reduced by the same rule can be compared.

@@ -32,6 +32,8 @@ CORE_SCHEMA: Final = (
 _PATTERNS: Final = {tag: re.compile(pattern) for tag, pattern, _ in CORE_SCHEMA}
 _MAYBE_SPECIAL: Final = frozenset(first for *_, firsts in CORE_SCHEMA for first in firsts)
 _BASES: Final = {"0o": 8, "0x": 16}
+# What looks like an anchor, a tag or a merge key; found beforehand, nothing is read twice.
+_HARDLY_PLAIN: Final = re.compile(r"(?:^|[\s\[{,])(?:&[^\s&]|![\w!]|<<[ \t]*:)")
 _COLLECTIONS: Final = (list, dict)
 _STARTS: Final = {yaml.SequenceStartEvent: list, yaml.MappingStartEvent: dict}
 _ENDS: Final = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
@@ -60,7 +62,7 @@ def read_plain_yaml(text: str) -> Any:
     that are no scalars or are written twice, infinite and too large numbers, more than `MAX_DEPTH`
     levels, more than one document, and whatever is no YAML.
     """
-    if _Parser is None:
+    if _Parser is None or _HARDLY_PLAIN.search(text):
         raise NotPlainError
     try:
         return _read(_Parser(text))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.positions import Loc
@@ -15,6 +16,14 @@ from evalcore.formats.raw_test import RawTest
 from evalcore.storage.object_store import ObjectStore
 
 SCHEME = "s3://"
+
+
+def names_objects(tests: Any) -> bool:
+    """Whether tests, or cases, are named by addresses of an object store, at least in part."""
+    named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
+    return any(isinstance(one, str) and one.startswith(SCHEME) for one in named)
+
+
 _SUFFIXES = (".jsonl", ".csv", ".parquet", ".yaml", ".yml", ".json")
 
 

@@ -188,7 +188,7 @@ class ScriptLoader(CoreLoader):
     def core_float(self, node: yaml.ScalarNode) -> float:
         """Build a number as YAML 1.2 writes it."""
         text = str(node.value).lower()
-        if text.endswith((".inf", ".nan")):
+        if text in {".inf", "-.inf", "+.inf", ".nan"}:
             return float(text.replace(".", ""))
         return super().core_float(node)
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import duckdb
 
 # Only as much is used as a query needs; a shard of the largest outputs needs about this.
-MEMORY_LIMIT = "512MB"
+MEMORY_LIMIT_MB = 512
 # Waking a second thread takes longer than a query over this many rows.
 _ROWS_FOR_THREADS = 2_000
-_LEAST_MB, _MB_PER_MILLION_ROWS = 192, 128
+_MOST_THREADS = 8
 _PATTERN = re.compile(r"[*?\[]")
 
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a cursor of the process's database: safe to use in one thread, cheap to make.
 
-    What does not fit into `MEMORY_LIMIT` is spilled to a folder of the system's temporary folder.
+    What does not fit into `MEMORY_LIMIT_MB` is spilled to the system's temporary folder.
     """
     return _database(os.getpid()).cursor()
 
@@ -32,18 +32,12 @@ def literal_path(path: Path) -> str:
 
 
 def use_threads_for(rows: int) -> None:
-    """Let the process's database use all cores if its queries are over many rows, else one."""
-    threads = (os.cpu_count() or 1) if rows >= _ROWS_FOR_THREADS else 1
-    connect().execute(f"SET threads = {threads}")
+    """Let the process's database use the cores if its queries are over many rows, else one.
 
-
-def use_memory_for(rows: int) -> None:
-    """Bound the process's database by what aggregates over so many rows need.
-
-    What a process holds besides must not add up to more than 700 MB for a million rows.
+    At most `_MOST_THREADS` of them: each needs memory of its own.
     """
-    megabytes = max(_LEAST_MB, _MB_PER_MILLION_ROWS * rows // 1_000_000)
-    connect().execute(f"SET memory_limit = '{megabytes}MB'")
+    threads = min(os.cpu_count() or 1, _MOST_THREADS) if rows >= _ROWS_FOR_THREADS else 1
+    connect().execute(f"SET threads = {threads}")
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +47,7 @@ def _database(_process: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         ":memory:",
         config={
-            "memory_limit": MEMORY_LIMIT,
+            "memory_limit": f"{MEMORY_LIMIT_MB}MB",
             "threads": "1",
             "temp_directory": str(spill),
             "autoinstall_known_extensions": "false",

@@ -13,11 +13,11 @@ from evalcore.errors import LoadError
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.problems import Problems
+from evalcore.formats.remote_tests import names_objects
 from evalcore.formats.suite_file import read_suite
 from evalcore.gates.choices import Gate
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
-from evalcore.settings import read_settings
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.flow_context import FlowVariant
 
@@ -98,7 +98,8 @@ def define_suite(
 
     `flow` is a workflow factory or any function that answers (docs/suite-api.md), a workflow
     definition or file, `module:function`, or a target's name. Cases are mappings with `id`,
-    `input`, `tags`, `fixtures`, `assertions` (mappings or functions), or the path of a file.
+    `input`, `tags`, `fixtures`, `assertions` (mappings or functions), or the path of a file; with
+    those at an address (`s3://…`) the suite is checked when it is run.
     Without `gates`: no regressions if there is a baseline, else every case has to pass.
     """
     folder, file = _place_of_caller(sys._getframe(1).f_globals.get("__file__"), more)
@@ -122,13 +123,9 @@ def define_suite(
             raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects)
-    configured = read_settings(os.environ, Path.cwd())
-    options = LoadOptions(
-        environment=os.environ,
-        secrets_required=False,
-        datasets=(configured.store, *configured.allow_datasets),
-    )
-    suite.read(options)
+    # Which addresses may be read depends on the run's store; each is read once, by the run.
+    if not names_objects(raw["cases"]):
+        suite.read(LoadOptions(environment=os.environ, secrets_required=False))
     return suite
 
 

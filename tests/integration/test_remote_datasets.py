@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore import EvalSuite, SuiteError, define_suite, run_suite, variant
+from evalcore import SuiteError, define_suite, run_suite, variant
 from evalcore.storage.address import open_store
 from tests.end_to_end.shell import evalcore
 from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
@@ -70,16 +70,14 @@ def test_a_suite_in_python_reads_alike(
 ) -> None:
     put(f"{tmp_path.name}/data/cases.parquet", parquet(tmp_path))
     address = f"s3://{BUCKET}/{tmp_path.name}/data"
-
-    def define() -> EvalSuite:
-        cases = f"{address}/cases.parquet"
-        return define_suite(name="remote", flow=answer, variants=[variant("a")], cases=cases)
+    cases = f"{address}/cases.parquet"
+    remote = define_suite(name="remote", flow=answer, variants=[variant("a")], cases=cases)
 
     with pytest.raises(SuiteError, match="EVALCORE_ALLOW_DATASETS"):
-        define()
+        run_suite(remote, store=tmp_path / "store")
+    assert run_suite(remote, store=address).summary.passed_cases == ROWS
     monkeypatch.setenv("EVALCORE_ALLOW_DATASETS", address)
-    suite = define()
-    report = run_suite(suite, store=tmp_path / "store")
+    report = run_suite(remote, store=tmp_path / "store")
     assert report.passed
     assert len(report.case_results) == ROWS
 

@@ -54,6 +54,7 @@ def test_a_scalar_means_the_same(scalar: str, form: str) -> None:
         "a: |\n  two\n  lines\nb: >-\n  folded\n  text\n",
         "[" * MAX_DEPTH + "]" * MAX_DEPTH,
         "2: a\ntrue: b\nnull: c\n",
+        "a: R&D & more\nb: wow! really ! so\nc: 1 << 3\n",
     ],
 )
 def test_plain_texts_are_read(text: str) -> None:

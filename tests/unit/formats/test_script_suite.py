@@ -198,6 +198,7 @@ SCRIPTS = {
         "tools[0].import_tool",
         "there is no 'llm_workers.tools.fs.read_file' here",
     ),
+    "a number that is none": ("shared: {data: {x: !!float '1.nan'}}", "", "1.nan is not a number"),
     "an unknown key of a chat": ("chat: {prompts: x}", "chat.prompts", "unknown key"),
 }
 

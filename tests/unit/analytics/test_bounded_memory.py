@@ -1,0 +1,64 @@
+"""Aggregates get little memory first, more where a query needs it, and no more than there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from evalcore.errors import MemoryLimitError
+from evalcore.sql import bounded
+from evalcore.sql.bounded import BoundedConnection, return_free_memory
+from evalcore.sql.connection import connect
+
+# A list of a group cannot be spilled: this one needs some 100 MB.
+HUNGRY = "SELECT len(list(range ORDER BY range DESC)) FROM range(4_000_000)"
+
+
+def limit_mb() -> float:
+    text = connect().execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+    number, unit = str(text).split()
+    return float(number) * {"MiB": 1, "GiB": 1024}[unit] * 2**20 / 1e6
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(bounded, "_LEAST_MB", 16)
+    monkeypatch.setattr(bounded, "_MB_PER_MILLION_ROWS", 16)
+    yield
+    connect().execute("SET memory_limit = '512MB'")
+
+
+def test_the_bound_is_that_of_the_rows_and_only_while_they_are_looked_at() -> None:
+    connection = BoundedConnection(3_000_000)
+    assert limit_mb() == pytest.approx(384, abs=1)
+    connection.close()
+    assert limit_mb() == pytest.approx(512, abs=1)
+
+
+@pytest.mark.usefixtures("little")
+def test_a_query_that_does_not_fit_gets_more() -> None:
+    connection = BoundedConnection(1_000_000)
+    with pytest.raises(duckdb.OutOfMemoryException):
+        connect().execute(HUNGRY)
+
+    assert connection.execute(HUNGRY).fetchall() == [(4_000_000,)]
+    assert limit_mb() > 30
+    connection.close()
+    assert limit_mb() == pytest.approx(512, abs=1)
+
+
+@pytest.mark.usefixtures("little")
+def test_what_no_machine_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_machine_mb", lambda: 0)
+    monkeypatch.setattr(bounded, "MEMORY_LIMIT_MB", 32)
+    connection = BoundedConnection(1_000_000)
+    with pytest.raises(MemoryLimitError, match=r"1,000,000 rows need more than 32 MB") as raised:
+        connection.execute(HUNGRY)
+    assert raised.value.exit_code == 4
+    connection.close()
+
+
+def test_free_memory_is_given_back_where_that_is_possible() -> None:
+    return_free_memory()

@@ -20,7 +20,7 @@ from evalcore.storage.runs import list_runs
 from tests.prefect_runs import write_suite
 from tests.prefect_server import PrefectServer, free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.multiprocess, pytest.mark.xdist_group("prefect")]
+pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 
 BIN = Path(sys.executable).parent
 EVALCORE = str(BIN / "evalcore")

@@ -17,6 +17,9 @@ from evalcore.formats.source import read_document
 from evalcore.formats.wording import shown_path
 
 
+_SCHEMA_TIMEOUT_S = 2.0
+
+
 @with_config(STRICT)
 class Manifest(TypedDict, total=False):
     """What a plug-in declares. `params` is the JSON Schema of an assertion's `config`."""
@@ -56,6 +59,8 @@ def find_plugin(
     source = _source(path.parent.resolve(), manifest["source"])
     if source is None:
         problems.add(loc, f"{shown}: source: no file '{manifest['source']}' beside it")
+    if (mistake := _schema_mistake(manifest.get("params"))) is not None:
+        problems.add(loc, f"{shown}: params: {mistake}")
     return {
         "id": plugin,
         "source": str(source),
@@ -63,6 +68,25 @@ def find_plugin(
         "params": manifest.get("params"),
         "config": config,
     }
+
+
+def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
+    """Return what makes the params no JSON Schema, None if they are one."""
+    if schema is None:
+        return None
+    from evalcore.assertions.json_schema import SchemaProblem, first_mistake, has_keywords
+
+    if schema and not has_keywords(schema):
+        name = next(iter(schema))
+        return (
+            f"'{name}' is no keyword of JSON Schema; declare a parameter as "
+            f"{{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
+        )
+    try:
+        first_mistake({}, schema, _SCHEMA_TIMEOUT_S)
+    except SchemaProblem as problem:
+        return str(problem)
+    return None
 
 
 def _search(plugin: str, folder: Path) -> Path | None:

@@ -16,7 +16,6 @@ from evalcore.formats.shapes import STRICT, adapter
 from evalcore.formats.source import read_document
 from evalcore.formats.wording import shown_path
 
-
 _SCHEMA_TIMEOUT_S = 2.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from evalcore.errors import EvalError, LoadError, Problem
@@ -140,6 +140,16 @@ def named_tests(
                 yield from file_tests(path, shown_path(path), columns, problems)
             except LoadError as error:
                 problems.add_found(error.problems)
+
+
+def names_path(written: str, path: Path) -> bool:
+    """Whether a name or a glob, written in a file beside `path`, names `path`."""
+    if is_remote(written):
+        return False
+    name = written.removeprefix("file://")
+    if not glob.has_magic(name):
+        return (path.parent / name).resolve() == path.resolve()
+    return PurePath(path.name).match(name.removeprefix("./").removeprefix("**/"))
 
 
 def _matching(pattern: str, folder: Path, loc: Loc, problems: Problems) -> list[str]:

@@ -15,6 +15,7 @@ from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import STRICT, adapter
 from evalcore.formats.source import read_document
 from evalcore.formats.wording import shown_path
+from evalcore.repository import find_upward
 
 _SCHEMA_TIMEOUT_S = 2.0
 
@@ -42,10 +43,12 @@ def find_plugin(
     error.
     """
     loc = (*loc, "type")
-    path = _search(plugin, folder)
+    wanted = f"custom/assertions/{plugin}.yaml"
+    path, refused = find_upward(folder, (wanted,))
     if path is None:
-        wanted = f"custom/assertions/{plugin}.yaml"
-        problems.add(loc, f"no plug-in '{plugin}': no {wanted} here or in a folder above")
+        missing = f"no {wanted} here or in a folder above, up to the root of the repository"
+        reasons = "".join(f"; {other}" for other in refused)
+        problems.add(loc, f"no plug-in '{plugin}': {missing}{reasons}")
         return {}
     try:
         manifest = _read_manifest(path, path.stat().st_mtime_ns)
@@ -85,15 +88,6 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
         first_mistake({}, schema, _SCHEMA_TIMEOUT_S)
     except SchemaProblem as problem:
         return str(problem)
-    return None
-
-
-def _search(plugin: str, folder: Path) -> Path | None:
-    start = folder.resolve()
-    for parent in (start, *start.parents):
-        path = parent / "custom" / "assertions" / f"{plugin}.yaml"
-        if path.is_file():
-            return path
     return None
 
 

@@ -123,7 +123,7 @@ def read_suite(
     if reader.executes:
         check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
     raise_all(collectors)
-    warnings = [*reader.warnings, *selection.finish(problems.file)]
+    warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
     # Judges that only cases name are known now.
     definition = replace(
         definition,

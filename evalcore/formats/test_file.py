@@ -59,6 +59,7 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
+from evalcore.trust.files import place_inside
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -103,7 +104,8 @@ def _defaults_beside(path: Path) -> Document | None:
     base = path.stem.removesuffix(".eval")
     for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
         if (path.parent / name).is_file():
-            document = read_document(path.parent / name, shown_path(path.resolve().parent / name))
+            beside = place_inside(path.parent, name, "file")
+            document = read_document(beside, shown_path(path.resolve().parent / name))
             raw = document.value
             if isinstance(raw, dict) and not any(key in raw for key in _SUITE_KEYS):
                 return document
@@ -162,7 +164,12 @@ def _load(
     )
     raise_all(collectors)
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
-    warnings = [*level.warnings, *reader.warnings, *selection.finish(shown)]
+    warnings = [
+        *level.targets.warnings,
+        *level.warnings,
+        *reader.warnings,
+        *selection.finish(shown),
+    ]
     if reader.warned > MAX_WARNINGS:
         warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
     definition = SuiteDefinition(

@@ -380,7 +380,7 @@ def field_tests(*expected: Any) -> list[dict[str, Any]]:
 
 def test_a_field_that_one_expected_output_lacks_is_skipped_there(tmp_path: Path) -> None:
     tests = field_tests({"total": 5}, {"number": "A-1", "total": 6}, {})
-    suite = {"assertions": [{"type": "field-accuracy",
+    suite: Json = {"assertions": [{"type": "field-accuracy",
                              "fields": [{"path": "number"}, {"path": "total"}]}]}  # fmt: skip
     found = results(run(write_suite(tmp_path, tests, **suite)))
 
@@ -391,7 +391,7 @@ def test_a_field_that_one_expected_output_lacks_is_skipped_there(tmp_path: Path)
 
 def test_a_field_that_no_expected_output_has_is_an_error(tmp_path: Path) -> None:
     tests = field_tests({"total": 5}, {"number": "A-1"})
-    suite = {"assertions": [{"type": "field-accuracy",
+    suite: Json = {"assertions": [{"type": "field-accuracy",
                              "fields": [{"path": "number"}, {"path": "totle"}]}]}  # fmt: skip
     ended = run(write_suite(tmp_path, tests, **suite))
 

@@ -21,6 +21,7 @@ eval:
 @pytest.mark.parametrize("folder", ["", "deep/er/"])
 def test_a_manifest_is_looked_for_upward(tmp_path: Path, folder: str) -> None:
     write(tmp_path, {"custom/assertions/tone.yaml": MANIFEST, "custom/assertions/tone.py": ""})
+    (tmp_path / ".git").mkdir()
     found = cases_of(tmp_path, TEXT, f"{folder}{SUITE}")["a"].assertions[0]
 
     assert (found.check, found.negate) == ("custom", True)

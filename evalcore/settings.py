@@ -35,6 +35,11 @@ class Settings:
     of object stores below which a suite may name files of tests, beside those in the configured
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
     without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S).
+    `allow_commands`: plans that this process does not trust, and deployments, may start programs
+    (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
+    may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
+    `allow_addresses`: what such plans may ask beside the providers that the environment and
+    `targets.yaml` name (EVALCORE_ALLOW_ADDRESSES, separated by commas).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
     in the system's temporary folder. In the file only: `providers`, by name or protocol
     (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
@@ -50,6 +55,9 @@ class Settings:
     otel: bool = False
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
+    allow_commands: bool = False
+    allow_stores: tuple[str, ...] = ()
+    allow_addresses: tuple[str, ...] = ()
     lease_s: float = 20.0
     workspaces: str | None = None
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
@@ -90,8 +98,14 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
 
 _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits", "workspaces")
-_LISTS = ("allow_imports", "readable_names", "allow_datasets")
-_SWITCHES = ("otel", "otel_content")
+_LISTS = (
+    "allow_imports",
+    "readable_names",
+    "allow_datasets",
+    "allow_stores",
+    "allow_addresses",
+)
+_SWITCHES = ("otel", "otel_content", "allow_commands")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
 
@@ -270,6 +284,10 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel": _switch,
     "otel_content": _switch,
     "allow_datasets": _texts,
+    "allow_commands": _switch,
+    "allow_stores": _texts,
+    "allow_addresses": _texts,
+    "workspaces": _text,
     "lease_s": _seconds,
     "providers": _providers,
     "prices": _prices,

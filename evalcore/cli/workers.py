@@ -19,6 +19,7 @@ from evalcore.model.run import State
 from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
 
 if TYPE_CHECKING:
     from evalcore.cli.run import RunOptions
@@ -55,7 +56,7 @@ def run_workers(
     if not count:
         click.echo(f"waiting for: evalcore worker {run.run_id} --store {run.store.url}", err=True)
     with ExitStack() as stack:
-        workers = _Workers(command, count)
+        workers = _Workers(command, count, worker_environment(run, signed=bool(roots)))
         stack.callback(workers.stop)
         look_at = time.monotonic() + _LOOK_S
         while not stopped():
@@ -67,6 +68,20 @@ def run_workers(
                     workers.wait()
                     return
             time.sleep(_POLL_S)
+
+
+def worker_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
+    """Return the environment of a worker process: with the run's own key if its plan is signed.
+
+    It signs and recognises no other run. A suite's Python in a worker cannot read the key that
+    signs them all.
+    """
+    environment = {name: text for name, text in os.environ.items() if name != RUN_KEY}
+    key = read_plan_keys(os.environ).for_worker(run.run_id) if signed else ""
+    if key:
+        environment.pop(PLAN_KEY, None)
+        environment[RUN_KEY] = key
+    return environment
 
 
 def _is_over(run: StoredRun, progress: ProgressDisplay) -> bool:
@@ -81,8 +96,9 @@ def _is_over(run: StoredRun, progress: ProgressDisplay) -> bool:
 class _Workers:
     """Processes that are started again when they die."""
 
-    def __init__(self, command: Sequence[str], count: int) -> None:
+    def __init__(self, command: Sequence[str], count: int, environment: dict[str, str]) -> None:
         self._command = command
+        self._environment = environment
         self._restarts = _RESTARTS_PER_WORKER * count
         self._started = 0
         self._running = [self._start() for _ in range(count)]
@@ -92,7 +108,10 @@ class _Workers:
         name = f"worker-{os.getpid()}-{self._started}"
         # In this process's group: what a terminal stops or kills are all of them.
         return subprocess.Popen(
-            [*self._command, "--name", name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [*self._command, "--name", name],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=self._environment,
         )
 
     def tend(self) -> bool:

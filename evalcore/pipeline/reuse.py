@@ -16,6 +16,7 @@ from evalcore.pipeline.plan import HISTORY
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
+from evalcore.storage.seal import digest_of
 
 _RUNS_LOOKED_AT = 20
 
@@ -26,8 +27,8 @@ def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
     return tuple(open_run(store, suite, run.id) for run in islice(completed, _RUNS_LOOKED_AT))
 
 
-def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None:
-    """Write, beside the plan, the stored rows that its items take over.
+def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> dict[str, str]:
+    """Write, beside the plan, the stored rows that its items take over; return their digests.
 
     `source` is `HISTORY`, or the id of the one run whose evidence is graded again.
     """
@@ -39,15 +40,19 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None
         parts = [
             stack.enter_context(earlier.result_files(earlier.manifest().plan)) for earlier in runs
         ]
+        digests: dict[str, str] = {}
         if not any(parts):
-            return
+            return digests
         errors = source != HISTORY
         rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
         rows.match(_planned_items(suite, plan))
         for number, first in enumerate(range(0, plan.items, REUSE_ITEMS)):
             path = Path(folder) / f"{number:05d}.parquet"
             rows.write_part(range(first, min(first + REUSE_ITEMS, plan.items)), path)
-            run.store.put_if_absent(run.keys.reuse_part(number), path)
+            key = run.keys.reuse_part(number)
+            digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
+            run.store.put_if_absent(key, path)
+        return digests
 
 
 def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:

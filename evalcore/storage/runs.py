@@ -26,6 +26,7 @@ from evalcore.storage.layout import (
     suite_key,
 )
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.seal import Seal, digest_of
 
 _SWAP_ATTEMPTS = 20
 _FETCHERS = 8
@@ -34,11 +35,16 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run in one store. Whoever planned it knows its definition without reading it."""
+    """One run in one store. Whoever planned it knows its definition without reading it.
+
+    With a `seal` everything that is read of the plan has to be what was planned: else it raises
+    `DamagedRunError`.
+    """
 
     store: ObjectStore
     keys: RunKeys
     known_definition: SuiteDefinition | None = field(default=None, repr=False, compare=False)
+    seal: Seal | None = field(default=None, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -53,7 +59,10 @@ class StoredRun:
 
     def manifest(self) -> Manifest:
         """Return the manifest; raise `StoreError` if it is not one that this version reads."""
-        return _parse_manifest(self.store.get(self.keys.manifest).data, self.keys.manifest)
+        manifest = _parse_manifest(self.store.get(self.keys.manifest).data, self.keys.manifest)
+        if self.seal is not None:
+            self.seal.check_manifest(manifest)
+        return manifest
 
     def update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
         """Change the manifest by compare-and-swap; `change` is called again after a lost race."""
@@ -65,11 +74,21 @@ class StoredRun:
                 return changed
         raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
 
-    def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> None:
-        """Write the suite and its cases; parts that are there already stay."""
-        self.store.put_if_absent(self.keys.plan_suite, orjson.dumps(definition, option=_INDENTED))
+    def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> dict[str, str]:
+        """Write the suite and its cases; parts that are there already stay.
+
+        Returns the digests of what was to be written, by the part's name below `plan/`.
+        """
+        digests: dict[str, str] = {}
+
+        def write(key: str, data: bytes) -> None:
+            self.store.put_if_absent(key, data)
+            digests[key.removeprefix(self.keys.plan_prefix)] = digest_of(data)
+
+        write(self.keys.plan_suite, orjson.dumps(definition, option=_INDENTED))
         for number, part in enumerate(cases.parts()):
-            self.store.put_if_absent(self.keys.plan_part(number), part)
+            write(self.keys.plan_part(number), part)
+        return digests
 
     @cached_property
     def definition(self) -> SuiteDefinition:
@@ -78,19 +97,23 @@ class StoredRun:
             return self.known_definition
         from pydantic import TypeAdapter
 
-        try:
-            data = self.store.get(self.keys.plan_suite).data
-        except ObjectNotFoundError as error:
-            raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
+        data = self.planned(self.keys.plan_suite)
         definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(data)
         return definition
 
     def plan_part(self, number: int) -> bytes:
         """Return one part of the cases as it was written."""
+        return self.planned(self.keys.plan_part(number))
+
+    def planned(self, key: str) -> bytes:
+        """Return a part of the plan; raise `StoreError` if it is missing."""
         try:
-            return self.store.get(self.keys.plan_part(number)).data
+            data = self.store.get(key).data
         except ObjectNotFoundError as error:
             raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
+        if self.seal is not None:
+            self.seal.check_part(key.removeprefix(self.keys.plan_prefix), data)
+        return data
 
     def written_shards(self) -> frozenset[int]:
         """Return the shards that have a result object."""

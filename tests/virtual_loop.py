@@ -14,7 +14,7 @@ class HangError(Exception):
     """Everything waits, and nothing will ever happen."""
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # differs by platform
+class _Selector(selectors.SelectSelector):
     """Lets time pass in place of waiting."""
 
     def __init__(self, passes: Callable[[float], None]) -> None:
@@ -42,13 +42,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def run_in_executor(self, _: Any, call: Callable[..., Any], *arguments: Any) -> Any:
-        future: asyncio.Future[Any] = self.create_future()
+    def run_in_executor(  # type: ignore[override]  # in its place
+        self, _: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
 
         def end() -> None:
             try:
-                result = call(*arguments)
-            except Exception as error:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001  (handed on, as an executor does)
                 if not future.done():
                     future.set_exception(error)
             else:

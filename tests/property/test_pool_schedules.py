@@ -22,8 +22,7 @@ from evalcore.execution.limits import RunLimits
 from evalcore.execution.pool import SAMPLE, Pool
 from evalcore.execution.row import Finished
 from evalcore.model.run import State
-from evalcore.model.scoring import ScoreRule
-from evalcore.model.suite import Case, Format, Policy, Source, SuiteDefinition
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.settings import Settings
@@ -223,7 +222,7 @@ FAILED_LAST_COMMIT = Schedule(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @example(PAUSED_PILOT)
 @example(FAILED_LAST_COMMIT)
 @given(SCHEDULES)

@@ -154,6 +154,8 @@ class SuiteDefinition:
     the target names one; with `require_calibrated` a judge that is not only reports. `code` has the
     digests of the code that the suite names (`model.code_names`), as it was planned;
     `executed_code` those under which the evidence was made, where that is an earlier run's.
+    `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
+    None where nobody looked.
     """
 
     name: str
@@ -174,6 +176,7 @@ class SuiteDefinition:
     require_calibrated: bool = False
     code: Mapping[str, str] = field(default_factory=dict)
     executed_code: Mapping[str, str] | None = None
+    absent_fields: tuple[str, ...] | None = None
 
 
 class CaseSource(Protocol):

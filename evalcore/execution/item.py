@@ -59,7 +59,10 @@ class ItemRunner:
         given: Given = NOTHING_GIVEN,
     ) -> None:
         self._suite = suite
-        self._context = CheckContext(folder=folder, imports=imports, objects=given.objects)
+        absent = None if suite.absent_fields is None else frozenset(suite.absent_fields)
+        self._context = CheckContext(
+            folder=folder, imports=imports, objects=given.objects, absent_fields=absent
+        )
         self._judges: RunJudges | None = None
         self._mode = given.mode
         self._ended = given.ended

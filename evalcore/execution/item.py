@@ -101,7 +101,7 @@ class ItemRunner:
         """
         finished = await self._run_in_place(item, calls)
         if calls is not None:
-            calls.raise_store_fault()
+            calls.session.raise_store_fault()
         return finished
 
     async def _run_in_place(self, item: WorkItem, calls: Calls | None) -> Finished:

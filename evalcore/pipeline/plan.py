@@ -190,7 +190,12 @@ def plan_run(
     if options.reuse is not None:
         from evalcore.pipeline.reuse import prepare_reuse
 
-        parts |= prepare_reuse(run, suite, plan, options.reuse)
+        prepared = prepare_reuse(run, suite, plan, options.reuse)
+        parts |= prepared.parts
+        if prepared.sources:
+            settings = {**manifest.settings, "reused": prepared.sources}
+            manifest = replace(manifest, settings=settings)
+            run.update(lambda stored: replace(stored, settings=settings))
     seal = Seal(frozen_fields(manifest), parts)
     sign_plan(run, seal, keys)
     return replace(run, known_definition=definition, seal=seal)

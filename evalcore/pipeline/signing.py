@@ -43,12 +43,14 @@ def read_seal(run: StoredRun, keys: PlanKeys) -> Seal | None:
     key = keys.of_run(run.run_id)
     signed = _read_signed(run)
     if signed is None or key is None:
-        return _unsigned(run, keys, "is not signed")
+        _refuse_unsigned(run, keys, "is not signed")
+        return None
     seal = Seal(signed["manifest"], signed["parts"])
     if seal.manifest.get("id") != run.run_id:
         _refuse(run, "is the signature of another run")
     if signed["key"] != key_id(key):
-        return _unsigned(run, keys, "is signed with another key")
+        _refuse_unsigned(run, keys, "is signed with another key")
+        return None
     if not hmac.compare_digest(signed["signature"], signature_of(key, seal.canonical())):
         _refuse(run, "does not hold: what it lists is not what was signed")
     seal.check_manifest(run.manifest())
@@ -80,7 +82,7 @@ def _read_signed(run: StoredRun) -> dict[str, Any] | None:
     return result
 
 
-def _unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
+def _refuse_unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
     if keys.required:
         raise NotAllowedError(f"the plan of run {run.run_id} {how}: {_REMEDY}")
 

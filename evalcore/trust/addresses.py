@@ -68,6 +68,12 @@ def is_allowed_store(address: str, allowed: Iterable[str]) -> bool:
     )
 
 
+def folder_of_store(address: str) -> Path | None:
+    """Return the folder that a store's address names, resolved; None for any other address."""
+    store = _store(address)
+    return Path(*store[2]) if store is not None and store[0] == "file" else None
+
+
 def _store(address: str) -> tuple[str, str, tuple[str, ...]] | None:
     """Return kind, bucket and path of a store; None for what is no plain address."""
     if not address.strip() or "\0" in address:

@@ -197,7 +197,7 @@ class ItemCalls:
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
-            with self._standing_still():
+            with self.standing_still():
                 grant = await budget.reserve(demand, places)
         # Unless it is known better, a call that came to no end was paid.
         used, made = Spent(grant.cost_usd, grant.tokens), 0
@@ -230,10 +230,10 @@ class ItemCalls:
             return await self._sent(request)
         tokens = _guessed_tokens(request)
         if rates is not None and rates.gate is not None and not rates.gate.enter_now():
-            with self._standing_still():
+            with self.standing_still():
                 await rates.gate.enter()
         try:
-            with self._standing_still():
+            with self.standing_still():
                 if shared is not None:
                     await shared.take(request.endpoint.provider, tokens)
                 delay = 0.0 if rates is None else rates.take(tokens)
@@ -260,8 +260,8 @@ class ItemCalls:
         return reply
 
     @contextmanager
-    def _standing_still(self) -> Iterator[None]:
-        """Stop the item's clock as long as one of its calls waits."""
+    def standing_still(self) -> Iterator[None]:
+        """Stop the item's clock as long as it waits for what is not its own."""
         clock = self._clock
         if clock is None or (clock.when() is None and not self._waiting):
             yield

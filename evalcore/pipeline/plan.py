@@ -184,7 +184,8 @@ def plan_run(
         from evalcore.pipeline.reuse import prepare_reuse
 
         prepare_reuse(run, suite, plan, options.reuse)
-    return replace(run, known_definition=definition)
+    # What executes is what stands in the store, here as in any other process.
+    return run if run.is_sealed(definition) else replace(run, known_definition=definition)
 
 
 def _latency_in_history(store: ObjectStore, suite: str) -> float | None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from evalcore.redaction.redactor import PROCESS
+
 MARK: Final = "${{"
 REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
 PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
@@ -66,7 +68,11 @@ def variables_from(
         if name in names or name.startswith("EVAL_")
     }
     keys = {name: _readable(environment[name]) for name in PROVIDER_KEYS if name in environment}
-    return Variables({**from_file, **readable}, names, keys)
+    values = {**from_file, **readable}
+    # Whoever may read them may repeat them; of a variable that both set, both values are secret.
+    PROCESS.learn_environment({**environment, **keys, **from_file})
+    PROCESS.learn_environment(values, values)
+    return Variables(values, names, keys)
 
 
 def _readable(value: str) -> str:

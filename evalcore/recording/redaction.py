@@ -53,10 +53,6 @@ class Redaction:
         """Return a text without secrets."""
         return self._redactor.reply(text)
 
-    def message(self, text: str) -> str:
-        """Return a message for a person without secrets, literals where a key belongs among them."""
-        return self._redactor.message(text)
-
     def value(self, value: Any) -> Any:
         """Return a JSON value (mappings, lists, texts) without secrets, names of members too."""
         return self._redactor.value(value, self.text)

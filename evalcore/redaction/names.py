@@ -37,8 +37,8 @@ _SETTING: Final = re.compile(
     r"|EXPECTED|SUITE|BRANCH|COMMIT|SHA|LIMIT|LIMITS|PREFIX|SUFFIX|USER|USERNAME|EMAIL)$",
     re.IGNORECASE,
 )
-# Values that are settings whatever their variable is called: a model, a date, a version, a host or a
-# file, a language, a number.
+# Values that are settings whatever their variable is called: a model, a date, a version, a host or
+# a file, a language, a number.
 _PLAIN: Final = re.compile(
     r"(?:gpt|claude|gemini|gemma|llama|mistral|mixtral|qwen|deepseek|phi|grok|command|text-embedding"
     r"|o\d)[\w.:/@-]*|\d{4}-\d\d(?:-\d\d(?:[T_].*)?)?|v?\d+(?:\.\d+)+[\w.+-]*|[a-z]{2}[-_][A-Z]{2}"
@@ -80,9 +80,8 @@ def secrets_of_environment(
         if is_secret_variable(name):
             if is_telling(text):
                 yield name, text
-        elif name in readable or name.startswith(ALWAYS_READABLE):
-            if looks_secret(name, text):
-                yield name, text
+        elif (name in readable or name.startswith(ALWAYS_READABLE)) and looks_secret(name, text):
+            yield name, text
         if "://" in text:
             yield from ((name, part) for part in secrets_of_url(text))
 

@@ -1,9 +1,9 @@
 """Secrets in a stored plan: the name of the variable stands where its value was.
 
-What a suite reads with `${{ NAME }}` may go into any text of a plan: a body, an argument, a hook. The
-plan holds `${{ sealed NAME 3f }}` there, and a process that executes it puts its own value of NAME in
-its place. A secret that no suite may read is `[redacted]` for good. A text that has the sign already
-keeps it: it is `${{ sealed - }}` and the rest in the plan, which never reads a variable.
+What a suite reads with `${{ NAME }}` may go into any text of a plan: a body, an argument, a hook.
+The plan holds `${{ sealed NAME 3f }}` there, and a process that executes it puts its own value of
+NAME in its place. A secret that no suite may read is `[redacted]` for good. A text that has the
+sign already keeps it: in the plan it is `${{ sealed - }}` and the rest, which reads no variable.
 """
 
 from __future__ import annotations

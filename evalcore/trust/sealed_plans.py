@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import orjson
 
 from evalcore.redaction.sealing import unseal
+from evalcore.trust.variables import suite_variables
 
 
 def open_plan(data: bytes) -> bytes:
@@ -22,12 +22,7 @@ def open_plan(data: bytes) -> bytes:
 
 def learn_folder(folder: Path | None) -> None:
     """Let the redactor learn what a suite of this folder may read here."""
-    from evalcore.settings import read_settings
-    from evalcore.trust.variables import nearest_env_file, variables_from
-
-    path = None if folder is None or not folder.is_dir() else nearest_env_file(folder)
-    names = read_settings(os.environ, Path.cwd()).readable_names
-    variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
+    suite_variables(None if folder is None or not folder.is_dir() else folder)
 
 
 def _folder_of(data: bytes) -> Path | None:

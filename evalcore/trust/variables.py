@@ -7,6 +7,7 @@ keys may be read as well, but only into secret options (evalcore.trust.secret_op
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from evalcore.redaction.redactor import PROCESS
+from evalcore.settings import read_settings
 
 MARK: Final = "${{"
 REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
@@ -54,6 +56,13 @@ def nearest_env_file(folder: Path) -> Path | None:
         if (parent / ".env").is_file():
             return parent / ".env"
     return None
+
+
+def suite_variables(folder: Path | None) -> Variables:
+    """Return what a suite of this folder may read here: its `.env` file and the environment."""
+    path = None if folder is None else nearest_env_file(folder)
+    names = read_settings(os.environ, Path.cwd()).readable_names
+    return variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
 
 
 def variables_from(

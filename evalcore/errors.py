@@ -74,6 +74,54 @@ class MemoryLimitError(EvalError):
     exit_code = ExitCode.ERRORS
 
 
+class Damage(NamedTuple):
+    """One place of a stored run that does not fit the rest.
+
+    `shard` is the shard whose items can be executed again to mend it; None if nothing can be
+    derived from what is left (a manifest, a plan).
+    """
+
+    place: str
+    reason: str
+    shard: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.reason}"
+
+
+_LISTED_DAMAGES = 5
+
+
+class DamagedRunError(EvalError):
+    """A stored run does not add up: final, no retry and no other worker makes it better.
+
+    `damages` holds every place that was looked at and does not fit, in the order of the plan.
+    """
+
+    exit_code = ExitCode.ERRORS
+
+    def __init__(self, run_id: str, damages: tuple[Damage, ...]) -> None:
+        super().__init__(run_id, damages)
+        self.run_id = run_id
+        self.damages = damages
+
+    @property
+    def repairable(self) -> bool:
+        """Whether executing shards again mends all of it."""
+        return all(damage.shard is not None for damage in self.damages)
+
+    def __str__(self) -> str:
+        listed = "; ".join(map(str, self.damages[:_LISTED_DAMAGES]))
+        if (left := len(self.damages) - _LISTED_DAMAGES) > 0:
+            listed = f"{listed}; and {left} more"
+        remedy = (
+            f"`evalcore runs verify {self.run_id} --repair` executes those shards again"
+            if self.repairable
+            else "restore it from a copy of the store, or run the suite again"
+        )
+        return f"run {self.run_id} is damaged: {listed}; {remedy}"
+
+
 class ObjectNotFoundError(StoreError):
     """No object stands at that key."""
 

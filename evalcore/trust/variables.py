@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from evalcore.redaction.redactor import PROCESS
+from evalcore.repository import find_upward
 from evalcore.settings import read_settings
 
 MARK: Final = "${{"
@@ -50,12 +51,8 @@ class Variables:
 
 
 def nearest_env_file(folder: Path) -> Path | None:
-    """Return the nearest `.env` from `folder` upward, None if there is none."""
-    start = folder.resolve()
-    for parent in (start, *start.parents):
-        if (parent / ".env").is_file():
-            return parent / ".env"
-    return None
+    """Return the nearest `.env` from `folder` up to its repository's root, None without one."""
+    return find_upward(folder, (".env",)).path
 
 
 def suite_variables(folder: Path | None) -> Variables:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from evalcore.errors import StoreError
 from evalcore.execution.budget import Demand, Grant, Spent
 from evalcore.execution.context import CallContext
 from evalcore.execution.ledger import Ledger
 from evalcore.execution.rates import ProviderRates
+from evalcore.execution.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
     ProviderError,
@@ -42,19 +44,34 @@ _GUESSED_ANSWER_TOKENS = 500
 _FIRST_CALLS_OUT_S = 0.08
 _BYTES_PER_TOKEN = 4
 
-# What a worker does while its item backs off for so many seconds: it lets another one begin.
-StayAway = Callable[[float], Awaitable[None]]
 
+class Session:
+    """The connections of one event loop, opened with the first call; an async context."""
 
-class Calls:
-    """Makes calls in one event loop over one session, opened with the first; an async context."""
-
-    def __init__(self, context: CallContext, stay_away: StayAway = asyncio.sleep) -> None:
-        self.context = context
-        self.stay_away = stay_away
+    def __init__(self, context: CallContext) -> None:
+        self._context = context
         self._session: aiohttp.ClientSession | None = None
+        self._store_fault: StoreError | None = None
 
-    async def __aenter__(self) -> Calls:
+    def raise_store_fault(self) -> None:
+        """Raise the fault of the store that a call has met, if one has: the run has to stop.
+
+        Asked for once an item is done: targets and checks, other people's code among them, turn
+        what a call raises into results of their own.
+        """
+        if self._store_fault is not None:
+            raise self._store_fault
+
+    @contextmanager
+    def noting_store_faults(self) -> Iterator[None]:
+        """Keep the fault of the store that ends the context, for `raise_store_fault`."""
+        try:
+            yield
+        except StoreError as error:
+            self._store_fault = self._store_fault or error
+            raise
+
+    async def __aenter__(self) -> Session:
         return self
 
     async def __aexit__(
@@ -63,7 +80,7 @@ class Calls:
         if self._session is not None:
             await self._session.close()
 
-    def session_for(self, request: Request) -> aiohttp.ClientSession:
+    def open_for(self, request: Request) -> aiohttp.ClientSession:
         """Return the session, open until the context is left; `request` is what is asked first."""
         if self._session is None:
             self._session = open_session()
@@ -74,8 +91,16 @@ class Calls:
         return self._session
 
     def _prepare(self, request: Request) -> None:
-        self.context.limits.cost_usd(request, Usage(1, 1))
+        self._context.limits.cost_usd(request, Usage(1, 1))
         import evalcore.sql.rows  # noqa: F401  (the rows of the first shard)
+
+
+class Calls(NamedTuple):
+    """What makes the calls of the items of one worker, one item after another."""
+
+    context: CallContext
+    session: Session
+    slot: Slot
 
     def for_item(
         self, iteration: int, clock: asyncio.Timeout | None = None, item: int = 0
@@ -83,7 +108,7 @@ class Calls:
         """Return what makes the calls of one work item, for its target or for its judges.
 
         The item's time limit `clock` stands still while it waits for others: for the budget, for a
-        rate limit. It goes on while it backs off.
+        rate limit, for its slot, for the store. It goes on while it backs off.
         """
         return ItemCalls(self, iteration, clock, item)
 
@@ -110,12 +135,16 @@ class ItemCalls:
         """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
         began = self.ledger.begin()
         began_ns = 0 if self._observer is None else time.time_ns()
+        slot = self._calls.slot
         try:
+            await slot.begin_call()
             reply = await self._recorded_or_called(request, began)
         except ProviderError as error:
             self.ledger.add_failure(request, error)
             self._tell_end(request, error, began_ns)
             raise
+        finally:
+            slot.end_call()
         self.ledger.add_reply(began, request, reply)
         self._tell_end(request, reply, began_ns)
         return reply
@@ -143,7 +172,9 @@ class ItemCalls:
         invocation = self._asked.get(identity, 0)
         self._asked[identity] = invocation + 1
         place = {"iteration": self._iteration, "invocation": invocation}
-        found = await recorder.find(request, **place)
+        self._calls.session.raise_store_fault()
+        with self.standing_still(), self._calls.session.noting_store_faults():
+            found = await recorder.find(request, **place)
         if found is not None:
             return found if found.recorded else replace(found, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -152,7 +183,9 @@ class ItemCalls:
             outcome: Reply | ProviderError = await self._called(request, began)
         except ProviderError as error:
             outcome = error
-        return await recorder.save(request, outcome, **place)
+        # A slow store is not the target's time.
+        with self.standing_still(), self._calls.session.noting_store_faults():
+            return await recorder.save(request, outcome, **place)
 
     async def _called(self, request: Request, began: float) -> Reply:
         """Return the answer of the first attempt that has one."""
@@ -185,7 +218,9 @@ class ItemCalls:
                     raise
             waited_s += delay
             self._tell_retry(asked, error, attempt, delay)
-            await self._calls.stay_away(delay)
+            await self._calls.slot.pause(delay)
+            with self.standing_still():
+                await self._calls.slot.regain()
 
     async def _paid(
         self, request: Request, demand: Demand | None, attempt: int, began: float
@@ -197,7 +232,7 @@ class ItemCalls:
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
-            with self.standing_still():
+            with self.standing_still(), self._calls.slot.blocking():
                 grant = await budget.reserve(demand, places)
         # Unless it is known better, a call that came to no end was paid.
         used, made = Spent(grant.cost_usd, grant.tokens), 0
@@ -230,7 +265,7 @@ class ItemCalls:
             return await self._sent(request)
         tokens = _guessed_tokens(request)
         if rates is not None and rates.gate is not None and not rates.gate.enter_now():
-            with self.standing_still():
+            with self.standing_still(), self._calls.slot.blocking():
                 await rates.gate.enter()
         try:
             with self.standing_still():
@@ -251,7 +286,7 @@ class ItemCalls:
         window = self._limits.window
         began = time.monotonic()
         try:
-            reply = await send(self._calls.session_for(request), request)
+            reply = await send(self._calls.session.open_for(request), request)
         except ProviderError as error:
             if error.kind == ErrorKind.RATE:
                 window.note(began, time.monotonic(), refused=True)

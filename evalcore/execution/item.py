@@ -13,6 +13,7 @@ from evalcore.assertions.grading import grade, grade_now
 from evalcore.assertions.registry import AWAITED
 from evalcore.assertions.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.covered import covered_evidence
 from evalcore.execution.given import NOTHING_GIVEN, Given
 from evalcore.execution.ledger import Attempt
 from evalcore.execution.measures import checked_evidence
@@ -24,6 +25,7 @@ from evalcore.model.run import State
 from evalcore.model.scoring import score_item
 from evalcore.model.suite import Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
+from evalcore.redaction.redactor import PROCESS
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
 # Its input is statements, which nobody reads as messages.
 _SCRIPT = "script"
 _WITH_BLOCKS = frozenset({"flow", "workflow"})
-
 _LONGEST_MESSAGE = 4_000
 
 
@@ -98,9 +99,15 @@ class ItemRunner:
     async def run(self, item: WorkItem, calls: Calls | None = None) -> Finished:
         """Return the finished item; `calls` asks providers for it.
 
-        Its time limit begins when its workspace is prepared; it covers the answer and those checks
-        that have to be waited for.
+        Its time limit begins when its workspace is prepared; it covers the answer and the checks
+        that are waited for. Raises `StoreError` if the store failed under its calls.
         """
+        finished = await self._run_in_place(item, calls)
+        if calls is not None:
+            calls.session.raise_store_fault()
+        return finished
+
+    async def _run_in_place(self, item: WorkItem, calls: Calls | None) -> Finished:
         if not self._works_somewhere(item):
             return await self._run(item, calls, Attempt())
         from evalcore.execution.in_workspace import noted, workspace_of
@@ -223,11 +230,11 @@ class ItemRunner:
             found = await self._runnable(item).answer(work)
             if attempt.ledger is not None:
                 found = attempt.ledger.completed(found)
-            found = checked_evidence(found)
+            found = covered_evidence(checked_evidence(found), PROCESS.reply)
         attempt.evidence = found
         if workspace is not None:
             await workspace.note_changes()
-            found = attempt.evidence = workspace.told_by(found)
+            found = attempt.evidence = covered_evidence(workspace.told_by(found))
         return found
 
     async def _grade(
@@ -272,7 +279,7 @@ class ItemRunner:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
             given = self._runnable(item).answer_now(work or self._work(item))
-            return None if given is None else checked_evidence(given)
+            return None if given is None else covered_evidence(checked_evidence(given))
         except EvalError:
             raise
         # Somebody else's target; recorded in the row.
@@ -393,7 +400,7 @@ class ItemRunner:
                 item, State.SKIPPED, started, ended, evidence, reason=error.kind, attempts=made
             )
         kind = error.kind if isinstance(error, TargetError) else "target"
-        message = str(error).encode("utf-8", "replace").decode()
+        message = PROCESS.message(str(error)).encode("utf-8", "replace").decode()
         if len(message) > _LONGEST_MESSAGE:
             message = f"{message[:_LONGEST_MESSAGE]}…"
         recorded = {"kind": kind, "message": message}

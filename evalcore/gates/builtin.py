@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalcore.gates.wording import counted, is_below, number, reaches
+from evalcore.gates.wording import counted, is_below, number
 from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 
@@ -112,7 +113,7 @@ def errors(_: Mapping[str, Any], summary: Summary, policy: Policy) -> GateResult
     message = f"{counts.error} of {counts.planned} items and {asserted} assertions are in error"
     share = counts.error / counts.planned if counts.planned else 0.0
     allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
-    passed = allowed is not None and share <= allowed and not asserted
+    passed = allowed is not None and reaches(allowed, share) and not asserted
     if allowed is not None:
         message += f" (allowed share of items: {number(allowed)})"
     return GateResult("errors", _outcome(passed), message, details)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.formats.options import LoadOptions
-from evalcore.gates.wording import reaches
 from evalcore.model.mode import Mode
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
 from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load

@@ -152,7 +152,9 @@ def _check_of(  # noqa: C901  (a table in the form of branches)
 
 
 def _word_bounds(value: object, loc: Loc, problems: Problems) -> dict[str, Any]:
-    bounds: Mapping[str, Any] = value if isinstance(value, Mapping) else {"min": value, "max": value}
+    bounds: Mapping[str, Any] = (
+        value if isinstance(value, Mapping) else {"min": value, "max": value}
+    )
     low, high = bounds.get("min"), bounds.get("max")
     if low is not None and high is not None and low > high:
         message = f"'min' ({low}) is above 'max' ({high}): no number of words is both"

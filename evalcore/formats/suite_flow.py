@@ -16,6 +16,7 @@ from evalcore.formats.shapes import CALLABLE
 from evalcore.formats.source import as_json, read_document
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.wording import shown_path, suggest
+from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import KINDS
 from evalcore.trust.files import repository_root, resolve_inside
@@ -177,9 +178,13 @@ class FlowReader:
             self._problems.add((*loc, "callable"), "is a function, written module:function")
             return None
         for key in flow:
-            if key not in {"callable", "behaviour"}:
-                hint = suggest(key, ("callable",))
+            if key not in {"callable", "behaviour", "isolation"}:
+                hint = suggest(key, ("callable", "isolation"))
                 self._problems.add((*loc, key), f"unknown key '{key}'.{hint}")
+        isolation = flow.get("isolation")
+        if isolation is not None and isolation not in ISOLATIONS:
+            self._problems.add((*loc, "isolation"), f"is {' or '.join(ISOLATIONS)}")
+            return None
         options = {key: value for key, value in flow.items() if value is not None}
         if self._primary is not None:
             options["primary_output"] = self._primary

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
@@ -37,6 +38,7 @@ from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
 
 if TYPE_CHECKING:
+    from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.providers.chat import ChatModel
 
 _KIND: Final = "flow"
@@ -72,6 +74,10 @@ class FlowOptions(BaseModel):
     behaviour: str | None = Field(
         default=None, description="A digest of the function's code; part of the identity only."
     )
+    isolation: Isolation | None = Field(
+        default=None,
+        description="`process`: the function runs in a worker process; `inline`: in the engine's.",
+    )
     call: Literal["factory", "executor"] = Field(
         default="factory",
         description="`executor`: called with the case, it returns a mapping of block outputs.",
@@ -100,6 +106,11 @@ class FlowTarget:
         it, of kind `flow` if it raises or returns what is no answer; those of what it calls.
         """
         self._context.check(work.mode)
+        workers = self._workers(work)
+        if workers is not None:
+            from evalcore.targets.flow_worker import answer_in_worker
+
+            return await answer_in_worker(self, self._options, self._context.name, work, workers)
         calls = CountedCalls(work.complete)
         context = self._call_context(work, calls)
         started = time.perf_counter()
@@ -118,6 +129,14 @@ class FlowTarget:
             raise TargetError(_KIND, str(error)) from error
         return _measured(evidence, calls, (time.perf_counter() - started) * 1000)
 
+    def _workers(self, work: Work) -> WorkerPool | None:
+        """Return the worker processes that the flow's function runs in; None for this one."""
+        reference = self._options.callable
+        # A function of the program that defined the suite is nowhere else.
+        if self._options.target is not None or reference is None or reference in work.objects:
+            return None
+        return work.workers.of(self._options.isolation)
+
     def _function(self, work: Work) -> Callable[..., Any]:
         reference = self._options.callable
         if reference is None:
@@ -128,7 +147,8 @@ class FlowTarget:
             raise TargetError("import", str(error)) from error
         return found
 
-    def _chat(self, provider: str | None, model: str | None) -> ChatModel:
+    def chat(self, provider: str | None, model: str | None) -> ChatModel:
+        """Return the model of these names; raise `TargetError`."""
         from evalcore.targets.flow_endpoint import chat_model_of
 
         named = provider or ("anthropic" if (model or "").startswith("claude") else "openai")
@@ -146,7 +166,7 @@ class FlowTarget:
             case_id=work.case.id,
             iteration=work.iteration,
             complete=calls,
-            models=self._chat,
+            models=self.chat,
             metadata=work.case.metadata,
             expected_output=work.case.expected_output,
             messages=work.messages,
@@ -164,7 +184,7 @@ class FlowTarget:
             return await self._wrapped(wrapper, context, work, depth)
         target = _target_in(flow)
         if target is not None:
-            return await self._answered(target, work)
+            return await self.answered(target, work)
         if callable(flow):
             arguments = arguments_for(flow, context)
             returned = await _called(flow, *arguments)
@@ -216,7 +236,7 @@ class FlowTarget:
         store = work.run_store or MemoryRunStore()
         return await NodeExecution(flow, registry, context, ask, store).run(primary)
 
-    async def _answered(self, target: Target, work: Work) -> Evidence:
+    async def answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""
         from evalcore.targets.registry import build
 

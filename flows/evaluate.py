@@ -19,6 +19,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalcore.errors import EvalError, StoreError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.formats.options import suite_name
+from evalcore.isolation.mode import Isolation
 from evalcore.pipeline import (
     DecideOptions,
     ExecuteOptions,
@@ -154,7 +155,12 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         workers = parameters.lanes or _PLAN_WORKERS
         plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
-    execute = ExecuteOptions(imports=imports, settings=settings, concurrency=parameters.concurrency)
+    execute = ExecuteOptions(
+        imports=imports,
+        settings=settings,
+        concurrency=parameters.concurrency,
+        isolation=Isolation(settings.isolation),
+    )
     return Execution(run, execute)
 
 

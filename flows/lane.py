@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError
 from evalcore.execution.claims import LEASE_S
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.pipeline.acceptance import accept_plan
@@ -90,6 +91,7 @@ def _execute(parameters: LaneParameters) -> State[Any]:
         imports=imports,
         settings=settings,
         concurrency=parameters.concurrency,
+        isolation=Isolation(settings.isolation),
     )
     if settings.rate_limits is None:
         options = replace(options, rates=PrefectRates())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.redaction.redactor import PROCESS
 from tests.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
 from tests.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
 from tests.servers import S3Server, s3_server
@@ -37,6 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("dev"))
         elif "running_prefect" in fixtures:
             item.add_marker(pytest.mark.xdist_group("prefect"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_learned() -> Iterator[None]:
+    """Let no test's secrets be covered in another's."""
+    PROCESS.forget()
+    yield
+    PROCESS.forget()
 
 
 @pytest.fixture(scope="session")

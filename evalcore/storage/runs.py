@@ -16,6 +16,8 @@ import orjson
 from evalcore.errors import ObjectNotFoundError, RunConflictError, RunNotFoundError, StoreError
 from evalcore.model.run import SCHEMA, Manifest, Plan, State
 from evalcore.model.suite import CaseSource, SuiteDefinition
+from evalcore.redaction.redactor import PROCESS
+from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,
@@ -27,6 +29,7 @@ from evalcore.storage.layout import (
 )
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.seal import Seal, digest_of
+from evalcore.trust.sealed_plans import open_plan
 
 _SWAP_ATTEMPTS = 20
 _FETCHERS = 8
@@ -74,6 +77,10 @@ class StoredRun:
                 return changed
         raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
 
+    def is_sealed(self, definition: SuiteDefinition) -> bool:
+        """Whether the definition in the store has to differ from this one: it holds a secret."""
+        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition))
+
     def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> dict[str, str]:
         """Write the suite and its cases; parts that are there already stay.
 
@@ -85,7 +92,7 @@ class StoredRun:
             self.store.put_if_absent(key, data)
             digests[key.removeprefix(self.keys.plan_prefix)] = digest_of(data)
 
-        write(self.keys.plan_suite, orjson.dumps(definition, option=_INDENTED))
+        write(self.keys.plan_suite, seal_document(orjson.dumps(definition, option=_INDENTED)))
         for number, part in enumerate(cases.parts()):
             write(self.keys.plan_part(number), part)
         return digests
@@ -98,7 +105,7 @@ class StoredRun:
         from pydantic import TypeAdapter
 
         data = self.planned(self.keys.plan_suite)
-        definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(data)
+        definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(open_plan(data))
         return definition
 
     def plan_part(self, number: int) -> bytes:

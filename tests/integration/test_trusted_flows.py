@@ -106,7 +106,7 @@ def test_a_poisoned_plan_is_not_executed(
     if flow == "evaluate":
         state = run_flow(suite="x", resume=run.run_id).state
     else:
-        state = evaluate_lane(run_id=run.run_id, return_state=True)  # type: ignore[call-overload]
+        state = evaluate_lane(run_id=run.run_id, return_state=True)
 
     assert state.name == "NotAllowed"
     assert "is not signed with a key of this process" in str(state.message)

@@ -50,9 +50,9 @@ class Project:
         for name, value in environment.items():
             self._patch.setenv(name, value)
 
-    def be_another_user(self) -> None:
-        """Let this process be another user's."""
-        self._patch.setenv("XDG_STATE_HOME", str(self.folder.parent / "another user"))
+    def be_user(self, name: str) -> None:
+        """Let this process be a user's, with a key of their own."""
+        self._patch.setenv("XDG_STATE_HOME", str(self.folder.parent / "users" / name))
 
     def plan(self, text: str = PLAIN, folder: str = ".", **options: Any) -> StoredRun:
         path = self.folder / folder / "suite.eval.yaml"
@@ -338,8 +338,9 @@ def foreign(project: Project) -> Callable[..., StoredRun]:
     """Plan a run as another user; this process has a key of its own."""
 
     def plan(text: str = PLAIN, folder: str = ".") -> StoredRun:
+        project.be_user("another")
         run = project.plan(text, folder)
-        project.be_another_user()
+        project.be_user("this one")
         return run
 
     return plan
@@ -448,12 +449,12 @@ def test_settings_allow_commands_modules_and_addresses(
     run = foreign(DEMANDS["a Python target"][0])
     assert project.accept(run, allow_imports=("mine",)).imports.allowed == ("mine",)
     assert project.accept(run, imports=("mine",)).imports.roots == ()
-    project.use({})
-    for name, settings in {
+    allowing: dict[str, Json] = {
         "a command target": {"allow_commands": True},
         "an HTTP target": {"allow_addresses": ("http://evil.test",)},
-    }.items():
-        assert project.accept(project.plan(DEMANDS[name][0]), **settings)
+    }
+    for name, settings in allowing.items():
+        assert project.accept(foreign(DEMANDS[name][0]), **settings)
 
 
 def test_targets_of_the_worker_name_addresses(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from evalcore.cli.scripts import (
     tell_beside,
 )
 from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
-from evalcore.errors import ExitCode, UsageError
+from evalcore.errors import ExitCode, StalledError, UsageError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.model.gate import Decision
@@ -227,6 +228,7 @@ def _execute(
             warn=tell_warning,
             keep_workspaces=options.keep_workspaces,
             stopped=lambda: stopper.stopped,
+            abandon=None if options.prefect else abandon_process,
         )
         if options.prefect:
             from evalcore.runners import find_runner
@@ -258,6 +260,14 @@ def _execute(
 def tell_warning(message: str) -> None:
     """Tell people something that decides nothing."""
     click.echo(f"Warning: {one_line(message)}", err=True)
+
+
+def abandon_process(error: StalledError) -> None:
+    """End a process whose run does not end by itself any more; nothing that it could do helps."""
+    from evalcore.cli.main import show_error
+
+    show_error(error)
+    os._exit(error.exit_code)
 
 
 class Stopper:

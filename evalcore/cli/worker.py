@@ -13,7 +13,15 @@ import click
 
 from evalcore.cli.options import chosen_store, json_option, settings, store_option, verbose_option
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.run import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions, Stopper, show, tell_warning
+from evalcore.cli.run import (
+    ALLOW_IMPORT_HELP,
+    KEEP_HELP,
+    RunOptions,
+    Stopper,
+    abandon_process,
+    show,
+    tell_warning,
+)
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import exit_code
 from evalcore.model.run import State
@@ -72,6 +80,7 @@ def worker(**given: Any) -> int:
             warn=tell_warning,
             keep_workspaces=given["keep_workspace"],
             stopped=lambda: stopper.stopped,
+            abandon=abandon_process,
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = given["lease_s"] or execute.settings.lease_s

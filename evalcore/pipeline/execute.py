@@ -25,7 +25,6 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.execution.claims import Claims
-    from evalcore.execution.context import CallContext
 
 
 def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
@@ -129,11 +128,11 @@ def execute_with_pilot(
     bench = Bench(make_runner(run, options, calls), work, progress, calls.observer)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
-        run_pool(bench, rest, calls.context, options, following)
+        run_pool(bench, rest, calls, options, following)
     else:
         rest = run_instant(bench, following(), options.stopped)
         if rest.begun:
-            run_pool(bench, rest, calls.context, options)
+            run_pool(bench, rest, calls, options)
     return tuple(receipts)
 
 
@@ -164,7 +163,7 @@ def execute_shards(
     bench = Bench(runner, work, options.progress, options.calls.observer)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
-        run_pool(bench, rest, options.calls.context, options)
+        run_pool(bench, rest, options.calls, options)
     return tuple(receipts)
 
 
@@ -187,7 +186,7 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
 def run_pool(
     bench: Bench,
     rest: Rest,
-    context: CallContext,
+    calls: RunCalls,
     options: ExecuteOptions,
     following: Callable[[], Iterable[int]] | None = None,
 ) -> None:
@@ -198,10 +197,11 @@ def run_pool(
     from evalcore.execution.window import WHOLE
 
     async def execute() -> None:
-        pool = Pool(bench, context, options.share or WHOLE)
+        pool = Pool(bench, calls.context, options.share or WHOLE)
         if options.on_start is not None:
             options.on_start(pool)
-        await pool.run(rest.shards, rest.begun, following)
+        with calls.watchdog.watching(pool):
+            await pool.run(rest.shards, rest.begun, following)
 
     asyncio.run(execute())
 

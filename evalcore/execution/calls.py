@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from evalcore.errors import StoreError
 from evalcore.execution.budget import Demand, Grant, Spent
 from evalcore.execution.context import CallContext
 from evalcore.execution.ledger import Ledger
@@ -50,6 +51,25 @@ class Session:
     def __init__(self, context: CallContext) -> None:
         self._context = context
         self._session: aiohttp.ClientSession | None = None
+        self._store_fault: StoreError | None = None
+
+    def raise_store_fault(self) -> None:
+        """Raise the fault of the store that a call has met, if one has: the run has to stop.
+
+        Asked for once an item is done: targets and checks, other people's code among them, turn
+        what a call raises into results of their own.
+        """
+        if self._store_fault is not None:
+            raise self._store_fault
+
+    @contextmanager
+    def noting_store_faults(self) -> Iterator[None]:
+        """Keep the fault of the store that ends the context, for `raise_store_fault`."""
+        try:
+            yield
+        except StoreError as error:
+            self._store_fault = self._store_fault or error
+            raise
 
     async def __aenter__(self) -> Session:
         return self
@@ -88,7 +108,7 @@ class Calls(NamedTuple):
         """Return what makes the calls of one work item, for its target or for its judges.
 
         The item's time limit `clock` stands still while it waits for others: for the budget, for a
-        rate limit, for its slot. It goes on while it backs off.
+        rate limit, for its slot, for the store. It goes on while it backs off.
         """
         return ItemCalls(self, iteration, clock, item)
 
@@ -152,7 +172,9 @@ class ItemCalls:
         invocation = self._asked.get(identity, 0)
         self._asked[identity] = invocation + 1
         place = {"iteration": self._iteration, "invocation": invocation}
-        found = await recorder.find(request, **place)
+        self._calls.session.raise_store_fault()
+        with self._standing_still(), self._calls.session.noting_store_faults():
+            found = await recorder.find(request, **place)
         if found is not None:
             return found if found.recorded else replace(found, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -161,7 +183,9 @@ class ItemCalls:
             outcome: Reply | ProviderError = await self._called(request, began)
         except ProviderError as error:
             outcome = error
-        return await recorder.save(request, outcome, **place)
+        # A slow store is not the target's time.
+        with self._standing_still(), self._calls.session.noting_store_faults():
+            return await recorder.save(request, outcome, **place)
 
     async def _called(self, request: Request, began: float) -> Reply:
         """Return the answer of the first attempt that has one."""

@@ -260,4 +260,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
+        reused=tuple(manifest.settings.get("reused") or ()),
     )

@@ -31,6 +31,7 @@ class CaseSpool:
         self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
         self._blocks: list[_Block] = []
         self._encoder = CaseEncoder()
+        self._code_names: set[str] = set()
         self._end = 0
         self._count = 0
 
@@ -56,12 +57,17 @@ class CaseSpool:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
 
+    def code_names(self) -> frozenset[str]:
+        """Return the code that the cases name."""
+        return frozenset(self._code_names | self._encoder.code_names)
+
     def _flush(self) -> None:
         data = compress(self._encoder.block())
         self._file.seek(self._end)
         self._file.write(data)
         self._blocks.append(_Block(self._end, len(data)))
         self._end += len(data)
+        self._code_names |= self._encoder.code_names
         self._encoder = CaseEncoder()
 
 

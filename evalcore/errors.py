@@ -143,6 +143,26 @@ class StalledError(EvalError):
         )
 
 
+class WorkersFailedError(EvalError):
+    """The workers of a run cannot end it, for the reason given.
+
+    If it is `resumable` the message says how, unless the reason does.
+    """
+
+    exit_code = ExitCode.ERRORS
+
+    def __init__(self, run_id: str, reason: str, resumable: bool = True) -> None:
+        super().__init__(run_id, reason, resumable)
+        self.run_id = run_id
+        self.reason = reason
+        self.resumable = resumable
+
+    def __str__(self) -> str:
+        if not self.resumable:
+            return self.reason
+        return f"{self.reason}; go on with: evalcore run --resume {self.run_id}"
+
+
 class ObjectNotFoundError(StoreError):
     """No object stands at that key."""
 

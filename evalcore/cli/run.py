@@ -213,6 +213,7 @@ def _execute(
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
+    complete = True
     # Lines of a log are read by machines: nothing else stands between them.
     quiet = (configured.log or "").startswith("json")
     with (
@@ -238,12 +239,12 @@ def _execute(
             from evalcore.cli.workers import run_workers
 
             with stopper:
-                run_workers(run, options, roots, progress, lambda: stopper.stopped)
+                complete = run_workers(run, options, roots, progress, lambda: stopper.stopped)
         else:
             with stopper:
                 receipts = execute_run(run, execute)
-    if stopper.stopped or (options.workers is not None and run.is_cancel_requested()):
-        cancel_run(run, receipts, now=datetime.now(UTC))
+    if stopper.stopped or not complete:
+        cancel_run(run, receipts, now=datetime.now(UTC), begun=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     now, decide = datetime.now(UTC), DecideOptions(policy)

@@ -81,3 +81,8 @@ class Manifest:
     decision: str | None = None
     execution: Mapping[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
+
+    @property
+    def times_resumed(self) -> int:
+        """How often the run has been resumed."""
+        return int(self.execution.get("times_resumed", 0))

@@ -206,18 +206,31 @@ def run_pool(
     asyncio.run(execute())
 
 
-def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime) -> Manifest:
-    """Note that a run was stopped: its committed rows stay, and it can be resumed."""
+def cancel_run(
+    run: StoredRun,
+    receipts: Sequence[ShardReceipt],
+    *,
+    now: datetime,
+    begun: Manifest | None = None,
+) -> Manifest:
+    """Note that a run was stopped: its committed rows stay, and it can be resumed.
+
+    `begun` is the manifest as it was when the caller began to execute: a run that has been resumed
+    since then goes on.
+    """
 
     def cancelled(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
+            return current
+        if begun is not None and current.times_resumed != begun.times_resumed:
             return current
         facts = execution_facts(current, receipts)
         ended = iso_time(now)
         return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
 
     manifest = run.update(cancelled)
-    tell_stop(manifest)
+    if manifest.state is State.CANCELLED:
+        tell_stop(manifest)
     return manifest
 
 
@@ -233,7 +246,8 @@ def reopen_run(run: StoredRun) -> None:
     def reopened(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        facts = {**current.execution, "abandoned_claims": abandoned}
+        resumed = current.times_resumed + 1
+        facts = {**current.execution, "abandoned_claims": abandoned, "times_resumed": resumed}
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(reopened)

@@ -26,6 +26,7 @@ from evalcore.cli.run import (
 from evalcore.cli.worker_process import send_fault
 from evalcore.errors import EvalError, ExitCode, StalledError
 from evalcore.gates.decide import exit_code
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.pipeline import (
     DecideOptions,
@@ -104,6 +105,7 @@ def _work(given: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
             keep_workspaces=given["keep_workspace"],
             stopped=lambda: stopper.stopped,
             abandon=abandon,
+            isolation=Isolation(settings().isolation),
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = given["lease_s"] or execute.settings.lease_s

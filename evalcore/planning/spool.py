@@ -80,10 +80,31 @@ def spool_cases(cases: Iterable[Case]) -> CaseSpool:
 
 
 def compress(data: bytes) -> bytes:
-    """Return `data` as one zstandard frame."""
-    return zstandard.ZstdCompressor(level=1).compress(data)
+    """Return `data` as one zstandard frame with its checksum."""
+    return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data)
+
+
+class PlanPartError(ValueError):
+    """A plan part is not what was written; the message follows the part's name."""
 
 
 def decode_part(part: bytes) -> list[Case]:
-    """Return the cases of one plan part."""
-    return decode_block(zstandard.ZstdDecompressor().decompress(part))
+    """Return the cases of one plan part; raise `PlanPartError` if it is torn or foreign."""
+    try:
+        return decode_block(_decompressed(part))
+    except PlanPartError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
+
+
+def count_cases(part: bytes) -> int:
+    """Return how many cases a plan part holds, without decoding them; raise `PlanPartError`."""
+    return _decompressed(part).count(b"\n") - 1
+
+
+def _decompressed(part: bytes) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompress(part)
+    except zstandard.ZstdError as error:
+        raise PlanPartError(f"cannot be read: {error}") from error

@@ -13,6 +13,7 @@ from typing import Any
 
 from evalcore.errors import SettingsError
 from evalcore.model.suite import ProviderLimits
+from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import find_upward
 
 FILE_NAME = "evalcore.toml"
@@ -27,7 +28,7 @@ class Settings:
     suite may import from anywhere (EVALCORE_ALLOW_IMPORTS, separated by commas).
     `readable_names`: environment variables that a suite may read (EVALCORE_READABLE_NAMES).
     `rate_limits`: which installed package keeps rate limits for all workers
-    (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what no recording may hold
+    (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what nothing may hold
     (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
     (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans and metrics to OpenTelemetry
     (EVALCORE_OTEL, else on where OpenTelemetry's own variables name a receiver); `otel_content`:
@@ -85,7 +86,11 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["lease_s"] = _seconds(float(given))
         except ValueError:
             raise SettingsError(f"EVALCORE_LEASE_S: {_SECONDS_WANTED}") from None
-    return Settings(**values)
+    settings = Settings(**values)
+    # Every process that executes or shows anything reads its settings first.
+    PROCESS.learn_environment(environment, settings.readable_names)
+    PROCESS.learn((), settings.redact_patterns)
+    return settings
 
 
 _NAMES = tuple(field.name for field in fields(Settings))

@@ -12,6 +12,7 @@ from evalcore.assertions.grading import grade, grade_now
 from evalcore.assertions.registry import AWAITED
 from evalcore.assertions.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.covered import covered_evidence
 from evalcore.execution.given import NOTHING_GIVEN, Given
 from evalcore.execution.ledger import Attempt
 from evalcore.execution.measures import checked_evidence
@@ -23,6 +24,7 @@ from evalcore.model.run import State
 from evalcore.model.scoring import score_item
 from evalcore.model.suite import Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
+from evalcore.redaction.redactor import PROCESS
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -226,11 +228,11 @@ class ItemRunner:
             found = await self._runnable(item).answer(work)
             if attempt.ledger is not None:
                 found = attempt.ledger.completed(found)
-            found = checked_evidence(found)
+            found = covered_evidence(checked_evidence(found), PROCESS.reply)
         attempt.evidence = found
         if workspace is not None:
             await workspace.note_changes()
-            found = attempt.evidence = workspace.told_by(found)
+            found = attempt.evidence = covered_evidence(workspace.told_by(found))
         return found
 
     async def _grade(
@@ -275,7 +277,7 @@ class ItemRunner:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
             given = self._runnable(item).answer_now(work or self._work(item))
-            return None if given is None else checked_evidence(given)
+            return None if given is None else covered_evidence(checked_evidence(given))
         except EvalError:
             raise
         # Somebody else's target; recorded in the row.
@@ -393,7 +395,7 @@ class ItemRunner:
                 item, State.SKIPPED, started, ended, evidence, reason=error.kind, attempts=made
             )
         kind = error.kind if isinstance(error, TargetError) else "target"
-        message = str(error).encode("utf-8", "replace").decode()
+        message = PROCESS.message(str(error)).encode("utf-8", "replace").decode()
         if len(message) > _LONGEST_MESSAGE:
             message = f"{message[:_LONGEST_MESSAGE]}…"
         recorded = {"kind": kind, "message": message}

@@ -33,6 +33,7 @@ from evalcore.pipeline.integrity import check_counts, check_parts, check_plan, c
 from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
+from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -221,7 +222,8 @@ def _view(
             cases_complete=tables.complete,
         )
         custom = _custom_gates(run, undecided, tables, options)
-        gates = decide_gates(definition.policy, summary, custom)
+        # A custom gate is somebody's function.
+        gates = tuple(map(_covered, decide_gates(definition.policy, summary, custom)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, report, tables, stored)
 
@@ -266,6 +268,13 @@ def _stored_gates(run: StoredRun) -> list[GateResult]:
     except (ObjectNotFoundError, ValueError, LookupError, TypeError) as error:
         reason = f"does not tell what its own gates said: {error}"
         raise DamagedRunError(run.run_id, (Damage("report.json", reason),)) from error
+
+
+def _covered(gate: GateResult) -> GateResult:
+    """Return a gate's result without secrets."""
+    if not PROCESS.knows:
+        return gate
+    return replace(gate, message=PROCESS.text(gate.message), details=PROCESS.value(gate.details))
 
 
 def _run_facts(manifest: Manifest) -> RunFacts:

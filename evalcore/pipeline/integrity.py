@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evalcore.errors import Damage, DamagedRunError
@@ -24,6 +25,7 @@ def verify_run(run: StoredRun) -> tuple[Damage, ...]:
     """Return every damage of a run, in the order manifest, plan, shards; of an unfinished run
     the shards that have results.
     """
+    run = replace(run, known_definition=None)  # what stands in the store counts
     try:
         manifest = run.manifest()
     except DamagedRunError as error:
@@ -86,7 +88,7 @@ def check_counts(manifest: Manifest, counted: Mapping[str, int]) -> None:
 def _plan_damages(run: StoredRun, manifest: Manifest, *, thorough: bool) -> list[Damage]:
     plan = manifest.plan
     try:
-        definition = run.stored_definition() if thorough else run.definition
+        definition = run.definition
     except DamagedRunError as error:
         damages = list(error.damages)
     else:

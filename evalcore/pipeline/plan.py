@@ -188,7 +188,8 @@ def plan_run(
         from evalcore.pipeline.reuse import prepare_reuse
 
         prepare_reuse(run, suite, plan, options.reuse)
-    return replace(run, known_definition=definition)
+    # What executes is what stands in the store, here as in any other process.
+    return run if run.is_sealed(definition) else replace(run, known_definition=definition)
 
 
 def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDefinition:

@@ -15,6 +15,7 @@ from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.pipeline.observe import observer_of
 from evalcore.pipeline.plan import HISTORY
+from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def _to_standard_error(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
+    from evalcore.trust.text import sanitize_terminal
+
+    sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")
 
 
 @dataclass(frozen=True, slots=True)

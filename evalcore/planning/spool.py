@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import zstandard
 
+from evalcore.errors import UsageError
 from evalcore.model.suite import Case
 from evalcore.planning.codec import CaseEncoder, decode_block
+from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_000
 MEMORY_BYTES = 64 * 1024 * 1024
@@ -47,7 +49,7 @@ class CaseSpool:
 
     def __iter__(self) -> Iterator[Case]:
         for part in self.parts():
-            yield from decode_part(part)
+            yield from decode_part(part, opened=True)
 
     def parts(self) -> Iterator[bytes]:
         """Yield the compressed blocks in order, each a plan part."""
@@ -62,7 +64,7 @@ class CaseSpool:
         return frozenset(self._code_names | self._encoder.code_names)
 
     def _flush(self) -> None:
-        data = compress(self._encoder.block())
+        data = compress(seal_block(self._encoder.block()))
         self._file.seek(self._end)
         self._file.write(data)
         self._blocks.append(_Block(self._end, len(data)))
@@ -88,12 +90,21 @@ class PlanPartError(ValueError):
     """A plan part is not what was written; the message follows the part's name."""
 
 
-def decode_part(part: bytes) -> list[Case]:
-    """Return the cases of one plan part; raise `PlanPartError` if it is torn or foreign."""
+def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
+    """Return the cases of one plan part; `opened` with the secrets that they are executed with.
+
+    Raises `PlanPartError` if it is torn or foreign, `UsageError` for a variable that is not set
+    here.
+    """
+    block = _decompressed(part)
+    if opened and (missing := missing_variables(block)):
+        names = ", ".join(missing)
+        raise UsageError(
+            f"the plan refers to {names}, which is not set here; set it in the environment or in "
+            "the suite's .env file"
+        )
     try:
-        return decode_block(_decompressed(part))
-    except PlanPartError:
-        raise
+        return decode_block(unseal(block) if opened else block)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
 

@@ -23,6 +23,8 @@ from evalcore.errors import (
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
 from evalcore.planning.spool import PlanPartError, decode_part
+from evalcore.redaction.redactor import PROCESS
+from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,
@@ -34,6 +36,7 @@ from evalcore.storage.layout import (
 )
 from evalcore.storage.manifests import encode_manifest, parse_manifest
 from evalcore.storage.object_store import ObjectStore
+from evalcore.trust.sealed_plans import open_plan
 
 _SWAP_ATTEMPTS = 20
 _FETCHERS = 8
@@ -75,9 +78,14 @@ class StoredRun:
                 return changed
         raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
 
+    def is_sealed(self, definition: SuiteDefinition) -> bool:
+        """Whether the definition in the store has to differ from this one: it holds a secret."""
+        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition))
+
     def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> None:
         """Write the suite and its cases; parts that are there already stay."""
-        self.store.put_if_absent(self.keys.plan_suite, orjson.dumps(definition, option=_INDENTED))
+        data = seal_document(orjson.dumps(definition, option=_INDENTED))
+        self.store.put_if_absent(self.keys.plan_suite, data)
         for number, part in enumerate(cases.parts()):
             self.store.put_if_absent(self.keys.plan_part(number), part)
 
@@ -86,30 +94,32 @@ class StoredRun:
         """The suite without its cases, as it was planned; raises `DamagedRunError`."""
         if self.known_definition is not None:
             return self.known_definition
-        return self.stored_definition()
-
-    def stored_definition(self) -> SuiteDefinition:
-        """Return the suite as it stands in the store now; raise `DamagedRunError`."""
         from pydantic import TypeAdapter, ValidationError
 
         data = self._plan_object(self.keys.plan_suite)
         try:
-            definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(data)
+            opened = open_plan(data)
+            definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(opened)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             place = ".".join(map(str, first["loc"]))
             reason = f"{place}: {first['msg']}" if place else first["msg"]
             raise self._damaged(self.keys.plan_suite, f"is no suite: {reason}") from error
+        except (ValueError, TypeError, AttributeError) as error:
+            raise self._damaged(self.keys.plan_suite, f"is no suite: {error}") from error
         return definition
 
     def plan_part(self, number: int) -> bytes:
         """Return one part of the cases as it was written; raise `DamagedRunError`."""
         return self._plan_object(self.keys.plan_part(number))
 
-    def cases(self, number: int, plan: Plan) -> list[Case]:
-        """Return the cases of one part of the plan; raise `DamagedRunError`."""
+    def cases(self, number: int, plan: Plan, *, opened: bool = False) -> list[Case]:
+        """Return the cases of one part of the plan; raise `DamagedRunError`.
+
+        `opened` as in `decode_part`.
+        """
         try:
-            cases = decode_part(self.plan_part(number))
+            cases = decode_part(self.plan_part(number), opened=opened)
         except PlanPartError as error:
             raise self._damaged(self.keys.plan_part(number), str(error)) from error
         if len(cases) != plan.cases_of_part(number):

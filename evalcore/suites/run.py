@@ -15,6 +15,7 @@ from evalcore.formats.wording import suggest
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
+from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
@@ -173,7 +174,14 @@ class _Call:
         self._chosen, self._stopper = chosen, stopper
 
     def run(self) -> SuiteReport:
-        """Run the suite and return its report."""
+        """Run the suite and return its report; what is raised holds no secret."""
+        try:
+            return self._run()
+        except BaseException as error:
+            cover_exception(error)
+            raise
+
+    def _run(self) -> SuiteReport:
         suite, chosen = self._suite, self._chosen
         options = PlanOptions(mode=self._mode)
         changed: dict[str, Any] = {}

@@ -21,9 +21,11 @@ _READERS = 8
 _CASES = re.compile(r".*/plan/cases-(\d{5,})\.jsonl\.zst")
 
 
-def verify_run(run: StoredRun) -> tuple[Damage, ...]:
+def verify_run(run: StoredRun, *, thorough: bool = True) -> tuple[Damage, ...]:
     """Return every damage of a run, in the order manifest, plan, shards; of an unfinished run
     the shards that have results.
+
+    If not `thorough`, the parts of a run that is not final are not read column by column.
     """
     run = replace(run, known_definition=None)  # what stands in the store counts
     try:
@@ -35,7 +37,9 @@ def verify_run(run: StoredRun) -> tuple[Damage, ...]:
     damages += _shard_damages(manifest, written)
     shards = sorted(written & set(range(manifest.plan.shards)))
     with run.result_files(manifest.plan, shards) as files:
-        _, wrong = _examined(manifest, dict(zip(shards, files, strict=True)), thorough=True)
+        _, wrong = _examined(manifest, dict(zip(shards, files, strict=True)), thorough=thorough)
+        if manifest.state is State.COMPLETED and not (damages or wrong):
+            damages += _count_damages(manifest, _counted(files))
     return (*damages, *sorted(wrong, key=lambda damage: damage.shard or 0))
 
 
@@ -78,11 +82,27 @@ def check_parts(
 
 def check_counts(manifest: Manifest, counted: Mapping[str, int]) -> None:
     """Raise `DamagedRunError` unless the final counts are those of the rows."""
+    if damages := _count_damages(manifest, counted):
+        raise DamagedRunError(manifest.id, tuple(damages))
+
+
+def _count_damages(manifest: Manifest, counted: Mapping[str, int]) -> list[Damage]:
     stored = manifest.counts or {}
-    for name, count in counted.items():
-        if name in stored and stored[name] != count:
-            damage = Damage(MANIFEST, f"counts {stored[name]} items {name}; the rows have {count}")
-            raise DamagedRunError(manifest.id, (damage,))
+    return [
+        Damage(MANIFEST, f"counts {stored[name]} items {name}; the rows have {count}")
+        for name, count in counted.items()
+        if name in stored and stored[name] != count
+    ]
+
+
+def _counted(files: Sequence[Path]) -> dict[str, int]:
+    """Return the counts of the rows, by the names that a manifest has for them."""
+    from evalcore.analytics.progress import tally
+
+    counts = tally(files)._asdict()
+    counts["error"] = counts.pop("errors")
+    ended = counts["error"] + counts["skipped"] + counts["cancelled"]
+    return {**counts, "completed": counts.pop("done") - ended}
 
 
 def _plan_damages(run: StoredRun, manifest: Manifest, *, thorough: bool) -> list[Damage]:

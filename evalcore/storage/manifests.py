@@ -183,7 +183,7 @@ _FIELDS: Mapping[str, _Check] = {
     "id": _TEXT,
     "suite": _TEXT,
     "format": _TEXT,
-    "state": (lambda value: value in set(State), "a state"),
+    "state": (lambda value: _is_text(value) and value in set(State), "a state"),
     "mode": _TEXT,
     "created_at": _TIME,
     "source": _MAPPING,
@@ -193,7 +193,10 @@ _FIELDS: Mapping[str, _Check] = {
     "started_at": (_or_none(_is_time), "a time"),
     "ended_at": (_or_none(_is_time), "a time"),
     "counts": (_or_none(_are_counts), "numbers of items"),
-    "decision": (_or_none(lambda value: value in set(Decision)), "a decision"),
+    "decision": (
+        _or_none(lambda value: _is_text(value) and value in set(Decision)),
+        "a decision",
+    ),
     "execution": _MAPPING,
     "parts": (_or_none(lambda value: isinstance(value, list)), "a list"),
 }

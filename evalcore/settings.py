@@ -35,7 +35,9 @@ class Settings:
     with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
     of object stores below which a suite may name files of tests, beside those in the configured
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
-    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S).
+    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). `stall_s`:
+    after so many seconds with nothing in flight and nothing committed a run ends
+    (EVALCORE_STALL_S).
     `allow_commands`: plans that this process does not trust, and deployments, may start programs
     (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
     may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
@@ -61,6 +63,7 @@ class Settings:
     allow_stores: tuple[str, ...] = ()
     allow_addresses: tuple[str, ...] = ()
     lease_s: float = 20.0
+    stall_s: float = 60.0
     workspaces: str | None = None
     isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
@@ -90,18 +93,13 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["redact_patterns"] = _patterns(given.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
+    _read_durations(environment, values)
     given = environment.get("EVALCORE_ISOLATION")
     if given:
         try:
             values["isolation"] = _isolation(given)
         except ValueError as error:
             raise SettingsError(f"EVALCORE_ISOLATION{error}") from None
-    given = environment.get("EVALCORE_LEASE_S")
-    if given:
-        try:
-            values["lease_s"] = _seconds(float(given))
-        except ValueError:
-            raise SettingsError(f"EVALCORE_LEASE_S: {_SECONDS_WANTED}") from None
     settings = Settings(**values)
     # Every process that executes or shows anything reads its settings first.
     PROCESS.learn_environment(environment, settings.readable_names)
@@ -119,6 +117,7 @@ _LISTS = (
     "allow_addresses",
 )
 _SWITCHES = ("otel", "otel_content", "allow_commands")
+_DURATIONS = ("lease_s", "stall_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
 
@@ -139,6 +138,17 @@ def _read_file(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise SettingsError(f"{path}: {name}{error}") from None
     return values
+
+
+def _read_durations(environment: Mapping[str, str], values: dict[str, Any]) -> None:
+    """Add what the environment says of times in seconds."""
+    for name in _DURATIONS:
+        text = environment.get(f"EVALCORE_{name.upper()}")
+        if text:
+            try:
+                values[name] = _seconds(float(text))
+            except ValueError:
+                raise SettingsError(f"EVALCORE_{name.upper()}: {_SECONDS_WANTED}") from None
 
 
 def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> None:
@@ -307,6 +317,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "allow_stores": _texts,
     "allow_addresses": _texts,
     "lease_s": _seconds,
+    "stall_s": _seconds,
     "workspaces": _text,
     "isolation": _isolation,
     "providers": _providers,

@@ -24,6 +24,7 @@ from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.pipeline import load
 from evalcore.pipeline.acceptance import Worker, source_files_of
+from evalcore.pipeline.integrity import check_run
 from evalcore.storage.runs import StoredRun, find_run
 
 
@@ -53,6 +54,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
         raise RunConflictError(
             f"run {run_id} is {manifest.state}; `evalcore run --resume {run_id}` ends it first"
         )
+    check_run(source)
     wanted = load_options({**given, "format_": given["format_"] or manifest.format}, store)
     path, script = _files(source, suite_file)
     if wanted.script is None:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from evalcore.errors import Damage, DamagedRunError, EvalError, NotAllowedError, UsageError
 from evalcore.formats.source import read_document
 from evalcore.formats.targets_file import FILE_NAMES
+from evalcore.model.run import Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.pipeline.demands import Demand, DemandKind, demands_of
 from evalcore.pipeline.signing import read_seal
-from evalcore.planning.spool import decode_part
 from evalcore.providers.chat import BASE_URLS
 from evalcore.repository import find_upward
 from evalcore.settings import Settings
@@ -104,7 +104,7 @@ def _accept_unsigned(run: StoredRun, worker: Worker) -> Accepted:
     if not _lies_below(folder, worker.folder):
         reasons.texts.append(f"its folder {folder} does not lie below {worker.folder}")
     addresses = tuple(_own_addresses(worker))
-    for demand in demands_of(definition, _cases(sealed, manifest.plan.parts)):
+    for demand in demands_of(definition, _cases(sealed, manifest.plan)):
         if demand.kind is DemandKind.ADDRESS:
             allowed = is_allowed_address(demand.what, addresses)
             reasons.add(demand, None if allowed else _address_reason(demand))
@@ -161,18 +161,9 @@ def _lies_below(folder: Path, here: Path) -> bool:
     return folder.resolve().is_relative_to(here.resolve())
 
 
-def _cases(run: StoredRun, parts: int) -> Iterator[Case]:
-    for number in range(parts):
-        data = run.plan_part(number)
-        try:
-            cases = decode_part(data)
-        except EvalError:
-            raise
-        except Exception as error:  # whatever torn data make of a decoder
-            place = run.keys.plan_part(number).removeprefix(run.keys.folder)
-            damage = Damage(place, f"cannot be read: {type(error).__name__}")
-            raise DamagedRunError(run.run_id, (damage,)) from error
-        yield from cases
+def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
+    for number in range(plan.parts):
+        yield from run.cases(number, plan)
 
 
 def _own_addresses(worker: Worker) -> Iterator[str]:

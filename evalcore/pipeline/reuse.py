@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
+from evalcore.errors import DamagedRunError
 from evalcore.execution.reuse import REUSE_ITEMS
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Suite
+from evalcore.pipeline.integrity import check_parts, check_shards
 from evalcore.pipeline.plan import HISTORY
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
@@ -45,10 +48,16 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
     else:
         runs = (find_run(run.store, source),)
     with ExitStack() as stack, TemporaryDirectory(prefix="evalcore-reuse-") as folder:
-        parts = [
-            stack.enter_context(earlier.result_files(earlier.manifest().plan)) for earlier in runs
-        ]
         digests: dict[str, str] = {}
+        parts: list[Sequence[Path]] = []
+        for earlier in runs:
+            try:
+                parts.append(stack.enter_context(_whole_parts(earlier)))
+            except DamagedRunError as error:
+                if source != HISTORY:
+                    raise
+                parts.append(())
+                sys.stderr.write(f"Warning: nothing is taken from an earlier run: {error}\n")
         if not any(parts):
             return Prepared(digests, [])
         errors = source != HISTORY
@@ -67,6 +76,16 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
             run.store.put_if_absent(key, path)
         return Prepared(digests, taken)
+
+
+@contextmanager
+def _whole_parts(run: StoredRun) -> Iterator[Sequence[Path]]:
+    """Give the result parts of a run; raise `DamagedRunError` unless they are its items' rows."""
+    manifest = run.manifest()
+    check_shards(run, manifest)
+    with run.result_files(manifest.plan) as files:
+        check_parts(run, manifest, files)
+        yield files
 
 
 def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 _LOADERS: Final = frozenset({"import_module", "__import__", "run_module", "find_spec"})
+_CALLED: Final = tuple(name.encode() for name in sorted(_LOADERS))
+_BODIES: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def imported_names(source: bytes, package: str = "") -> frozenset[str]:
@@ -21,9 +23,21 @@ def imported_names(source: bytes, package: str = "") -> frozenset[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     names: set[str] = set()
-    for node in ast.walk(tree):
+    # Calls stand in expressions, of which there are many; few texts have such a call.
+    nodes = ast.walk(tree) if any(word in source for word in _CALLED) else _statements(tree)
+    for node in nodes:
         names.update(_imported_by(node, package))
     return frozenset(name for name in names if name)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the statements of a module, those within others too."""
+    waiting: list[ast.AST] = [*tree.body]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in _BODIES:
+            waiting.extend(getattr(node, name, ()))
 
 
 def _imported_by(node: ast.AST, package: str) -> Iterator[str]:

@@ -47,7 +47,7 @@ class CodeDigests:
         self._bounds = tuple(dict.fromkeys([repository_root(folder), *roots]))
         self._counted: dict[Path, Path | None] = {}
         self._contents: dict[Path, bytes] = {}
-        self._imports: dict[tuple[Path, str], frozenset[str]] = {}
+        self._imports: dict[tuple[Path, str], tuple[frozenset[str], tuple[str, ...]]] = {}
         self._files: dict[tuple[str, tuple[Path, ...]], tuple[Path, ...]] = {}
         self._members: dict[tuple[Path, str], tuple[Path | None, bool]] = {}
         self._places: dict[str, Path | None] = {}
@@ -183,17 +183,26 @@ class CodeDigests:
             if path in closed:
                 continue
             closed.add(path)
-            for name in self._imported(path, places):
+            names, entries = self._imported(path, places)
+            # What a file puts on `sys.path` holds for what is imported after it as well.
+            folders = (_folder_at(path.parent, entry) for entry in entries)
+            inside = [one for one in folders if one is not None and self._is_inside(one)]
+            places = tuple(dict.fromkeys([*places, *inside]))
+            for name in names:
                 open_files.extend(self._module(name, places))
         return closed
 
-    def _imported(self, path: Path, places: tuple[Path, ...]) -> frozenset[str]:
+    def _imported(
+        self, path: Path, places: tuple[Path, ...]
+    ) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the names that a file imports, and what it puts on `sys.path`."""
         package = _package_of(path, places)
         key = (path, package)
         if key not in self._imports:
-            from evalcore.trust.imported_names import imported_names
+            from evalcore.trust.imported_names import imported_names, path_entries
 
-            self._imports[key] = imported_names(_text(path), package)
+            source = _text(path)
+            self._imports[key] = (imported_names(source, package), path_entries(source))
         return self._imports[key]
 
     # Programs

@@ -30,6 +30,27 @@ def imported_names(source: bytes, package: str = "") -> frozenset[str]:
     return frozenset(name for name in names if name)
 
 
+def path_entries(source: bytes) -> tuple[str, ...]:
+    """Return the texts in calls that change `sys.path`: folders, as the module may name them.
+
+    "" and ".." are among them, for `Path(__file__).parent` and what lies above.
+    """
+    if b"sys.path" not in source:
+        return ()
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found = {"", ".."}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="path"))):
+                found.update(_text(inner) for inner in ast.walk(node))
+            case _:
+                continue
+    return tuple(sorted(found))
+
+
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the statements of a module, those within others too."""
     waiting: list[ast.AST] = [*tree.body]
@@ -59,7 +80,7 @@ def _imported_by(node: ast.AST, package: str) -> Iterator[str]:
             return
 
 
-def _text(node: ast.expr) -> str:
+def _text(node: ast.AST) -> str:
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else ""
 

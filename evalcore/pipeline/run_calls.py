@@ -14,6 +14,7 @@ from evalcore.execution.bench import Progress
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
+from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.observe import observer_of
 from evalcore.pipeline.plan import HISTORY
 from evalcore.redaction.redactor import PROCESS
@@ -229,5 +230,9 @@ class RunCalls:
             return 0.0, 0, 0.0
         from evalcore.analytics.spent import used_by
 
-        with self._run.result_files(self._run.manifest().plan, written) as parts:
-            return used_by(parts)
+        manifest = self._run.manifest()
+        shards = sorted(shard for shard in written if shard < manifest.plan.shards)
+        with self._run.result_files(manifest.plan, shards) as parts:
+            files = dict(zip(shards, parts, strict=True))
+            with naming_damage(self._run, manifest, files):
+                return used_by(parts)

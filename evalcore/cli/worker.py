@@ -28,6 +28,7 @@ from evalcore.pipeline import (
 )
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.process_privacy import hide_process
 
 _LEASE_HELP = "After twice as long without a sign of life others take over.  [20]"
 
@@ -56,6 +57,7 @@ def worker(**given: Any) -> int:
     Ends when every shard has its result; whoever comes to the end decides the run and shows its
     report. Exit codes are those of `evalcore run`.
     """
+    hide_process()
     run = find_run(chosen_store(given["store"]), given["run_id"])
     part = given["part"]
     options = RunOptions(given["as_json"], given["verbose"], imports=given["imports"])

@@ -19,6 +19,7 @@ from evalcore.model.run import State
 from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from evalcore.cli.run import RunOptions
@@ -44,6 +45,7 @@ def run_workers(
     refuse the run.
     """
     refuse_store_without_conditions(run)
+    hide_process()
     command = [*_COMMAND, run.run_id, "--store", run.store.url, "--part", str(os.getpid())]
     for root in roots:
         command += ["--root", str(root)]

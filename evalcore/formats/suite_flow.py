@@ -26,6 +26,8 @@ FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
 _FILES: Final = (".yaml", ".yml", ".json")
 _MODELS: Final = ("openai", "anthropic")
+# Types of nodes that factories use without registering them (spec/suite-api.md, Node flows).
+_AGENTS: Final = ("claude.agent", "opencode.agent")
 _FORMS: Final = "a flow is module:function, a workflow file, or a target's name"
 
 
@@ -75,8 +77,10 @@ class FlowReader:
         """Take the suite level: its `primary_output` and its own `targets`."""
         self._targets, self._folder, self._problems = targets, folder, problems
         self._primary: str | None = raw.get("primary_output")
+        inline = raw.get("targets") or ()
+        self._own_names = [entry["name"] for entry in inline]
         self._inline_models = [
-            entry["name"] for entry in raw.get("targets") or () if entry.get("provider") in _MODELS
+            entry["name"] for entry in inline if entry.get("provider") in _MODELS
         ]
 
     def read(self, flow: Any, variants: Sequence[Mapping[str, Any]]) -> Flow:
@@ -86,6 +90,8 @@ class FlowReader:
             return Flow({}, None)
         if target.kind in {FLOW, WORKFLOW}:
             names = [raw.get("provider") for raw in variants]
+            if "callable" in target.options:  # its nodes may be of any type
+                names += [*self._own_names, *_AGENTS]
             known = dict(target.options)
             before = known.get("providers", {})
             options = self._with_providers(known, [*before, *names], ("variants",))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from evalcore.execution.budget import Demand, Grant, Spent
+from evalcore.execution.budget import NOTHING_SPENT, Demand, Grant, Spent
 from evalcore.execution.context import CallContext
 from evalcore.execution.ledger import Ledger
-from evalcore.execution.rates import ProviderRates
+from evalcore.execution.rates import ProviderRates, SharedRates
 from evalcore.model.exchange import (
     ErrorKind,
     ProviderError,
@@ -193,24 +194,32 @@ class ItemCalls:
         """Make one attempt within the budget."""
         budget = self._limits.budget
         if budget is None or demand is None:
-            return self._priced(request, await self._limited(request), attempt)
+            async with self._limited(request) as correct:
+                reply = await self._sent(request)
+                correct(reply)
+            return self._priced(request, reply, attempt)
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
             with self._standing_still():
                 grant = await budget.reserve(demand, places)
-        # Unless it is known better, a call that came to no end was paid.
-        used, made = Spent(grant.cost_usd, grant.tokens), 0
+        used, made, assumed = NOTHING_SPENT, 0, False
         try:
-            reply = await self._limited(_bounded(request, grant))
+            request = _bounded(request, grant)
+            async with self._limited(request) as correct:
+                # Unless it is known better, a call that came to no end was paid.
+                used, assumed = Spent(grant.cost_usd, grant.tokens), True
+                reply = await self._sent(request)
+                correct(reply)
             reply = self._priced(request, reply, attempt)
             used, made = _used(reply, used), reply.usage.output_tokens or 0
+            assumed = False
         except ProviderError as error:
             if _is_free(error):
-                used = Spent()
+                used = NOTHING_SPENT
             raise
         finally:
-            budget.settle(grant, used, made)
+            budget.settle(grant, used, made, assumed=assumed)
         if grant.shared and reply.finish_reason in _LENGTH:
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
             self.ledger.add_reply(began, request, reply, f"budget: {cut}")
@@ -223,28 +232,41 @@ class ItemCalls:
             cost = self._limits.cost_usd(request, reply.usage)
         return replace(reply, cost_usd=cost, attempts=attempt)
 
-    async def _limited(self, request: Request) -> Reply:
-        """Make one attempt when the provider's limits allow it."""
+    @asynccontextmanager
+    async def _limited(self, request: Request) -> AsyncIterator[Callable[[Reply], None]]:
+        """Wait until the provider's limits allow an attempt; give what is to be told its reply."""
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
         if rates is None and shared is None:
-            return await self._sent(request)
+            yield _unlimited
+            return
         tokens = _guessed_tokens(request)
-        if rates is not None and rates.gate is not None and not rates.gate.enter_now():
+        if rates is None:
             with self._standing_still():
-                await rates.gate.enter()
+                await _taken(shared, request, tokens)
+            yield _unlimited
+            return
+        async with self._admitted(rates):
+            with self._standing_still():
+                await _taken(shared, request, tokens)
+                await _passed(rates, tokens)
+            yield partial(_correct, rates, tokens)
+
+    @asynccontextmanager
+    async def _admitted(self, rates: ProviderRates) -> AsyncIterator[None]:
+        """Be one of the calls that a provider answers at once."""
+        gate = rates.gate
+        rates.begin()
         try:
-            with self._standing_still():
-                if shared is not None:
-                    await shared.take(request.endpoint.provider, tokens)
-                delay = 0.0 if rates is None else rates.take(tokens)
-                if delay > 0:
-                    await asyncio.sleep(delay)
-            reply = await self._sent(request)
-            _correct(rates, tokens, reply)
-            return reply
+            if gate is not None and not gate.enter_now():
+                with self._standing_still():
+                    await gate.enter()
+            try:
+                yield
+            finally:
+                if gate is not None:
+                    gate.leave()
         finally:
-            if rates is not None and rates.gate is not None:
-                rates.gate.leave()
+            rates.end()
 
     async def _sent(self, request: Request) -> Reply:
         """Make one attempt; the window learns how it went."""
@@ -301,6 +323,25 @@ def _is_free(error: ProviderError) -> bool:
     return error.kind == ErrorKind.REQUEST or "no connection" in error.message
 
 
+async def _taken(shared: SharedRates | None, request: Request, tokens: int) -> None:
+    """Return when the limits that an orchestrator keeps allow a call."""
+    if shared is not None:
+        await shared.take(request.endpoint.provider, tokens)
+
+
+async def _passed(rates: ProviderRates, tokens: int) -> None:
+    """Return when the provider's rate allows a call; calls pass in their order."""
+    turn = rates.turn
+    if not turn.enter_now():
+        await turn.enter()
+    try:
+        while (wait_s := rates.wait_s) > 0:
+            await asyncio.sleep(wait_s)
+        rates.take(tokens)
+    finally:
+        turn.leave()
+
+
 def _guessed_tokens(request: Request) -> int:
     """Return about how many tokens a call uses, before it is made."""
     text = sum(len(str(message.get("content") or "")) for message in request.messages)
@@ -309,7 +350,11 @@ def _guessed_tokens(request: Request) -> int:
     return text // _BYTES_PER_TOKEN + min(made, _GUESSED_ANSWER_TOKENS)
 
 
-def _correct(rates: ProviderRates | None, guessed: int, reply: Reply) -> None:
+def _unlimited(reply: Reply) -> None:
+    """Note nothing: no limit needs to know what a reply used."""
+
+
+def _correct(rates: ProviderRates, guessed: int, reply: Reply) -> None:
     given, made = reply.usage
-    if rates is not None and rates.tokens is not None and (given, made) != (None, None):
+    if rates.tokens is not None and (given, made) != (None, None):
         rates.tokens.correct((given or 0) + (made or 0) - guessed)

@@ -201,7 +201,11 @@ def run_pool(
         pool = Pool(bench, context, options.share or WHOLE)
         if options.on_start is not None:
             options.on_start(pool)
-        await pool.run(rest.shards, rest.begun, following)
+        if options.calls is None:
+            await pool.run(rest.shards, rest.begun, following)
+            return
+        with options.calls.stopping(pool):
+            await pool.run(rest.shards, rest.begun, following)
 
     asyncio.run(execute())
 
@@ -227,7 +231,6 @@ def reopen_run(run: StoredRun) -> None:
     The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
     run.store.delete(run.keys.cancel)
-    run.store.delete(run.keys.pot)
     abandoned = unfinished_claims(run)
 
     def reopened(current: Manifest) -> Manifest:

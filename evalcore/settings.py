@@ -13,6 +13,7 @@ from typing import Any
 
 from evalcore.errors import SettingsError
 from evalcore.model.suite import ProviderLimits
+from evalcore.repository import find_upward
 
 FILE_NAME = "evalcore.toml"
 DEFAULT_STORE = ".evalcore"
@@ -59,16 +60,14 @@ DEFAULT_SETTINGS = Settings()
 
 
 def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
-    """Return the settings; `evalcore.toml` is looked for from `folder` upward.
+    """Return the settings; `evalcore.toml` is looked for up to the root of a repository.
 
     Raises `SettingsError` that names the file and the key.
     """
     values: dict[str, Any] = {}
-    for parent in (folder, *folder.parents):
-        path = parent / FILE_NAME
-        if path.is_file():
-            values = _read_file(path)
-            break
+    path = find_upward(folder, (FILE_NAME,)).path
+    if path is not None:
+        values = _read_file(path)
     for name in (*_TEXTS, *_LISTS):
         given = environment.get(f"EVALCORE_{name.upper()}")
         if given:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from evalcore.errors import EvalError
+from evalcore.trust.globs import has_magic, matching_files
 from flows.parameters import EvaluateParameters
 
 MAX_AT_ONCE = 16
@@ -66,7 +68,7 @@ def find_suites(patterns: list[str], folder: Path) -> list[tuple[str, bool]]:
     """
     found: dict[str, bool] = {}
     for pattern in patterns:
-        if not any(sign in pattern for sign in "*?["):
+        if not has_magic(pattern):
             found.setdefault(pattern, True)
             continue
         files = _matching(pattern, folder)
@@ -81,13 +83,8 @@ def _matching(pattern: str, folder: Path) -> list[str]:
     """Return the files below `folder` that match, relative to it; nothing hidden."""
     if Path(pattern).is_absolute():
         return []
-    names = (path.relative_to(folder) for path in _glob(pattern, folder) if path.is_file())
-    return sorted(str(name) for name in names if not any(p.startswith(".") for p in name.parts))
-
-
-def _glob(pattern: str, folder: Path) -> list[Path]:
-    root = folder.resolve()
     try:
-        return [path for path in folder.glob(pattern) if path.resolve().is_relative_to(root)]
-    except ValueError:  # `**` as a part of a name
+        names = matching_files(pattern, folder, folder)
+    except (EvalError, ValueError):
         return []
+    return [name for name in names if not any(part.startswith(".") for part in Path(name).parts)]

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -235,10 +235,14 @@ class Fault:
 
 @dataclass
 class FaultyProxy:
-    """An HTTP proxy in front of one server. Faults are used up in their order, one a request."""
+    """An HTTP proxy in front of one server. Faults are used up in their order, one a request.
+
+    `rule` is asked, with method and path, about the requests that no such fault waits for.
+    """
 
     url: str
     target_port: int
+    rule: Callable[[str, str], Fault | None] = lambda _method, _path: None
     seen: list[str] = field(default_factory=list)
     _faults: list[Fault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -261,7 +265,7 @@ class FaultyProxy:
             for index, fault in enumerate(self._faults):
                 if fault.method in {None, method}:
                     return self._faults.pop(index)
-        return None
+            return self.rule(method, path)
 
 
 @contextlib.contextmanager

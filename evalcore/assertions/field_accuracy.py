@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from evalcore.assertions.graded import aspect, by_aspects, scored
 from evalcore.assertions.strict_json import NotJsonError, parse
-from evalcore.assertions.structure import same_json
+from evalcore.assertions.structure import ABSENT, same_json, value_at
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import json_text, quote
-from evalcore.model.assertion import Verdict, broken
+from evalcore.judging.texts import content_text
+from evalcore.model.assertion import Outcome, Verdict, broken
 
-_MISSING: Final = object()
-_PART: Final = re.compile(r"[^.\[\]]+")
 _TOKENS: Final = (
     ("YYYY", "%Y"),
     ("MMMM", "%B"),
@@ -30,7 +29,16 @@ _TOKENS: Final = (
     ("YY", "%y"),
     ("Z", "%z"),
 )
-_FORMATS: Final = ("DD-MMM-YYYY", "DD MMM YYYY", "DD MMMM YYYY", "MMMM DD, YYYY", "MMM DD, YYYY")
+_FORMATS: Final = (
+    "YYYY-MM-DD",
+    "YYYY/MM/DD",
+    "DD-MMM-YYYY",
+    "DD-MMMM-YYYY",
+    "DD MMM YYYY",
+    "DD MMMM YYYY",
+    "MMMM DD, YYYY",
+    "MMM DD, YYYY",
+)
 _MONTH_FIRST: Final = ("MM/DD/YYYY", "MM-DD-YYYY")
 _DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
 _BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
@@ -39,16 +47,19 @@ _BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 def field_accuracy(params: Mapping[str, Any], subject: Subject) -> Verdict:
     """Compare each field; the score is the weighted share of those that agree.
 
-    An output that is no JSON object has no field right. A field that the expected output does not
-    have is an error: there is nothing to compare with.
+    A field that this case's expected output lacks is skipped; it is an error if no case of the
+    suite has it. An output that is no JSON object has no field right. Where nothing is compared, or
+    nothing that has weight, the score is 0 and the check fails, whatever its threshold.
     """
-    expected = _expected(subject.case.expected_output)
+    expected = expected_object(subject.case.expected_output)
     if not isinstance(expected, Mapping | list):
         return broken("there is nothing to compare with: 'expected_output' is no object")
     fields: Sequence[Mapping[str, Any]] = params["fields"]
-    absent = [field["path"] for field in fields if _at(expected, field["path"]) is _MISSING]
-    if absent:
-        return broken(f"'expected_output' has no {', '.join(map(quote, absent))}")
+    absent = [field["path"] for field in fields if value_at(expected, field["path"]) is ABSENT]
+    nowhere = [path for path in absent if subject.context.lacks_field(path)]
+    if nowhere:
+        return broken(f"no test's 'expected_output' has {', '.join(map(quote, nowhere))}")
+    fields = [field for field in fields if field["path"] not in absent]
     try:
         actual = _structured(subject.output)
     except NotJsonError as error:
@@ -56,17 +67,20 @@ def field_accuracy(params: Mapping[str, Any], subject: Subject) -> Verdict:
     aspects = [
         found for field in fields if (found := _compared(field, actual, expected)) is not None
     ]
+    if not any(one.get("weight", 1.0) for one in aspects):
+        reason = "nothing that has weight was compared" if aspects else "nothing was compared"
+        return Verdict(Outcome.FAILED, 0.0, reason)
     if params.get("aggregation") == "all_or_nothing":
         score = float(all(one["passed"] for one in aspects))
         return scored(score, params.get("threshold"), aspects)
     return by_aspects(aspects, params.get("threshold"))
 
 
-def _expected(value: Any) -> Any:
+def expected_object(value: Any) -> Any:
     """Return the expected object: itself, of messages the last one's content, text as JSON."""
     messages = isinstance(value, list) and value and isinstance(value[-1], Mapping)
     if messages and "role" in value[-1] and "content" in value[-1]:
-        value = value[-1]["content"]
+        value = content_text(value[-1]["content"])
     if isinstance(value, str):
         try:
             return _structured(value)
@@ -87,8 +101,8 @@ def _structured(text: str) -> Any:
 def _compared(field: Mapping[str, Any], actual: Any, expected: Any) -> dict[str, Any] | None:
     """Return whether a field agrees; None for an optional one that is not there."""
     path, weight = field["path"], field.get("weight", 1.0)
-    found, wanted = _at(actual, path), _at(expected, path)
-    if found is _MISSING:
+    found, wanted = value_at(actual, path), value_at(expected, path)
+    if found is ABSENT:
         if not field.get("required", True):
             return None
         return aspect(f"{path} is missing", False, weight)
@@ -103,17 +117,6 @@ def _compared(field: Mapping[str, Any], actual: Any, expected: Any) -> dict[str,
         return aspect(path, True, weight)
     text = f"{path} is {quote(json_text(found))}, expected {quote(json_text(wanted))}"
     return aspect(text, False, weight)
-
-
-def _at(value: Any, path: str) -> Any:
-    for part in _PART.findall(path):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return _MISSING
-    return value
 
 
 def _is_near(found: Any, wanted: Any, field: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,14 @@ def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None
         ) from None
     except (ArithmeticError, TypeError, ValueError) as error:
         raise SchemaProblem(f"the schema cannot be applied: {describe_error(error)}") from None
+
+
+def has_keywords(schema: Mapping[str, Any]) -> bool:
+    """Whether at least one key of the schema is a keyword of JSON Schema (draft 2020-12)."""
+    from jsonschema import Draft202012Validator
+
+    annotations = {"$schema", "$id", "$defs", "definitions", "title", "description", "default"}
+    return not annotations.union(Draft202012Validator.VALIDATORS).isdisjoint(schema)
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,8 @@ from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, f
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
 
+# promptfoo's name of it, and how its Python wrapper spells that keyword.
+_PASSED = ("passed", "pass", "pass_")
 _RUNNER = Path(__file__).with_name("plugin_runner.py")
 
 
@@ -28,9 +30,14 @@ async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
     """Ask `get_assert(output, context)` of the file `source`, in a Python process of its own.
 
     It has to return what `returns` declares: `bool`, or `grading_result`, a mapping `{passed,
-    score, reason}`. Anything else, a crash and a time-out are errors.
+    score, reason}`. Anything else, a crash, a time-out and a `config` that the manifest's `params`
+    (a JSON Schema) do not allow are errors; in the last case the plug-in is not started.
     """
     from evalcore.trust.commands import run_command
+
+    mistake = _config_mistake(params, subject.context.regex_timeout_s)
+    if mistake is not None:
+        return broken(mistake)
 
     question = {"output": subject.output, "context": _context(params, subject)}
     timeout_s = subject.context.plugin_timeout_s
@@ -53,6 +60,26 @@ async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
             return PASSED if answer else failed("the plug-in returned false")
         return broken(one_line(f"the plug-in has to return a bool, not {answer!r}"))
     return _grading_verdict(answer, "the plug-in")
+
+
+def _config_mistake(params: Mapping[str, Any], regex_timeout_s: float) -> str | None:
+    """Return how the assertion's `config` breaks the manifest's `params`, None if it does not.
+
+    An assertion without `config` has an empty one.
+    """
+    schema = params.get("params")
+    if schema is None:
+        return None
+    from evalcore.assertions.json_schema import SchemaProblem, first_mistake
+
+    config = params.get("config")
+    try:
+        mistake = first_mistake({} if config is None else config, schema, regex_timeout_s)
+    except SchemaProblem as problem:
+        return f"the params of the plug-in '{params.get('id')}': {problem}"
+    if mistake is None:
+        return None
+    return f"the config of the plug-in '{params.get('id')}' breaks its params: {mistake}"
 
 
 async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -105,7 +132,11 @@ def _grading_verdict(answer: Any, who: str) -> Verdict:
     """Return the verdict of a `{passed, score, reason}`, an error if it is not one."""
     if not isinstance(answer, Mapping):
         return broken(one_line(f"{who} has to return {{passed, score, reason}}, not {answer!r}"))
-    passed, score, reason = (answer.get(key) for key in ("passed", "score", "reason"))
+    spellings = [key for key in _PASSED if key in answer]
+    if len(spellings) > 1:
+        return broken(f"{who} returned '{spellings[0]}' and '{spellings[1]}'; one of them says it")
+    passed = answer[spellings[0]] if spellings else None
+    score, reason = answer.get("score"), answer.get("reason")
     if not isinstance(passed, bool):
         return broken(one_line(f"{who}: 'passed' has to be a bool, not {passed!r}"))
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:

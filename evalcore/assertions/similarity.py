@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from evalcore.assertions.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
+
+_WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 def levenshtein(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -38,8 +42,21 @@ def rouge_n(params: Mapping[str, Any], subject: Subject) -> Verdict:
 
     Words are the runs of `[a-z0-9]` in the lower-cased text.
     """
-    score = _rouge().score(params["value"], subject.output)["rouge1"].fmeasure
-    return _graded("ROUGE-1", float(score), params["threshold"])
+    score = _rouge_1(_words(params["value"]), _words(subject.output))
+    return _graded("ROUGE-1", score, params["threshold"])
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(_WORD.findall(text.lower()))
+
+
+def _rouge_1(reference: Counter[str], candidate: Counter[str]) -> float:
+    """Return 2PR/(P + R), P and R the shares of the words of each that the other has (Lin 2004)."""
+    common = (reference & candidate).total()
+    if not common:
+        return 0.0
+    precision, recall = common / candidate.total(), common / reference.total()
+    return 2 * precision * recall / (precision + recall)
 
 
 def _graded(measure: str, score: float, threshold: float) -> Verdict:
@@ -53,10 +70,3 @@ def _bleu() -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(lowercase=True, tokenize="none", smooth_method="add-k", smooth_value=1, force=True)
-
-
-@cache
-def _rouge() -> Any:
-    from rouge_score.rouge_scorer import RougeScorer
-
-    return RougeScorer(["rouge1"], use_stemmer=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from evalcore.assertions import strict_json
 from evalcore.assertions.json_schema import SchemaProblem, first_mistake
@@ -41,6 +42,15 @@ def equals_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
     return PASSED if equal else failed("is another JSON value")
 
 
+class _Absent:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Final = _Absent()
+_PART: Final = re.compile(r"[^.\[\]]+")
+
+
 def same_json(one: Any, other: Any) -> bool:
     """Return whether two JSON values mean the same; objects have no order."""
     if isinstance(one, bool) or isinstance(other, bool):
@@ -58,6 +68,23 @@ def same_json(one: Any, other: Any) -> bool:
             and all(map(same_json, one, other))
         )
     return bool(one == other)
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return what stands at a path (`lines[0].price`, `lines.0.price`), `ABSENT` for nothing.
+
+    A key that is written like the whole path comes first.
+    """
+    if isinstance(value, Mapping) and path in value:
+        return value[path]
+    for part in _PART.findall(path):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return ABSENT
+    return value
 
 
 def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verdict:

@@ -24,6 +24,8 @@ class CheckContext:
     results of passed assertions, by the assertion's identity. `objects` are what a suite made in
     Python refers to by name. `complete` calls providers for the item that is graded, `judges` asks
     its judges. `workspace` is the folder that the target worked in, if there was one.
+    `absent_fields` are the fields that no case's expected output has; None where the cases are not
+    known, as for an assertion on its own.
     """
 
     folder: Path
@@ -34,9 +36,14 @@ class CheckContext:
     complete: Complete = no_provider
     judges: Judges = NO_JUDGES
     workspace: Path | None = None
+    absent_fields: frozenset[str] | None = None
     passes: dict[int, tuple[Assertion, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )
+
+    def lacks_field(self, path: str) -> bool:
+        """Whether no case's expected output has the field."""
+        return self.absent_fields is None or path in self.absent_fields
 
 
 class Subject(NamedTuple):

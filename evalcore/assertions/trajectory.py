@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from evalcore.assertions.graded import aspect, by_aspects
 from evalcore.assertions.material import tool_calls_of
-from evalcore.assertions.structure import same_json
+from evalcore.assertions.strict_json import NotJsonError, parse
+from evalcore.assertions.structure import ABSENT, same_json, value_at
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import json_text, quote
 from evalcore.model.assertion import Verdict, blocked
@@ -41,11 +42,21 @@ def calls_of(evidence: Evidence) -> list[Call] | None:
         inner = function if isinstance(function, Mapping) else raw
         name = raw.get("tool") or inner.get("name")
         arguments: Any = next((inner[key] for key in _ARGUMENTS if key in inner), {})
+        if isinstance(arguments, str):
+            arguments = _read_arguments(arguments)
         duration = raw.get("duration_ms")
         if isinstance(duration, bool) or not isinstance(duration, int | float):
             duration = None
         found.append(Call(str(name or ""), arguments, duration))
     return found
+
+
+def _read_arguments(text: str) -> Any:
+    """Return the arguments that a text holds as JSON, as models write them; else the text."""
+    try:
+        return parse(text)
+    except NotJsonError:
+        return text
 
 
 def tool_trajectory(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -69,6 +80,8 @@ def tool_trajectory(params: Mapping[str, Any], subject: Subject) -> Verdict:
         aspects += _any_order(expected, calls)
     else:
         aspects += _subset(expected, calls)
+    # An empty list expects no call, which every trajectory keeps that may have more.
+    aspects = aspects or [aspect("nothing is expected", True)]
     names = ", ".join(call.name for call in calls)
     return by_aspects(aspects, params.get("threshold"), actual=f"called: {names or 'nothing'}")
 
@@ -94,12 +107,12 @@ def _any_order(
 
 
 def _subset(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> list[dict[str, Any]]:
-    """Each call is one of the expected, as often at most."""
+    """Each call is one of the expected, which are an allow-list: any number of calls fit one."""
     if not calls:
         return [aspect("nothing else was called", True)]
-    taken = {call: place for place, call in _paired(expected, calls).items()}
     return [
-        aspect(f"{call.name} is expected", number in taken) for number, call in enumerate(calls)
+        aspect(f"{call.name} is expected", any(_fits(item, call) for item in expected))
+        for call in calls
     ]
 
 
@@ -180,12 +193,20 @@ def _fits(item: Mapping[str, Any], call: Call) -> bool:
     if isinstance(how, list):
         if not isinstance(actual, Mapping) or not isinstance(args, Mapping):
             return False
-        return all(_same_at(args, actual, key) for key in how)
+        return all(_same_field(args, actual, path) for path in how)
     if how == "exact" or not isinstance(args, Mapping) or not isinstance(actual, Mapping):
         return same_json(actual, args)
     if how == "subset":
         return all(_same_at(actual, args, key) for key in actual)
     return all(_same_at(args, actual, key) for key in args)
+
+
+def _same_field(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> bool:
+    """Whether both have the same at a path (`a.b[0].c`), or neither has anything there."""
+    values = [value_at(arguments, path) for arguments in (one, other)]
+    if ABSENT in values:
+        return values[0] is values[1]
+    return same_json(values[0], values[1])
 
 
 def _same_at(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:

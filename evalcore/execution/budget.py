@@ -134,7 +134,7 @@ def demand_of(request: Request, price: TokenPrice) -> Demand:
         default=str,
     )
     given = request.parameters
-    bound = next((given[name] for name in _BOUNDS if isinstance(given.get(name), int)), None)
+    bound = next((given[name] for name in BOUNDS if isinstance(given.get(name), int)), None)
     if bound is None and request.endpoint.protocol == "anthropic":
         bound = _ANTHROPIC_TOKENS
     choices = given.get("n")
@@ -143,7 +143,8 @@ def demand_of(request: Request, price: TokenPrice) -> Demand:
 
 # What providers.anthropic sends where a request says nothing: that API wants a bound.
 _ANTHROPIC_TOKENS = 4_096
-_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The parameters that bound an answer."""
 
 
 class Position(NamedTuple):

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from evalcore.execution.budget import NOTHING_SPENT, Demand, Grant, Spent
+from evalcore.errors import StoreError
+from evalcore.execution.budget import BOUNDS, Demand
 from evalcore.execution.context import CallContext
 from evalcore.execution.ledger import Ledger
-from evalcore.execution.rates import ProviderRates, SharedRates
+from evalcore.execution.payment import Payment
+from evalcore.execution.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
     ProviderError,
@@ -37,25 +45,38 @@ if TYPE_CHECKING:
 
 # Bounds one attempt where the request does not.
 CALL_TIMEOUT_S = 120.0
-_LENGTH = frozenset({"length", "max_tokens"})
-_BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _GUESSED_ANSWER_TOKENS = 500
 _FIRST_CALLS_OUT_S = 0.08
 _BYTES_PER_TOKEN = 4
 
-# What a worker does while its item backs off for so many seconds: it lets another one begin.
-StayAway = Callable[[float], Awaitable[None]]
 
+class Session:
+    """The connections of one event loop, opened with the first call; an async context."""
 
-class Calls:
-    """Makes calls in one event loop over one session, opened with the first; an async context."""
-
-    def __init__(self, context: CallContext, stay_away: StayAway = asyncio.sleep) -> None:
-        self.context = context
-        self.stay_away = stay_away
+    def __init__(self, context: CallContext) -> None:
+        self._context = context
         self._session: aiohttp.ClientSession | None = None
+        self._store_fault: StoreError | None = None
 
-    async def __aenter__(self) -> Calls:
+    def raise_store_fault(self) -> None:
+        """Raise the fault of the store that a call has met, if one has: the run has to stop.
+
+        Asked for once an item is done: targets and checks, other people's code among them, turn
+        what a call raises into results of their own.
+        """
+        if self._store_fault is not None:
+            raise self._store_fault
+
+    @contextmanager
+    def noting_store_faults(self) -> Iterator[None]:
+        """Keep the fault of the store that ends the context, for `raise_store_fault`."""
+        try:
+            yield
+        except StoreError as error:
+            self._store_fault = self._store_fault or error
+            raise
+
+    async def __aenter__(self) -> Session:
         return self
 
     async def __aexit__(
@@ -64,7 +85,7 @@ class Calls:
         if self._session is not None:
             await self._session.close()
 
-    def session_for(self, request: Request) -> aiohttp.ClientSession:
+    def open_for(self, request: Request) -> aiohttp.ClientSession:
         """Return the session, open until the context is left; `request` is what is asked first."""
         if self._session is None:
             self._session = open_session()
@@ -75,8 +96,16 @@ class Calls:
         return self._session
 
     def _prepare(self, request: Request) -> None:
-        self.context.limits.cost_usd(request, Usage(1, 1))
+        self._context.limits.cost_usd(request, Usage(1, 1))
         import evalcore.sql.rows  # noqa: F401  (the rows of the first shard)
+
+
+class Calls(NamedTuple):
+    """What makes the calls of the items of one worker, one item after another."""
+
+    context: CallContext
+    session: Session
+    slot: Slot
 
     def for_item(
         self, iteration: int, clock: asyncio.Timeout | None = None, item: int = 0
@@ -84,7 +113,7 @@ class Calls:
         """Return what makes the calls of one work item, for its target or for its judges.
 
         The item's time limit `clock` stands still while it waits for others: for the budget, for a
-        rate limit. It goes on while it backs off.
+        rate limit, for its slot, for the store. It goes on while it backs off.
         """
         return ItemCalls(self, iteration, clock, item)
 
@@ -111,12 +140,16 @@ class ItemCalls:
         """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
         began = self.ledger.begin()
         began_ns = 0 if self._observer is None else time.time_ns()
+        slot = self._calls.slot
         try:
+            await slot.begin_call()
             reply = await self._recorded_or_called(request, began)
         except ProviderError as error:
             self.ledger.add_failure(request, error)
             self._tell_end(request, error, began_ns)
             raise
+        finally:
+            slot.end_call()
         self.ledger.add_reply(began, request, reply)
         self._tell_end(request, reply, began_ns)
         return reply
@@ -144,7 +177,9 @@ class ItemCalls:
         invocation = self._asked.get(identity, 0)
         self._asked[identity] = invocation + 1
         place = {"iteration": self._iteration, "invocation": invocation}
-        found = await recorder.find(request, **place)
+        self._calls.session.raise_store_fault()
+        with self._standing_still(), self._calls.session.noting_store_faults():
+            found = await recorder.find(request, **place)
         if found is not None:
             return found if found.recorded else replace(found, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -153,7 +188,9 @@ class ItemCalls:
             outcome: Reply | ProviderError = await self._called(request, began)
         except ProviderError as error:
             outcome = error
-        return await recorder.save(request, outcome, **place)
+        # A slow store is not the target's time.
+        with self._standing_still(), self._calls.session.noting_store_faults():
+            return await recorder.save(request, outcome, **place)
 
     async def _called(self, request: Request, began: float) -> Reply:
         """Return the answer of the first attempt that has one."""
@@ -186,7 +223,9 @@ class ItemCalls:
                     raise
             waited_s += delay
             self._tell_retry(asked, error, attempt, delay)
-            await self._calls.stay_away(delay)
+            await self._calls.slot.pause(delay)
+            with self._standing_still():
+                await self._calls.slot.regain()
 
     async def _paid(
         self, request: Request, demand: Demand | None, attempt: int, began: float
@@ -201,30 +240,24 @@ class ItemCalls:
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
-            with self._standing_still():
+            with self._standing_still(), self._blocking():
                 grant = await budget.reserve(demand, places)
-        used, made, assumed = NOTHING_SPENT, 0, False
-        try:
-            request = _bounded(request, grant)
+        with Payment(budget, grant) as payment:
+            request = payment.bounded(request)
             async with self._limited(request) as correct:
-                # Unless it is known better, a call that came to no end was paid.
-                used, assumed = Spent(grant.cost_usd, grant.tokens), True
-                reply = await self._sent(request)
+                reply = await payment.answered(
+                    self._sent(request), partial(self._priced, request, attempt=attempt), self._late
+                )
                 correct(reply)
-            reply = self._priced(request, reply, attempt)
-            used, made = _used(reply, used), reply.usage.output_tokens or 0
-            assumed = False
-        except ProviderError as error:
-            if _is_free(error):
-                used = NOTHING_SPENT
-            raise
-        finally:
-            budget.settle(grant, used, made, assumed=assumed)
-        if grant.shared and reply.finish_reason in _LENGTH:
+        if payment.is_cut(reply):
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
             self.ledger.add_reply(began, request, reply, f"budget: {cut}")
             raise SkippedError("budget", cut)
         return reply
+
+    def _late(self) -> bool:
+        """Whether the item's time limit has passed."""
+        return self._clock is not None and self._clock.expired()
 
     def _priced(self, request: Request, reply: Reply, attempt: int) -> Reply:
         cost = reply.cost_usd
@@ -240,40 +273,33 @@ class ItemCalls:
             yield _unlimited
             return
         tokens = _guessed_tokens(request)
-        if rates is None:
+        with ExitStack() as entered:
+            if rates is not None:
+                entered.enter_context(rates.in_use())
+                if rates.gate is not None and not rates.gate.enter_now():
+                    with self._standing_still(), self._blocking():
+                        await rates.gate.enter()
+                if rates.gate is not None:
+                    entered.callback(rates.gate.leave)
             with self._standing_still():
-                await _taken(shared, request, tokens)
-            yield _unlimited
-            return
-        async with self._admitted(rates):
-            with self._standing_still():
-                await _taken(shared, request, tokens)
-                await _passed(rates, tokens)
-            yield partial(_correct, rates, tokens)
+                if shared is not None:
+                    await shared.take(request.endpoint.provider, tokens)
+                if rates is not None:
+                    await rates.passed(tokens)
+            yield _unlimited if rates is None else partial(rates.correct, tokens)
 
-    @asynccontextmanager
-    async def _admitted(self, rates: ProviderRates) -> AsyncIterator[None]:
-        """Be one of the calls that a provider answers at once."""
-        gate = rates.gate
-        rates.begin()
-        try:
-            if gate is not None and not gate.enter_now():
-                with self._standing_still():
-                    await gate.enter()
-            try:
-                yield
-            finally:
-                if gate is not None:
-                    gate.leave()
-        finally:
-            rates.end()
+    def _blocking(self) -> AbstractContextManager[None]:
+        """Note that the item waits for other items of this process, if no other can be awaited."""
+        sync = self._limits.sync
+        alone = sync is None or sync.is_alone
+        return self._calls.slot.blocking() if alone else nullcontext()
 
     async def _sent(self, request: Request) -> Reply:
         """Make one attempt; the window learns how it went."""
         window = self._limits.window
         began = time.monotonic()
         try:
-            reply = await send(self._calls.session_for(request), request)
+            reply = await send(self._calls.session.open_for(request), request)
         except ProviderError as error:
             if error.kind == ErrorKind.RATE:
                 window.note(began, time.monotonic(), refused=True)
@@ -301,60 +327,13 @@ class ItemCalls:
                 clock.reschedule(now() + self._left_s)
 
 
-def _bounded(request: Request, grant: Grant) -> Request:
-    """Return the request with the budget's bound on its answer, if it has to have one."""
-    if not grant.shared:
-        return request
-    name = next((name for name in _BOUNDS if name in request.parameters), "max_tokens")
-    return replace(request, parameters={**request.parameters, name: grant.output_tokens})
-
-
-def _used(reply: Reply, reserved: Spent) -> Spent:
-    """Return what an answer used; what nobody says is what was reserved."""
-    given, made = reply.usage
-    tokens = reserved.tokens if given is None and made is None else (given or 0) + (made or 0)
-    return Spent(reserved.cost_usd if reply.cost_usd is None else reply.cost_usd, tokens)
-
-
-def _is_free(error: ProviderError) -> bool:
-    """Whether a failed attempt cannot have been paid: refused, or never sent."""
-    if error.status is not None:
-        return error.status >= 300
-    return error.kind == ErrorKind.REQUEST or "no connection" in error.message
-
-
-async def _taken(shared: SharedRates | None, request: Request, tokens: int) -> None:
-    """Return when the limits that an orchestrator keeps allow a call."""
-    if shared is not None:
-        await shared.take(request.endpoint.provider, tokens)
-
-
-async def _passed(rates: ProviderRates, tokens: int) -> None:
-    """Return when the provider's rate allows a call; calls pass in their order."""
-    turn = rates.turn
-    if not turn.enter_now():
-        await turn.enter()
-    try:
-        while (wait_s := rates.wait_s) > 0:
-            await asyncio.sleep(wait_s)
-        rates.take(tokens)
-    finally:
-        turn.leave()
+def _unlimited(reply: Reply) -> None:
+    """Note nothing: no limit needs to know what a reply used."""
 
 
 def _guessed_tokens(request: Request) -> int:
     """Return about how many tokens a call uses, before it is made."""
     text = sum(len(str(message.get("content") or "")) for message in request.messages)
-    bound = next((request.parameters[name] for name in _BOUNDS if name in request.parameters), None)
+    bound = next((request.parameters[name] for name in BOUNDS if name in request.parameters), None)
     made = bound if isinstance(bound, int) else _GUESSED_ANSWER_TOKENS
     return text // _BYTES_PER_TOKEN + min(made, _GUESSED_ANSWER_TOKENS)
-
-
-def _unlimited(reply: Reply) -> None:
-    """Note nothing: no limit needs to know what a reply used."""
-
-
-def _correct(rates: ProviderRates, guessed: int, reply: Reply) -> None:
-    given, made = reply.usage
-    if rates.tokens is not None and (given, made) != (None, None):
-        rates.tokens.correct((given or 0) + (made or 0) - guessed)

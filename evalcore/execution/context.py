@@ -19,13 +19,17 @@ class Recorder(Protocol):
     async def find(self, request: Request, *, iteration: int, invocation: int) -> Reply | None:
         """Return the recorded reply, or raise the recorded error; None: the call is to be made.
 
-        A missing recording raises `ProviderError` in a replay.
+        A missing recording raises `ProviderError` in a replay, a store that stays away
+        `StoreError`.
         """
 
     async def save(
         self, request: Request, outcome: Reply | ProviderError, *, iteration: int, invocation: int
     ) -> Reply:
-        """Return what is recorded now, or raise it if that is a failure."""
+        """Return what is recorded now, or raise it if that is a failure.
+
+        Raises `StoreError` if the store does not confirm it.
+        """
 
     def close(self) -> None:
         """Wait for what is being written."""

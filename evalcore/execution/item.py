@@ -39,7 +39,6 @@ _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
 # Its input is statements, which nobody reads as messages.
 _SCRIPT = "script"
 _WITH_BLOCKS = frozenset({"flow", "workflow"})
-
 _LONGEST_MESSAGE = 4_000
 
 
@@ -60,7 +59,10 @@ class ItemRunner:
         given: Given = NOTHING_GIVEN,
     ) -> None:
         self._suite = suite
-        self._context = CheckContext(folder=folder, imports=imports, objects=given.objects)
+        absent = None if suite.absent_fields is None else frozenset(suite.absent_fields)
+        self._context = CheckContext(
+            folder=folder, imports=imports, objects=given.objects, absent_fields=absent
+        )
         self._judges: RunJudges | None = None
         self._mode = given.mode
         self._ended = given.ended
@@ -94,9 +96,15 @@ class ItemRunner:
     async def run(self, item: WorkItem, calls: Calls | None = None) -> Finished:
         """Return the finished item; `calls` asks providers for it.
 
-        Its time limit begins when its workspace is prepared; it covers the answer and those checks
-        that have to be waited for.
+        Its time limit begins when its workspace is prepared; it covers the answer and the checks
+        that are waited for. Raises `StoreError` if the store failed under its calls.
         """
+        finished = await self._run_in_place(item, calls)
+        if calls is not None:
+            calls.session.raise_store_fault()
+        return finished
+
+    async def _run_in_place(self, item: WorkItem, calls: Calls | None) -> Finished:
         if not self._works_somewhere(item):
             return await self._run(item, calls, Attempt())
         from evalcore.execution.in_workspace import noted, workspace_of

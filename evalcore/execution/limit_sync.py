@@ -91,11 +91,17 @@ class LimitSync:
         self._began = clock()
         self._elapsed_s = 0.0
         self._interval_s = SYNC_S
+        self._alone = True
         self._synced_at = clock()
         self._begun = NOTHING_SPENT
         self._starved_since: float | None = None
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process of the run is at work."""
+        return self._alone
 
     @property
     def elapsed_s(self) -> float:
@@ -189,6 +195,7 @@ class LimitSync:
         self._own = state.participants[self._name]
         self._begun, self._synced_at = outcome[0].begun, began
         self._interval_s = state.interval_s
+        self._alone = sum(1 for _ in state.living) == 1
         self._take_shares(state, began)
         if self._budget is not None:
             self._budget.allow(

@@ -5,15 +5,17 @@ Safe in several threads, each with an event loop of its own.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from evalcore.execution.handover import Waiter
 from evalcore.execution.provider_share import WHOLE, ProviderShare
-from evalcore.model.exchange import Endpoint
+from evalcore.model.exchange import Endpoint, Reply
 from evalcore.model.suite import ProviderLimits
 
 _MINUTE_S = 60.0
@@ -138,8 +140,7 @@ class Gate:
 class ProviderRates:
     """The limits of one provider, or this process's share of them.
 
-    Calls stand between `begin` and `end`, enter `gate`, wait for their `turn` and for `wait_s`, and
-    `take` what they use.
+    A call is `in_use`, enters `gate`, and goes out when it has `passed`.
     """
 
     def __init__(self, limits: ProviderLimits, clock: Clock = time.monotonic) -> None:
@@ -173,18 +174,39 @@ class ProviderRates:
         awaits = gate is not None and gate.is_awaited and gate.inside == 0
         return awaits and self._share is not None
 
-    def begin(self) -> None:
-        """Note that a call is about to be made."""
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Note that a call is about to be made, until its end."""
         with self._lock:
             self._users += 1
         if self._share is None:
             self.ask()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._used_at = self._clock()
 
-    def end(self) -> None:
-        """Note that a call has ended."""
-        with self._lock:
-            self._users -= 1
-            self._used_at = self._clock()
+    async def passed(self, tokens: int) -> None:
+        """Return when a call of about so many tokens may go out; calls pass in their order."""
+        if not self.turn.enter_now():
+            await self.turn.enter()
+        try:
+            while (wait_s := self.wait_s) > 0:
+                await asyncio.sleep(wait_s)
+            if self.requests is not None:
+                self.requests.take()
+            if self.tokens is not None:
+                self.tokens.take(tokens)
+        finally:
+            self.turn.leave()
+
+    def correct(self, guessed: int, reply: Reply) -> None:
+        """Note how many tokens a call used that was guessed to use so many."""
+        asked, answered = reply.usage
+        if self.tokens is not None and (asked, answered) != (None, None):
+            self.tokens.correct((asked or 0) + (answered or 0) - guessed)
 
     @property
     def is_held(self) -> bool:
@@ -230,13 +252,6 @@ class ProviderRates:
         if self._share is None or self._clock() > self.expires_at:
             return _HELD_S
         return max(0.0 if rate is None else rate.wait_s for rate in (self.requests, self.tokens))
-
-    def take(self, tokens: int) -> None:
-        """Take a request of about so many tokens."""
-        if self.requests is not None:
-            self.requests.take()
-        if self.tokens is not None:
-            self.tokens.take(tokens)
 
 
 def _ask_nobody() -> None:

@@ -9,6 +9,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.raw_test import NO_TEST, RawTest
+from evalcore.formats.reference_fields import ReferenceFields
 from evalcore.formats.selection import Selection
 from evalcore.formats.source import collector_paused
 from evalcore.model.suite import Case
@@ -23,10 +24,14 @@ class Reader(Protocol):
 
 
 class Spooled(NamedTuple):
-    """The cases, and every collector of mistakes: those given first, then those of their files."""
+    """The cases, and every collector of mistakes: those given first, then those of their files.
+
+    `absent_fields` are the fields to be compared that no expected output has.
+    """
 
     cases: CaseSpool
     collectors: tuple[Problems, ...]
+    absent_fields: tuple[str, ...]
 
 
 def spool_rows(
@@ -36,6 +41,7 @@ def spool_rows(
     collectors: Sequence[Problems],
     *,
     noun: str,
+    references: ReferenceFields,
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
@@ -54,6 +60,8 @@ def spool_rows(
                     continue
                 read += 1
                 case = reader.read(value, loc, found, marked=marked)
+                if case is not None:
+                    references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
                     continue
                 try:
@@ -65,4 +73,4 @@ def spool_rows(
         last.add_found(error.problems)
     if not read and not any(problems.count for problems in every.values()):
         last.add_found([Problem(last.file, None, "", f"holds no {noun}")])
-    return Spooled(spool, tuple(every.values()))
+    return Spooled(spool, tuple(every.values()), references.absent(spool))

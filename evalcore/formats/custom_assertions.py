@@ -15,6 +15,9 @@ from evalcore.formats.problems import Problems
 from evalcore.formats.shapes import STRICT, adapter
 from evalcore.formats.source import read_document
 from evalcore.formats.wording import shown_path
+from evalcore.repository import find_upward
+
+_SCHEMA_TIMEOUT_S = 2.0
 
 
 @with_config(STRICT)
@@ -40,10 +43,12 @@ def find_plugin(
     error.
     """
     loc = (*loc, "type")
-    path = _search(plugin, folder)
+    wanted = f"custom/assertions/{plugin}.yaml"
+    path, refused = find_upward(folder, (wanted,))
     if path is None:
-        wanted = f"custom/assertions/{plugin}.yaml"
-        problems.add(loc, f"no plug-in '{plugin}': no {wanted} here or in a folder above")
+        missing = f"no {wanted} here or in a folder above, up to the root of the repository"
+        reasons = "".join(f"; {other}" for other in refused)
+        problems.add(loc, f"no plug-in '{plugin}': {missing}{reasons}")
         return {}
     try:
         manifest = _read_manifest(path, path.stat().st_mtime_ns)
@@ -56,6 +61,8 @@ def find_plugin(
     source = _source(path.parent.resolve(), manifest["source"])
     if source is None:
         problems.add(loc, f"{shown}: source: no file '{manifest['source']}' beside it")
+    if (mistake := _schema_mistake(manifest.get("params"))) is not None:
+        problems.add(loc, f"{shown}: params: {mistake}")
     return {
         "id": plugin,
         "source": str(source),
@@ -65,12 +72,22 @@ def find_plugin(
     }
 
 
-def _search(plugin: str, folder: Path) -> Path | None:
-    start = folder.resolve()
-    for parent in (start, *start.parents):
-        path = parent / "custom" / "assertions" / f"{plugin}.yaml"
-        if path.is_file():
-            return path
+def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
+    """Return what makes the params no JSON Schema, None if they are one."""
+    if schema is None:
+        return None
+    from evalcore.assertions.json_schema import SchemaProblem, first_mistake, has_keywords
+
+    if schema and not has_keywords(schema):
+        name = next(iter(schema))
+        return (
+            f"'{name}' is no keyword of JSON Schema; declare a parameter as "
+            f"{{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
+        )
+    try:
+        first_mistake({}, schema, _SCHEMA_TIMEOUT_S)
+    except SchemaProblem as problem:
+        return str(problem)
     return None
 
 

@@ -164,7 +164,7 @@ class TrajectoryAssertion(Common, total=False):
     type: Required[Literal["tool-trajectory", "tool_trajectory"]]
     mode: Required[Literal["any_order", "in_order", "exact", "superset", "subset"]]
     minimums: Annotated[dict[str, Annotated[int, Field(ge=0)]], Field(min_length=1)]
-    expected: Annotated[list[ExpectedCall], Field(min_length=1)]
+    expected: list[ExpectedCall]
     args_match: Any
     threshold: Share
 

@@ -13,6 +13,7 @@ from evalcore.errors import EvalError
 from evalcore.formats.grader_errors import AssertionValueError
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
+from evalcore.formats.reference_fields import ReferenceFields
 from evalcore.formats.shapes import adapter
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.wording import suggest
@@ -44,6 +45,7 @@ class Graders:
         """Take the targets, or what opens them once they are needed."""
         self.folder = folder.resolve()
         self.default: str | None = None
+        self.reference_fields = ReferenceFields()
         self._targets = targets
         self._inline: dict[str, Mapping[str, Any]] = {}
 

@@ -56,6 +56,7 @@ def read_other(
         case "field-accuracy":
             for field in params["fields"]:
                 field["match"] = field.get("match", "exact").replace("-", "_")
+            graders.reference_fields.compare(field["path"] for field in params["fields"])
             return kind, params
         case "execution-metrics":
             if not any(key.startswith(("max_", "target_")) for key in params):

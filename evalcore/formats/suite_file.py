@@ -111,15 +111,25 @@ def read_suite(
     columns = sound.get("columns", {})
     rows = raw_cases(cases, Path(source.folder), columns, problems, options.datasets)
     others = [targets.file_problems] if targets.file_problems else []
-    spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="case")
+    spool, collectors, absent = spool_rows(
+        rows,
+        reader,
+        selection,
+        [problems, *others],
+        noun="case",
+        references=graders.reference_fields,
+    )
     level.check_required_cases(definition.policy.gates, reader.ids)
     if reader.executes:
         check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
     raise_all(collectors)
-    warnings = [*reader.warnings, *selection.finish(problems.file)]
+    warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
     # Judges that only cases name are known now.
     definition = replace(
-        definition, targets={**targets.used, **flow.targets}, judge=graders.default
+        definition,
+        targets={**targets.used, **flow.targets},
+        judge=graders.default,
+        absent_fields=absent,
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 

@@ -17,6 +17,7 @@ from evalcore.formats.source import as_json, read_document
 from evalcore.formats.test_file_shapes import TargetCommon, TargetShape
 from evalcore.formats.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.repository import find_upward
 from evalcore.targets.registry import COMMON_OPTIONS, merged_options, options_model
 from evalcore.trust.secret_options import (
     is_secret_path,
@@ -25,7 +26,7 @@ from evalcore.trust.secret_options import (
     without_literals,
 )
 
-FILE_NAMES = ("targets.yaml", "targets.yml")
+FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
 _OWN_KEYS = {"name", "provider", "use_target"}
 
 
@@ -76,7 +77,8 @@ class Targets:
         self._defined: dict[str, _Definition | None] = {}
         # What may be defined in what cannot be read is not missed a second time.
         self.complete = True
-        path = _nearest(folder)
+        path, refused = find_upward(folder, FILE_NAMES)
+        self.warnings = tuple(map(str, refused))
         if path is not None:
             document = read_document(path, shown_path(path))
             raw = document.value
@@ -298,11 +300,3 @@ def _check_addresses(
         except ValueError as error:
             message = f"with its variables replaced, {error}"
             problems.add((*loc, *option.path), message, label=label)
-
-
-def _nearest(folder: Path) -> Path | None:
-    for parent in (folder.resolve(), *folder.resolve().parents):
-        for name in FILE_NAMES:
-            if (parent / name).is_file():
-                return parent / name
-    return None

@@ -38,7 +38,13 @@ from evalcore.formats.test_file_cases import (
 )
 from evalcore.formats.test_file_input import InputPlace, as_messages, check_file, check_messages
 from evalcore.formats.test_file_shapes import TestSuite
-from evalcore.formats.test_sources import file_tests, listed_tests, named_tests, open_reason
+from evalcore.formats.test_sources import (
+    file_tests,
+    listed_tests,
+    named_tests,
+    names_path,
+    open_reason,
+)
 from evalcore.formats.wording import shown_path, suggest
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.model.gate import GateSpec
@@ -53,6 +59,7 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
+from evalcore.trust.files import place_inside
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -84,21 +91,39 @@ def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
     problems = Problems(name, lambda _: None)
     document = _defaults_beside(path)
     if document is not None:
-        raw = document.value
+        raw = {key: value for key, value in document.value.items() if key not in _TESTS_KEYS}
         problems = Problems(document.file, document.locate)
     return _load(raw, name, "tests", problems, path, _sha256(path, name), options)
 
 
 def _defaults_beside(path: Path) -> Document | None:
-    """Return the YAML file of the same base name, unless it is a suite of its own."""
+    """Return the YAML file of the same base name, unless it is a suite of other tests.
+
+    One whose `tests` name this very file holds its defaults as well.
+    """
     base = path.stem.removesuffix(".eval")
     for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
         if (path.parent / name).is_file():
-            document = read_document(path.parent / name, shown_path(path.resolve().parent / name))
+            beside = place_inside(path.parent, name, "file")
+            document = read_document(beside, shown_path(path.resolve().parent / name))
             raw = document.value
             if isinstance(raw, dict) and not any(key in raw for key in _SUITE_KEYS):
                 return document
+            if isinstance(raw, dict) and _names_file(raw, path):
+                return document
     return None
+
+
+def _names_file(raw: Mapping[str, Any], path: Path) -> bool:
+    """Whether the `tests` of a suite file are, perhaps among others, the file at `path`."""
+    if any(key in raw for key in _SUITE_KEYS if key not in _TESTS_KEYS):
+        return False
+    keys = [key for key in _TESTS_KEYS if key in raw]
+    named = raw[keys[0]] if len(keys) == 1 else None
+    names = [named] if isinstance(named, str) else named
+    if not isinstance(names, list):
+        return False
+    return any(names_path(name, path) for name in names if isinstance(name, str))
 
 
 def _sha256(path: Path, name: str) -> str:
@@ -129,10 +154,22 @@ def _load(
     others += level.workspaces.file_problems
     columns = raw.get("columns", {})
     rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
-    spool, collectors = spool_rows(rows, reader, selection, [problems, *others], noun="test")
+    spool, collectors, absent = spool_rows(
+        rows,
+        reader,
+        selection,
+        [problems, *others],
+        noun="test",
+        references=level.graders.reference_fields,
+    )
     raise_all(collectors)
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
-    warnings = [*level.warnings, *reader.warnings, *selection.finish(shown)]
+    warnings = [
+        *level.targets.warnings,
+        *level.warnings,
+        *reader.warnings,
+        *selection.finish(shown),
+    ]
     if reader.warned > MAX_WARNINGS:
         warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
     definition = SuiteDefinition(
@@ -148,6 +185,7 @@ def _load(
         judge=level.graders.default,
         require_calibrated=bool(level.section.get("require_calibrated")),
         tags=tuple(raw.get("tags", ())) or tuple(level.section.get("tags", ())),
+        absent_fields=absent,
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 

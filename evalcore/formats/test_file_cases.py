@@ -25,6 +25,7 @@ from evalcore.formats.test_file_input import (
     as_messages,
     check_file,
     check_messages,
+    read_reference,
     with_files,
 )
 from evalcore.formats.test_file_shapes import GRADERS, Test, TestAlias
@@ -235,7 +236,7 @@ class TestReader:
             fixture=fixture,
             target=None if defaults.forced_target else execution.get("target"),
             threshold=defaults.threshold if threshold is None else threshold,
-            expected_output=test.get("expected_output"),
+            expected_output=self._reference(test, loc, problems),
             criteria=test.get("criteria"),
             tags=tuple(test.get("tags", ())),
             metadata=metadata,
@@ -250,6 +251,14 @@ class TestReader:
         if reader is None:
             return None
         return reader.of_test(test.get("workspace"), (*loc, "workspace"), problems)
+
+    def _reference(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
+        value = test.get("expected_output")
+        if not isinstance(value, list):
+            return value
+        at = (*loc, "expected_output")
+        place = InputPlace(self.defaults.folder, at, problems, _label(test["id"]))
+        return read_reference(value, place)
 
     def _input(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
         """Return the test's input with the suite's messages before it and the files in it."""

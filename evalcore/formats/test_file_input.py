@@ -13,6 +13,8 @@ from evalcore.formats.problems import Problems
 from evalcore.trust.files import repository_root, resolve_inside
 
 _ELSEWHERE: Final = ("http://", "https://", "data:")
+_FILE_SEGMENTS: Final = frozenset({"file", "image"})
+_LARGEST_REFERENCE: Final = 64 * 1024
 
 
 class InputPlace(NamedTuple):
@@ -58,12 +60,54 @@ def check_messages(value: Any, place: InputPlace) -> None:
                 check_file(name.removeprefix("file://"), place._replace(loc=at))
 
 
-def check_file(name: str, place: InputPlace) -> None:
-    """Note an input file that does not exist or lies outside the repository."""
+def check_file(name: str, place: InputPlace) -> Path | None:
+    """Return the path of a file; note one that does not exist or lies outside the repository."""
     try:
-        resolve_inside(repository_root(place.folder), place.folder, name)
+        return resolve_inside(repository_root(place.folder), place.folder, name)
     except EvalError as error:
         place.problems.add(place.loc, str(error), label=place.label)
+        return None
+
+
+def read_reference(value: Any, place: InputPlace) -> Any:
+    """Return an expected output with the text of the files that its messages name.
+
+    Files that are not there or lie outside the repository are noted. One that is larger than
+    64 KiB or no text stays a segment, which is shown as its name.
+    """
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        return value
+    return [
+        {**message, "content": _read_segments(message["content"], place._replace(loc=at))}
+        if isinstance(message.get("content"), list)
+        else message
+        for index, message in enumerate(value)
+        for at in [(*place.loc, index, "content")]
+    ]
+
+
+def _read_segments(content: list[Any], place: InputPlace) -> list[Any]:
+    read = []
+    for index, segment in enumerate(content):
+        named = isinstance(segment, Mapping) and segment.get("type") in _FILE_SEGMENTS
+        name = segment.get("value") if named else None
+        if not isinstance(name, str) or name.startswith(_ELSEWHERE):
+            read.append(segment)
+            continue
+        at = place._replace(loc=(*place.loc, index, "value"))
+        path = check_file(name.removeprefix("file://"), at)
+        text = None if path is None or segment["type"] == "image" else _text_in(path)
+        read.append(segment if text is None else {"type": "text", "value": text})
+    return read
+
+
+def _text_in(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_REFERENCE + 1)
+        return None if len(data) > _LARGEST_REFERENCE else data.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def with_files(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from evalcore.errors import EvalError, LoadError, Problem
@@ -18,6 +17,7 @@ from evalcore.formats.syntax_reasons import json_reason
 from evalcore.formats.tables import is_table, table_tests, text_of
 from evalcore.formats.wording import shown_path
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.trust.globs import has_magic, matching_files
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
@@ -130,7 +130,7 @@ def named_tests(
         if is_remote(written):
             yield from remote_tests(written, datasets, columns, place, problems)
             continue
-        for name in _matching(written.removeprefix("file://"), folder, place, problems):
+        for name in _matching(written.removeprefix("file://"), folder, root, place, problems):
             try:
                 path = resolve_inside(root, folder, name)
             except EvalError as error:
@@ -142,15 +142,25 @@ def named_tests(
                 problems.add_found(error.problems)
 
 
-def _matching(pattern: str, folder: Path, loc: Loc, problems: Problems) -> list[str]:
+def names_path(written: str, path: Path) -> bool:
+    """Whether a name or a glob, written in a file beside `path`, names `path`."""
+    if is_remote(written):
+        return False
+    name = written.removeprefix("file://")
+    if not has_magic(name):
+        return (path.parent / name).resolve() == path.resolve()
+    return PurePath(path.name).match(name.removeprefix("./").removeprefix("**/"))
+
+
+def _matching(pattern: str, folder: Path, root: Path, loc: Loc, problems: Problems) -> list[str]:
     """Return the names that a pattern matches, sorted; a plain name stands for itself."""
-    if not glob.has_magic(pattern):
+    if not has_magic(pattern):
         return [pattern]
     try:
-        found = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207  (`..` works)
-    except (OSError, ValueError) as error:
-        found = []
+        found = matching_files(pattern, folder, root)
+    except (EvalError, OSError, ValueError) as error:
         problems.add(loc, f"cannot look for '{pattern}': {error}")
+        return []
     if not found:
         problems.add(loc, f"no file matches '{pattern}' in {folder.resolve()}")
     return found

@@ -21,7 +21,12 @@ from evalcore.formats.source import read_document
 from evalcore.formats.wording import shown_path
 from evalcore.formats.workspace_shapes import WorkspaceShape
 from evalcore.model.workspace import AFTER_S, BEFORE_S, EACH
-from evalcore.trust.files import repository_root, resolve_folder, resolve_inside
+from evalcore.trust.files import (
+    place_inside,
+    repository_root,
+    resolve_folder,
+    resolve_inside,
+)
 
 Workspace = dict[str, Any]
 
@@ -90,6 +95,7 @@ class WorkspaceReader:
                 name: None if hook is None else _hook(name, hook, folder)
                 for name, hook in made["hooks"].items()
             }
+        self._note_outside(made, loc, problems)
         return made
 
     def _named(
@@ -127,11 +133,32 @@ class WorkspaceReader:
             if reason is not None:
                 problems.add((*place, reason[0]), reason[1])
             elif found["is_local"]:
-                source = self._folder / found["source"].removeprefix("file://")
-                if not source.is_dir():
-                    problems.add((*place, "source"), f"there is no folder '{source}'")
+                self._note_source(found["source"], (*place, "source"), problems)
             made.append(found)
         return made
+
+    def _note_source(self, source: str, loc: Loc, problems: Problems) -> None:
+        """Note a local repository that is not there, or not in the suite's own repository."""
+        try:
+            path = place_inside(self._folder, source.removeprefix("file://"))
+        except EvalError as error:
+            problems.add(loc, str(error))
+            return
+        if not path.is_dir():
+            problems.add(loc, f"there is no folder '{path}'")
+
+    def _note_outside(self, made: Workspace, loc: Loc, problems: Problems) -> None:
+        """Note the folders of a workspace and of its hooks that lie outside the repository."""
+        named: list[tuple[Loc, str | None]] = [(("path",), made.get("path"))]
+        for name, hook in (made.get("hooks") or {}).items():
+            if hook:
+                named.append((("hooks", name, "cwd"), hook.get("cwd")))
+        for place, folder in named:
+            if folder:
+                try:
+                    place_inside(self._folder, folder)
+                except EvalError as error:
+                    problems.add((*loc, *place), str(error))
 
     def _finished(self, made: Workspace, loc: Loc, problems: Problems) -> Workspace:
         """Return a workspace without what says nothing; note what does not fit together."""

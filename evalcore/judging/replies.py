@@ -1,7 +1,7 @@
 """What counts as a judge's reply: one JSON object that fits, the whole text and nothing beside it.
 
 A reply that merely contains a verdict (an echo of the prompt, a quotation of what was judged) is
-none, and neither is one that stands word for word in the material.
+none, and neither is one that stands in the material, however it is written there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
+
+from evalcore.judging.echoes import is_echo
 
 _SPACE = " \t\r\n"
 _BLOCK = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
@@ -45,8 +47,8 @@ def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ReplyError("it is JSON, but no object")
     bare = _ANY_SPACE.sub("", body)
-    if any(bare in _ANY_SPACE.sub("", one) for one in material):
-        raise ReplyError("it stands word for word in the material that is to be judged")
+    if any(bare in _ANY_SPACE.sub("", text) or is_echo(value, text) for text in material):
+        raise ReplyError("it stands in the material that is to be judged")
     return value
 
 

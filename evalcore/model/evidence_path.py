@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import NOTHING, Evidence, Metrics
 
 ROOTS: Final = ("outputs", "state", "metrics", "errors")
 PRIMARY: Final = "primary_output"
+# The outputs that are no text, where the state does not say them.
+VALUES: Final = "values"
 PRIMARY_PATH: Final = f"outputs.{PRIMARY}"
 _PART: Final = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 _LISTED: Final = 8
@@ -79,16 +81,40 @@ def find_value(evidence: Evidence, path: str) -> Found | Missing:
 
 
 def output_values(evidence: Evidence) -> dict[str, Any]:
-    """Return the output of each block, as the state holds it where that is known to be the same.
+    """Return the output of each block, the primary one as `primary_output`.
 
-    The primary output is there as `primary_output`.
+    Outputs that are no text stand in the details' `values` (`with_values`) or, without those, in
+    the state where it is known to be the same.
     """
+    values = evidence.details.get(VALUES)
+    if isinstance(values, Mapping):
+        outputs: dict[str, Any] = dict(evidence.outputs)
+        if evidence.output is not None:
+            outputs[PRIMARY] = evidence.output
+        return {name: _raw(text, values, name) for name, text in outputs.items()}
     state = evidence.details.get("state")
-    known = state if isinstance(state, Mapping) else {}
-    values = {block: _raw(text, known.get(block)) for block, text in evidence.outputs.items()}
+    by_block = state if isinstance(state, Mapping) else {}
+    outputs = {block: _raw(text, by_block, block) for block, text in evidence.outputs.items()}
     if evidence.output is not None:
-        values[PRIMARY] = _primary(evidence, values, state)
-    return values
+        outputs[PRIMARY] = _primary(evidence, outputs, state)
+    return outputs
+
+
+def with_values(evidence: Evidence, values: Mapping[str, Any]) -> Evidence:
+    """Return the evidence whose `output_values` are these JSON values.
+
+    `values` holds outputs by block id, the primary one as `primary_output`; what it does not name
+    is text. They are kept in the details where the state does not say them.
+    """
+    details = {key: value for key, value in evidence.details.items() if key != VALUES}
+    bare = evidence._replace(details=details or NOTHING)
+    texts: dict[str, Any] = dict(evidence.outputs)
+    if evidence.output is not None:
+        texts[PRIMARY] = evidence.output
+    typed = {name: value for name, value in values.items() if not isinstance(value, str)}
+    if _alike(output_values(bare), texts | typed):
+        return bare
+    return bare._replace(details={**details, VALUES: typed})
 
 
 def metric_values(metrics: Metrics) -> dict[str, Any]:
@@ -140,9 +166,10 @@ def _root(evidence: Evidence, name: str) -> Any:
     return metric_values(evidence.metrics) if name == "metrics" else error_texts(evidence)
 
 
-def _raw(text: str, value: Any) -> Any:
-    """Return the value that the text stands for, the text itself if the value is another one."""
-    if value is None or isinstance(value, str):
+def _raw(text: str, values: Mapping[str, Any], name: str) -> Any:
+    """Return the value of that name if the text stands for it, else the text itself."""
+    value = values.get(name, text)
+    if isinstance(value, str):
         return text
     try:
         return value if orjson.loads(text) == value else text
@@ -150,12 +177,21 @@ def _raw(text: str, value: Any) -> Any:
         return text
 
 
-def _primary(evidence: Evidence, values: Mapping[str, Any], state: Any) -> Any:
+def _primary(evidence: Evidence, outputs: Mapping[str, Any], state: Any) -> Any:
     text = evidence.output
-    for block, value in values.items():
+    for block, value in outputs.items():
         if evidence.outputs[block] == text and not isinstance(value, str):
             return value
-    return text if text is None else _raw(text, state)
+    return text if text is None or state is None else _raw(text, {PRIMARY: state}, PRIMARY)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same, numbers and booleans of the same type as well."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return type(one) is type(other) and bool(one == other)
 
 
 def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | None:

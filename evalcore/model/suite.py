@@ -152,6 +152,8 @@ class SuiteDefinition:
     id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
     says that they left out cases. `judge` is the target that judges where neither the assertion nor
     the target names one; with `require_calibrated` a judge that is not only reports.
+    `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
+    None where nobody looked.
     """
 
     name: str
@@ -170,6 +172,7 @@ class SuiteDefinition:
     scorers: tuple[ScorerSpec, ...] = ()
     judge: str | None = None
     require_calibrated: bool = False
+    absent_fields: tuple[str, ...] | None = None
 
 
 class CaseSource(Protocol):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.errors import RunConflictError, StoreError
+from evalcore.errors import ObjectNotFoundError, RunConflictError, StoreError
 from evalcore.execution.claims import read_history
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
@@ -19,6 +19,7 @@ from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.pipeline.against import open_baseline
@@ -114,6 +115,7 @@ def finish_run(
         )
     facts = execution_facts(manifest, receipts) | _history_facts(run, manifest.plan, receipts)
     facts.pop("abandoned_claims", None)
+    facts |= _budget_facts(run, manifest)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -154,6 +156,28 @@ def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt])
             started = datetime.fromtimestamp(history.first_started_at, UTC)
             facts["first_shard_started_at"] = iso_time(started)
     return facts
+
+
+def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
+    """Return what the run has spent of its budget, over all attempts; nothing without one."""
+    limits = run.definition.limits
+    if not limits.budgeted or manifest.mode == Mode.REPLAY:
+        return {}
+    from evalcore.execution.shared_limits import decode_limits
+
+    try:
+        stored = run.store.get(run.keys.limits)
+    except ObjectNotFoundError:
+        return {}
+    billed = decode_limits(stored.data, run.keys.limits).billed
+    bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
+    return {
+        "budget": {
+            **bounds,
+            "billed": billed.known._asdict(),
+            "unsettled": billed.unsettled._asdict(),
+        }
+    }
 
 
 @contextmanager
@@ -260,4 +284,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
+        budget=manifest.execution.get("budget"),
     )

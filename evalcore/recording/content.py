@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
@@ -22,6 +23,7 @@ from evalcore.model.exchange import (
 from evalcore.recording.redaction import REDACTED, Redaction, named_identity
 
 SCHEMA: Final = 1
+_EXCHANGE: Final = ("key", "identity", "iteration", "invocation", "reply", "error")
 _LARGEST_BYTES = 512 * 1024 * 1024
 
 
@@ -141,6 +143,8 @@ class _File(_Shape):
     recorder: str | None = None
     reply: _Reply | None = None
     error: _Error | None = None
+    # Recordings of earlier versions have none.
+    sha256: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
 
 
 def encode(recording: Recording, redaction: Redaction) -> bytes:
@@ -149,23 +153,34 @@ def encode(recording: Recording, redaction: Redaction) -> bytes:
         text = orjson.dumps(_document(recording, redaction), option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError) as error:
         raise RecordingError(f"the answer cannot be recorded: {error}") from None
-    return zstandard.ZstdCompressor(level=3).compress(text)
+    return stored(text)
 
 
 def decode(data: bytes) -> Recording:
-    """Return the recording that these bytes hold; raise `RecordingError`."""
-    return parse(_decompressed(data))
+    """Return the recording that these bytes hold; raise `RecordingError`, also if it was edited."""
+    text = _decompressed(data)
+    recording = parse(text)
+    document = orjson.loads(text)
+    if document.get("sha256") not in {None, _exchange_digest(document)}:
+        raise RecordingError("it was edited after it was recorded (its digest is another's)")
+    return recording
 
 
 def readable(data: bytes) -> bytes:
-    """Return a stored recording as a text file: JSON of stable form."""
+    """Return a stored recording as a text file: JSON of stable form.
+
+    Without its digest: a person may edit the file, and who imports it accepts what it says.
+    """
     document = orjson.loads(_decompressed(data))
+    document.pop("sha256", None)
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def stored(text: bytes) -> bytes:
     """Return the bytes for the store of a readable recording, which `parse` accepts."""
-    return zstandard.ZstdCompressor(level=3).compress(orjson.dumps(orjson.loads(text)))
+    document = orjson.loads(text)
+    signed = orjson.dumps({**document, "sha256": _exchange_digest(document)})
+    return zstandard.ZstdCompressor(level=3).compress(signed)
 
 
 def parse(text: bytes) -> Recording:
@@ -200,6 +215,12 @@ def check_key(recording: Recording) -> None:
             "its request was changed: nothing would ask for it under the key it has "
             f"(the request's own is {digest})"
         )
+
+
+def _exchange_digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) of what was asked and answered; who recorded it is no part of it."""
+    exchange = {name: document.get(name) for name in _EXCHANGE}
+    return hashlib.sha256(orjson.dumps(exchange, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,6 +30,8 @@ one, because keys are digests."""
 
 _THREADS: Final = 16
 _SAVE_ATTEMPTS: Final = 10
+# Beside the store's own repetitions: an answer was paid, and a run that stops has to be resumed.
+_STORE_RETRIES_S: Final = (0.5, 2.0, 5.0)
 _HOW_TO_RECORD: Final = "`--mode auto` records what is missing"
 
 P = ParamSpec("P")
@@ -81,7 +84,8 @@ class Recorder:
 
         A recorded failure is raised as it was. In `replay` nothing is called: a missing recording
         raises `ProviderError` of kind `recording` that tells the nearest one. In `record` only
-        what this run itself recorded before a restart is found.
+        what this run itself recorded before a restart is found. `StoreError` if the store stays
+        away: that is no item's fault.
         """
         return await self._in_thread(self._find, request, iteration, invocation)
 
@@ -91,15 +95,17 @@ class Recorder:
         """Record an exchange; return what is recorded now, or raise it if that is a failure.
 
         If another writer was first, that is his; only in `record` does the failure of an earlier
-        run give way. If it cannot be recorded, `ProviderError` of kind `recording`.
+        run give way. If it can never be recorded, `ProviderError` of kind `recording`; if the store
+        does not confirm it, `StoreError`: the run stops and can be resumed.
         """
         return await self._in_thread(self._save, request, outcome, iteration, invocation)
 
     def close(self) -> None:
         """Wait for what is being written, and note what the run used; to be called once."""
         self._threads.shutdown()
-        if self._keys is not None and self._used:
-            self._library.note_use(self._keys, self._id, self._used)
+        keys = self._keys
+        if keys is not None and self._used:
+            self._persistently(lambda: self._library.note_use(keys, self._id, self._used))
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         future = asyncio.wrap_future(self._threads.submit(function, *args, **kwargs))
@@ -111,16 +117,32 @@ class Recorder:
             future.exception()
             raise
 
+    def _persistently(self, action: Callable[[], T]) -> T:
+        """Return what the action returns; a fault of the store is waited out, not for ever."""
+        for delay_s in _STORE_RETRIES_S:
+            try:
+                return action()
+            except StoreError:
+                time.sleep(delay_s)
+        try:
+            return action()
+        except StoreError as error:
+            if self._run is None:
+                raise
+            what_now = f"`evalcore run --resume {self._run}` goes on where it stopped"
+            raise StoreError(f"the recordings cannot be reached: {error}; {what_now}") from error
+
     def _find(self, request: Request, iteration: int, invocation: int) -> Reply | None:
         question = Question.of(request, iteration=iteration, invocation=invocation)
         try:
-            found = self._library.read(question.digest)
+            found = self._persistently(lambda: self._library.read(question.digest))
             if found is None:
                 if self.mode is Mode.REPLAY:
                     redaction = self._redaction.knowing(request.endpoint)
-                    raise ProviderError(MISSING, self._explained(question, redaction), attempts=0)
+                    explained = self._persistently(lambda: self._explained(question, redaction))
+                    raise ProviderError(MISSING, explained, attempts=0)
                 return None
-        except (RecordingError, StoreError) as error:
+        except RecordingError as error:
             raise ProviderError(MISSING, str(error), attempts=0) from error
         if self.mode is Mode.RECORD and not self._is_left_over(found):
             return None
@@ -135,8 +157,9 @@ class Recorder:
         try:
             recording = Recording(question.digest, question, origin, outcome)
             data = encode(recording, self._redaction.knowing(request.endpoint))
-            stored = self._settle(question.digest, data)
-        except (RecordingError, StoreError) as error:
+            # Written although the answer was lost, it is found again as this recorder's own.
+            stored = self._persistently(lambda: self._settle(question.digest, data))
+        except RecordingError as error:
             raise ProviderError(MISSING, str(error)) from error
         self._used.add(bytes.fromhex(stored.digest))
         return replace(_told(stored.outcome), recorded=False)

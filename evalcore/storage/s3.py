@@ -8,29 +8,39 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, BinaryIO, Literal, Required, TypeAlias, TypedDict, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
 from evalcore.storage import object_store
 from evalcore.storage.object_store import ObjectInfo, StoredObject, check_key
+from evalcore.storage.s3_faults import (
+    NotImplementedByServerError,
+    S3Place,
+    is_unmet,
+    may_pass,
+    status_of,
+)
 
 if TYPE_CHECKING:
-    from botocore.exceptions import BotoCoreError, ClientError
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
+T = TypeVar("T")
 AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
 
 _CONFLICT_ATTEMPTS = 10
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 2.0
+_FIRST_CONFLICT_WAIT_S = 0.1
+# Six attempts outlast a server that is away for five seconds.
+_FIRST_FAULT_WAIT_S = 0.6
+_LONGEST_WAIT_S = 5.0
 _WRITE_ID = "evalcore-write"  # metadata: which call wrote the object
 
 
@@ -47,7 +57,7 @@ class S3Settings:
     addressing_style: AddressingStyle | None = None
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 60.0
-    max_attempts: int = 5
+    max_attempts: int = 6
     pool_size: int = 32
 
     def __post_init__(self) -> None:
@@ -75,22 +85,26 @@ class S3Settings:
         )
 
 
-class _NotImplementedByServerError(StoreError):
-    """The server knows the request and does not support it (501)."""
-
-
 class _Condition(TypedDict, total=False):
     IfMatch: str
     IfNoneMatch: str
+
+
+class _PageRequest(TypedDict, total=False):
+    Bucket: Required[str]
+    Prefix: str
+    Delimiter: str
+    ContinuationToken: str
 
 
 class S3Store:
     """An `ObjectStore` below `prefix` in a bucket, which must exist.
 
     Requests that fail on the way or with 5xx are repeated. A conditional write whose answer was
-    lost is recognised as one's own when it is repeated: each write carries an id of its own. (One
-    case stays open: the own swap was lost sight of and somebody has replaced its object since.
-    None then means "not yours any more".) Objects of up to 5 GiB, S3's limit for one request.
+    lost is settled by reading back: each write carries an id of its own, and where the server keeps
+    no metadata the bytes decide. (One case stays open: the own swap was lost sight of and its
+    object has been replaced since. None then means "not yours any more".) Objects of up to 5 GiB,
+    S3's limit for one request.
 
     The ETag is the server's.
     """
@@ -102,6 +116,7 @@ class S3Store:
         self._prefix = f"{prefix}/" if prefix else ""
         self._settings = settings
         self._client = _make_client(settings)
+        self._server = S3Place(self._client.meta.endpoint_url, bucket, self.url)
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[str, str, S3Settings]]:
         return S3Store, (self._bucket, self._prefix, self._settings)
@@ -113,30 +128,23 @@ class S3Store:
 
     def get(self, key: str) -> StoredObject:
         """Return the object at `key`."""
-        from botocore.exceptions import HTTPClientError
-
         name = self._name(key)
-        attempts_left = self._settings.max_attempts
-        with self._explained(key):
-            while True:
-                answer = self._client.get_object(Bucket=self._bucket, Key=name)
-                attempts_left -= 1
-                try:
-                    data = answer["Body"].read()
-                except HTTPClientError:
-                    # boto3 repeats a request only until the body begins.
-                    if not attempts_left:
-                        raise
-                else:
-                    return StoredObject(data, _unquoted(answer["ETag"]))
-                finally:
-                    answer["Body"].close()
+
+        def get() -> StoredObject:
+            answer = self._client.get_object(Bucket=self._bucket, Key=name)
+            try:
+                return StoredObject(answer["Body"].read(), _unquoted(answer["ETag"]))
+            finally:
+                answer["Body"].close()
+
+        return self._repeated(key, get)
 
     def put(self, key: str, data: bytes) -> str:
         """Write the object, replacing any; return its ETag."""
         name = self._name(key)
-        with self._explained(key):
-            answer = self._client.put_object(Bucket=self._bucket, Key=name, Body=data)
+        answer = self._repeated(
+            key, lambda: self._client.put_object(Bucket=self._bucket, Key=name, Body=data)
+        )
         return _unquoted(answer["ETag"])
 
     def put_if_absent(self, key: str, data: bytes | Path) -> str | None:
@@ -169,8 +177,8 @@ class S3Store:
     def delete(self, key: str) -> None:
         """Remove the object; nothing happens if there is none."""
         name = self._name(key)
-        with suppress(ObjectNotFoundError), self._explained(key):
-            self._client.delete_object(Bucket=self._bucket, Key=name)
+        with suppress(ObjectNotFoundError):
+            self._repeated(key, lambda: self._client.delete_object(Bucket=self._bucket, Key=name))
 
     def presign(self, key: str, *, expires_s: int = 3600) -> str:
         """Return a URL under which anybody can read the object for `expires_s` seconds."""
@@ -196,7 +204,7 @@ class S3Store:
                 and self.compare_and_swap(key, b"3", "0" * len(created)) is None
                 and self.compare_and_swap(key, b"4", created) is not None
             )
-        except _NotImplementedByServerError:
+        except NotImplementedByServerError:
             return False
         finally:
             self.delete(key)
@@ -210,46 +218,86 @@ class S3Store:
         self, key: str, body: bytes | BinaryIO, condition: _Condition
     ) -> str | None:
         """Repeat the write until it is decided: its ETag, or None if the condition is not met."""
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         name, write_id = self._name(key), uuid4().hex
-        for attempt in range(_CONFLICT_ATTEMPTS):
-            _wait_before(attempt)
-            if not isinstance(body, bytes):
-                body.seek(0)
-            with self._explained(key):
+        faults = conflicts = 0
+        with self._explained(key):
+            while True:
                 try:
-                    answer = self._client.put_object(
-                        Bucket=self._bucket,
-                        Key=name,
-                        Body=body,
-                        Metadata={_WRITE_ID: write_id},
-                        **condition,
-                    )
-                except ClientError as error:
-                    if _status(error) == 409:
-                        continue
-                    if not _is_unmet(error, condition):
+                    return self._put_once(name, body, write_id, condition)
+                except (ClientError, BotoCoreError) as error:
+                    if is_unmet(error, swapping="IfMatch" in condition):
+                        # An attempt before may have been taken although its answer was lost.
+                        repeated = faults or conflicts
+                        return self._etag_of_write(key, write_id, body) if repeated else None
+                    if isinstance(error, ClientError) and status_of(error) == 409:
+                        conflicts += 1
+                        if conflicts < _CONFLICT_ATTEMPTS:
+                            _wait(_FIRST_CONFLICT_WAIT_S, conflicts)
+                            continue
+                        break
+                    if not may_pass(error):
                         raise
-                    repeated = attempt or error.response["ResponseMetadata"].get("RetryAttempts")
-                    return self._etag_of_write(name, write_id) if repeated else None
-                return _unquoted(answer["ETag"])
+                    faults += 1
+                    if faults < self._settings.max_attempts:
+                        _wait(_FIRST_FAULT_WAIT_S, faults)
+                        continue
+                    etag = self._etag_of_write(key, write_id, body)
+                    if etag is None:
+                        raise
+                    return etag
         raise StoreError(
-            f"{key}: {self._where} answered {_CONFLICT_ATTEMPTS} times that somebody else is "
-            "writing this object (409); try again later"
+            f"{key}: {self._server.where} answered {_CONFLICT_ATTEMPTS} times that "
+            "somebody else is writing this object (409); try again later"
         )
 
-    def _etag_of_write(self, name: str, write_id: str) -> str | None:
-        """Return the object's ETag if it is what the write of that id left there."""
-        from botocore.exceptions import ClientError
+    def _put_once(
+        self, name: str, body: bytes | BinaryIO, write_id: str, condition: _Condition
+    ) -> str:
+        if not isinstance(body, bytes):
+            body.seek(0)
+        answer = self._client.put_object(
+            Bucket=self._bucket,
+            Key=name,
+            Body=body,
+            Metadata={_WRITE_ID: write_id},
+            **condition,
+        )
+        return _unquoted(answer["ETag"])
 
+    def _etag_of_write(self, key: str, write_id: str, body: bytes | BinaryIO) -> str | None:
+        """Return the object's ETag if it is what the write of that id left there."""
+        name = self._name(key)
         try:
-            answer = self._client.head_object(Bucket=self._bucket, Key=name)
-        except ClientError as error:
-            if _status(error) == 404:
-                return None
-            raise
-        return _unquoted(answer["ETag"]) if answer["Metadata"].get(_WRITE_ID) == write_id else None
+            answer = self._repeated(
+                key, lambda: self._client.head_object(Bucket=self._bucket, Key=name)
+            )
+            written_by = answer["Metadata"].get(_WRITE_ID)
+            if written_by is not None:
+                return _unquoted(answer["ETag"]) if written_by == write_id else None
+            stored = self.get(key)
+        except ObjectNotFoundError:
+            return None
+        if not isinstance(body, bytes):
+            body.seek(0)
+            body = body.read()
+        return stored.etag if stored.data == body else None
+
+    def _repeated(self, key: str, request: Callable[[], T]) -> T:
+        """Return the answer of the first attempt that no passing fault meets."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        attempt = 0
+        with self._explained(key):
+            while True:
+                try:
+                    return request()
+                except (ClientError, BotoCoreError) as error:
+                    attempt += 1
+                    if attempt >= self._settings.max_attempts or not may_pass(error):
+                        raise
+                    _wait(_FIRST_FAULT_WAIT_S, attempt)
 
     def _walk(self, start: str) -> Iterator[ObjectInfo]:
         """Yield the objects whose names start with `start`, folder by folder.
@@ -276,13 +324,14 @@ class S3Store:
                 yield info
 
     def _pages(self, start: str) -> Iterator[ListObjectsV2OutputTypeDef]:
-        pages = self._client.get_paginator("list_objects_v2")
-        with self._explained(start.removeprefix(self._prefix) or self.url):
-            yield from pages.paginate(Bucket=self._bucket, Prefix=start, Delimiter="/")
-
-    @property
-    def _where(self) -> str:
-        return f"the S3 server {self._client.meta.endpoint_url}"
+        place = start.removeprefix(self._prefix) or self.url
+        request: _PageRequest = {"Bucket": self._bucket, "Prefix": start, "Delimiter": "/"}
+        while True:
+            page = self._repeated(place, partial(self._client.list_objects_v2, **request))
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            request = {**request, "ContinuationToken": page["NextContinuationToken"]}
 
     @contextmanager
     def _explained(self, key: str) -> Iterator[None]:
@@ -292,51 +341,9 @@ class S3Store:
         try:
             yield
         except ClientError as error:
-            raise self._explain_answer(key, error) from error
+            raise self._server.explain_answer(key, error) from error
         except BotoCoreError as error:
-            raise self._explain_failure(key, error) from error
-
-    def _explain_answer(self, key: str, error: ClientError) -> StoreError:
-        status, code = _status(error), error.response["Error"].get("Code", "")
-        if code == "NoSuchBucket":
-            return StoreError(
-                f"{key}: {self._where} has no bucket {self._bucket!r}: create it, or name another "
-                "in the store's address (s3://bucket/prefix)"
-            )
-        if code in {"PermanentRedirect", "AuthorizationHeaderMalformed"}:
-            return StoreError(
-                f"{key}: the bucket {self._bucket!r} is not in the region asked at {self._where}: "
-                "set AWS_REGION to the bucket's"
-            )
-        match status:
-            case 404:
-                return ObjectNotFoundError(f"{key}: no such object in {self.url}")
-            case 401 | 403:
-                return StoreError(
-                    f"{key}: {self._where} refused the credentials ({code}): check "
-                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and that they "
-                    f"may get, put, delete and list objects in the bucket {self._bucket!r}"
-                )
-            case 501:
-                return _NotImplementedByServerError(f"{key}: {self._where} cannot do that ({code})")
-        message = error.response["Error"].get("Message", "no message")
-        return StoreError(f"{key}: {self._where} answered {status} {code}: {message}")
-
-    def _explain_failure(self, key: str, error: BotoCoreError) -> StoreError:
-        from botocore import exceptions
-
-        kind = type(error).__name__
-        if "Credential" in kind or "Token" in kind:
-            return StoreError(
-                f"{key}: no credentials for {self._where} ({kind}): set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            )
-        if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError):
-            return StoreError(
-                f"{key}: {self._where} cannot be reached ({kind}): check that it runs and that "
-                "AWS_ENDPOINT_URL (empty for AWS itself) and AWS_REGION are right"
-            )
-        return StoreError(f"{key}: {self._where}: {error}")
+            raise self._server.explain_failure(key, error) from error
 
 
 def _make_client(settings: S3Settings) -> S3Client:
@@ -348,7 +355,9 @@ def _make_client(settings: S3Settings) -> S3Client:
     config = Config(
         connect_timeout=settings.connect_timeout_s,
         read_timeout=settings.read_timeout_s,
-        retries={"mode": "standard", "total_max_attempts": settings.max_attempts},
+        # `S3Store` repeats requests itself: boto3 has a quota of repetitions that one bad minute
+        # uses up for all calls of a process.
+        retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=settings.pool_size,
         s3={"addressing_style": settings.addressing_style or default_style},
         signature_version="s3v4",
@@ -371,22 +380,10 @@ def _make_client(settings: S3Settings) -> S3Client:
         raise SettingsError(f"the settings for S3 do not work: {error}") from error
 
 
-def _wait_before(attempt: int) -> None:
-    """Wait between nothing and the whole of a time that doubles with each attempt but the first."""
-    if attempt:
-        longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
-        time.sleep(longest_s * secrets.randbelow(1000) / 1000)
-
-
-def _is_unmet(error: ClientError, condition: _Condition) -> bool:
-    """Say whether the answer means that the write's condition is not met."""
-    if _status(error) == 404:
-        return "IfMatch" in condition and error.response["Error"].get("Code") != "NoSuchBucket"
-    return _status(error) == 412
-
-
-def _status(error: ClientError) -> int:
-    return error.response["ResponseMetadata"]["HTTPStatusCode"]
+def _wait(first_s: float, attempt: int) -> None:
+    """Wait between half and the whole of a time that doubles with each attempt but the first."""
+    longest_s = min(_LONGEST_WAIT_S, first_s * 2 ** (attempt - 1))
+    time.sleep(longest_s * (1 + secrets.randbelow(1000) / 1000) / 2)
 
 
 def _folders(page: ListObjectsV2OutputTypeDef) -> Iterator[str]:

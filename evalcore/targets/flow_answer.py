@@ -7,7 +7,14 @@ from dataclasses import fields
 from typing import Any, Final
 
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
-from evalcore.model.evidence_path import Missing, PathSyntaxError, find_value
+from evalcore.model.evidence_path import (
+    PRIMARY,
+    Missing,
+    PathSyntaxError,
+    find_value,
+    output_values,
+    with_values,
+)
 from evalcore.targets.messages import json_text
 
 _WHOLE: Final = frozenset(
@@ -26,7 +33,8 @@ def answer_evidence(value: Any, primary_output: str | None = None) -> Evidence:
     Text is the output. A mapping with `outputs` (and `state`, `metrics`, `errors`, `invocations`,
     `output`), or with `output` beside one of those, is the evidence itself. Any other JSON value is
     the output, kept as it is in the state if it is a mapping. `primary_output` is a block's id or a
-    key of the output; without it a flow's last block is the primary one. Raises `AnswerError`.
+    key of the output; without it a flow's last block is the primary one. Paths find outputs with
+    the type that they had here. Raises `AnswerError`.
     """
     if isinstance(value, Evidence):
         evidence = value
@@ -37,6 +45,8 @@ def answer_evidence(value: Any, primary_output: str | None = None) -> Evidence:
         evidence = Evidence(text_of(value), details=details)
     else:
         evidence = Evidence(text_of(value))
+        if not isinstance(value, str):
+            evidence = with_values(evidence, {PRIMARY: _jsonable(value)})
     return evidence if primary_output is None else with_primary(evidence, primary_output)
 
 
@@ -70,6 +80,8 @@ def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None)
         block_metrics=measured or NOTHING,
         details={"state": state},
     )
+    if state:
+        evidence = with_values(evidence, state | {PRIMARY: next(reversed(state.values()))})
     return evidence if primary_output is None else with_primary(evidence, primary_output)
 
 
@@ -81,7 +93,8 @@ def with_primary(evidence: Evidence, primary_output: str) -> Evidence:
         raise AnswerError(f"primary_output: {error}") from None
     if isinstance(found, Missing):
         raise AnswerError(f"primary_output: {found}")
-    return evidence._replace(output=text_of(found.value))
+    values = output_values(evidence) | {PRIMARY: found.value}
+    return with_values(evidence._replace(output=text_of(found.value)), values)
 
 
 def sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
@@ -112,6 +125,7 @@ def _whole(value: Mapping[str, Any]) -> Evidence:
     if not isinstance(given, Mapping):
         raise AnswerError("'outputs' has to be a mapping of block ids")
     evidence = block_evidence(given)
+    values = output_values(evidence)
     details: dict[str, Any] = dict(evidence.details) if given else {}
     if "state" in value:
         details["state"] = _jsonable(value["state"])
@@ -129,6 +143,8 @@ def _whole(value: Mapping[str, Any]) -> Evidence:
         evidence = evidence._replace(metrics=_metrics(value["metrics"]))
     if value.get("output") is not None:
         evidence = evidence._replace(output=text_of(value["output"]))
+        values[PRIMARY] = _jsonable(value["output"])
+    evidence = with_values(evidence, values)
     if value.get("primary_output") is not None:
         return with_primary(evidence, str(value["primary_output"]))
     return evidence

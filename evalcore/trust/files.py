@@ -7,15 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evalcore.errors import NotAllowedError, UsageError
+from evalcore.repository import repository_root
 
+__all__ = ["place_inside", "repository_root", "resolve_folder", "resolve_inside"]
 
-def repository_root(folder: Path) -> Path:
-    """Return the nearest folder upward from `folder` with a `.git`, else `folder` (resolved)."""
-    start = folder.resolve()
-    for candidate in (start, *start.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return start
+_RULE = "a suite may read only what lies below that folder"
 
 
 def resolve_inside(root: Path, folder: Path, name: str) -> Path:
@@ -31,6 +27,22 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path:
 def resolve_folder(root: Path, folder: Path, name: str) -> Path:
     """Return the resolved path of a folder that a suite names; else as `resolve_inside`."""
     return _resolved(root, folder, name, _folder_at, "folder")
+
+
+def place_inside(folder: Path, name: str, kind: str = "folder") -> Path:
+    """Return the resolved path of what `folder` / `name` is or will be.
+
+    Raise `NotAllowedError` if it lies outside the repository that holds `folder`, or a symbolic
+    link on the way leads out of it.
+    """
+    root = repository_root(folder)
+    try:
+        path = (folder / name).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{name!r} is no name of a {kind}: {error}") from error
+    if not path.is_relative_to(root):
+        raise NotAllowedError(f"{kind} {name!r} lies outside {root}; {_RULE}")
+    return path
 
 
 def _resolved(
@@ -50,11 +62,11 @@ def _resolved(
             continue
         if not found.is_relative_to(root):
             message = f"{kind} {name!r} leads outside {root} through a symbolic link"
-            raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
+            raise NotAllowedError(f"{message}; {_RULE}")
         return found
     if not places:
         message = f"{kind} {name!r} lies outside {root}"
-        raise NotAllowedError(f"{message}; a suite may read only what lies below that folder")
+        raise NotAllowedError(f"{message}; {_RULE}")
     looked = ", ".join(str(place) for place in dict.fromkeys(places))
     raise UsageError(f"there is no {kind} {name!r}; looked for {looked}")
 

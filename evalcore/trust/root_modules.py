@@ -2,9 +2,10 @@
 
 Two suites may both have a `targets.py` and a `helper.py` beside it. While a module of one folder is
 being loaded, the modules of the other folders are out of sight; afterwards everything that stood in
-`sys.modules` before stands there again. An import inside a function, made when the function is
-called, finds modules of every folder loaded so far, after everything installed; where two folders
-have the same name it gets the one that was loaded first.
+`sys.modules` before stands there again, and a module that has the name of an installed package
+(`duckdb.py`) is out of sight: the engine imports what it needs when it needs it. An import inside a
+function, made when the function is called, finds modules of every folder loaded so far, after
+everything installed; where two folders have the same name it gets the one that was loaded first.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from threading import RLock
+from threading import RLock, get_ident
 from types import ModuleType
 
 
@@ -49,13 +50,14 @@ class _RootFinder(MetaPathFinder):
 
     `wanted` names the packages on the way to the module that is being loaded: for them a folder
     without `__init__.py` comes before an installed package of the same name, whose `__init__`
-    must not run.
+    must not run. `thread` is loading something; others, the engine's, find what is installed.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.modules: dict[str, ModuleType] = {}
         self.wanted: frozenset[str] = frozenset()
+        self.thread: int | None = None
         self._found: set[str] = set()
 
     def find_spec(
@@ -67,6 +69,8 @@ class _RootFinder(MetaPathFinder):
         """Return the spec of a module below the root; the standard library is never hidden."""
         top, *_ = packages = fullname.split(".")
         if top in sys.stdlib_module_names:
+            return None
+        if self.thread not in {None, get_ident()} and _is_installed(top):
             return None
         if path is not None and str(self.root.joinpath(*packages[:-1])) not in path:
             return None
@@ -91,6 +95,12 @@ class _RootFinder(MetaPathFinder):
         """Take this root's modules out of `sys.modules`."""
         for name, module in self.modules.items():
             if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+    def hide_shadows(self) -> None:
+        """Take out the modules that hide an installed package of the same name from everyone."""
+        for name, module in self.modules.items():
+            if sys.modules.get(name) is module and _is_installed(name.partition(".")[0]):
                 del sys.modules[name]
 
     def hide_orphans(self) -> None:
@@ -139,13 +149,19 @@ class RootModules:
         _hide_strangers(name, active[0].root)
         parts = name.split(".")
         active[0].wanted = frozenset(".".join(parts[:end]) for end in range(1, len(parts)))
+        for finder in active:
+            finder.thread = get_ident()
         _place_finders(first=active)
         try:
             yield
         finally:
             active[0].wanted = frozenset()
             for finder in active:
+                finder.thread = None
+            for finder in active:
                 finder.keep()
+            for finder in active:
+                finder.hide_shadows()
             sys.modules.update(before)
             for finder in active:
                 finder.hide_orphans()
@@ -165,6 +181,10 @@ def _hide_strangers(name: str, root: Path) -> None:
         return
     for other in [key for key in sys.modules if key == top or key.startswith(f"{top}.")]:
         del sys.modules[other]
+
+
+def _is_installed(top: str) -> bool:
+    return PathFinder.find_spec(top) is not None
 
 
 def _is_from(module: ModuleType, place: Path) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import TargetError
+from evalcore.repository import repository_root
 from evalcore.trust.variables import MARK, REFERENCE, Variables
 
 _KIND: Final = "secret"
@@ -220,8 +221,10 @@ def _written(reference: str, option: str, folder: Path) -> str:
     try:
         place, target, *path = orjson.loads(reference)
         file = (folder / place).resolve()
-        # The file that defines a suite's targets lies beside it or above.
-        if not folder.resolve().is_relative_to(file.parent):
+        # The file that defines a suite's targets lies beside it or above, in its repository.
+        holder = file.parent.parent if file.parent.name == ".agentv" else file.parent
+        inside = file.is_relative_to(repository_root(folder))
+        if not inside or not folder.resolve().is_relative_to(holder):
             raise error
         value: Any = _entry(file, target)
         for key in path:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from evalcore.repository import find_upward
+
 MARK: Final = "${{"
 REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
 PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
@@ -46,12 +48,8 @@ class Variables:
 
 
 def nearest_env_file(folder: Path) -> Path | None:
-    """Return the nearest `.env` from `folder` upward, None if there is none."""
-    start = folder.resolve()
-    for parent in (start, *start.parents):
-        if (parent / ".env").is_file():
-            return parent / ".env"
-    return None
+    """Return the nearest `.env` from `folder` up to its repository's root, None without one."""
+    return find_upward(folder, (".env",)).path
 
 
 def variables_from(

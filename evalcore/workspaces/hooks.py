@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.errors import TargetError
+from evalcore.errors import EvalError, TargetError
 from evalcore.model.workspace import Hook, HookName
 from evalcore.trust.commands import CommandResult, run_command
+from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words
 
 _VARIABLE: Final = re.compile(r"\{\{\s*(workspace_path|test_id|eval_run_id)\s*\}\}")
@@ -59,7 +60,7 @@ async def run_hook(name: HookName, hook: Hook, told: Told, folder: Path) -> None
     result = await run_command(
         command,
         stdin=told.as_json(),
-        cwd=folder / (hook.cwd or ""),
+        cwd=_folder_of(hook, folder),
         timeout_s=hook.timeout_s,
         env={
             "EVALCORE_WORKSPACE": told.workspace_path,
@@ -74,6 +75,15 @@ async def run_hook(name: HookName, hook: Hook, told: Told, folder: Path) -> None
     tail = last_words(said)[-_TAIL_CHARACTERS:]
     message = f"the hook {name} {ending}"
     raise TargetError("workspace", f"{message}: {tail}" if tail else message)
+
+
+def _folder_of(hook: Hook, folder: Path) -> Path:
+    if not hook.cwd:
+        return folder
+    try:
+        return place_inside(folder, hook.cwd)
+    except EvalError as error:
+        raise TargetError("workspace", str(error)) from error
 
 
 def _ending(result: CommandResult, timeout_s: float) -> str | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.workspace import WorkspaceSpec
-from evalcore.trust.files import repository_root, resolve_folder
+from evalcore.trust.files import place_inside, repository_root, resolve_folder
 from evalcore.workspaces.places import Place
 from evalcore.workspaces.repositories import Checkout, Repositories
 from evalcore.workspaces.seen import Seen
@@ -64,9 +64,9 @@ class Maker:
 
     def _copied(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, Seen]]:
         if spec.path is not None:
-            path = self.suite_folder / spec.path
+            path = place_inside(self.suite_folder, spec.path)
             path.mkdir(parents=True, exist_ok=True)
-            return path.resolve(), {}
+            return path, {}
         template = None if spec.template is None else self._template(spec.template)
         folder = self.place.new_folder(name)
         return folder, {} if template is None else template.copy_to(folder)

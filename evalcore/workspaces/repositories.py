@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from evalcore.errors import TargetError
+from evalcore.errors import EvalError, TargetError
 from evalcore.model.workspace import Repository
 from evalcore.trust.commands import run_command
+from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words
 from evalcore.workspaces.turns import Turns
 
@@ -56,7 +57,7 @@ class Repositories:
         """
         source = repository.source
         if repository.is_local:
-            source = str((self._suite_folder / source.removeprefix("file://")).resolve())
+            source = self._local(source.removeprefix("file://"))
         name = hashlib.sha256(source.encode()).hexdigest()[:16]
         async with self._turns.setdefault(name, Turns()):
             commit = await self._fetched(source, self._folder / name, repository)
@@ -67,6 +68,12 @@ class Repositories:
         await self._git(["-C", str(place), "remote", "set-url", "origin", source])
         await self._git(["-C", str(place), "checkout", "--quiet", "--detach", commit])
         return Checkout(self._folder / name, commit)
+
+    def _local(self, name: str) -> str:
+        try:
+            return str(place_inside(self._suite_folder, name))
+        except EvalError as error:
+            raise TargetError("workspace", str(error)) from error
 
     async def _fetched(self, source: str, mirror: Path, repository: Repository) -> str:
         """Return the commit that is meant, of a source that was fetched."""

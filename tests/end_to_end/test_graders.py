@@ -208,7 +208,13 @@ SEARCH, READ = {"tool": "search"}, {"tool": "read"}
         ({"mode": "superset", "expected": [SEARCH, READ]}, 1.0),
         ({"mode": "superset", "expected": [SEARCH, {"tool": "write"}]}, 0.5),
         ({"mode": "subset", "expected": [SEARCH, SEARCH, READ, {"tool": "write"}]}, 1.0),
-        ({"mode": "subset", "expected": [SEARCH, READ]}, 2 / 3),
+        ({"mode": "subset", "expected": [SEARCH, READ]}, 1.0),
+        ({"mode": "subset", "expected": [READ]}, 1 / 3),
+        ({"mode": "subset", "expected": [{"tool": "search", "args": {"q": "a"}}, READ]}, 2 / 3),
+        ({"mode": "subset", "expected": []}, 0.0),
+        ({"mode": "exact", "expected": []}, 0.0),
+        ({"mode": "superset", "expected": []}, 1.0),
+        ({"mode": "in_order", "expected": []}, 1.0),
         ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a"}}]}, 1.0),
         ({"mode": "superset", "args_match": "exact",
           "expected": [{"tool": "search", "args": {"q": "a"}}]}, 0.0),
@@ -261,6 +267,35 @@ def test_metrics_that_were_not_measured_block(tmp_path: Path) -> None:
     assert (found["outcome"], "max_cost_usd" in found["message"]) == ("blocked", True)
 
 
+NESTED = [
+    {"name": "book", "arguments": {"guest": {"name": "Ida", "age": 7}, "rooms": [{"beds": 2}]}},
+    {"name": "pay", "function": {"name": "pay", "arguments": '{"card": {"no": "1"}}'}},
+]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "names", "score"),
+    [
+        ("book", {"guest": {"name": "Ida", "age": 8}}, ["guest.name"], 1.0),
+        ("book", {"guest": {"name": "Ida", "age": 8}}, ["guest.name", "guest.age"], 0.0),
+        ("book", {"guest": {"name": "Ida"}}, ["guest"], 0.0),
+        ("book", {"rooms": [{"beds": 2}]}, ["rooms[0].beds", "rooms.0.beds"], 1.0),
+        ("book", {"guest": {"name": "Ida"}}, ["guest.name", "notes", "guest.phone"], 1.0),
+        ("book", {"guest": {"name": "Ida"}, "notes": "x"}, ["notes"], 0.0),
+        ("book", {"other": 1}, ["guest.age"], 0.0),
+        ("pay", {"card": {"no": "1"}}, ["card.no"], 1.0),
+        ("pay", {"card": {"no": "2"}}, ["card.no"], 0.0),
+    ],
+)
+def test_named_arguments_are_compared_by_their_paths(
+    tmp_path: Path, tool: str, args: Any, names: list[str], score: float
+) -> None:
+    expected = [{"tool": tool, "args": args, "args_match": names}]
+    assertion = {"type": "tool-trajectory", "mode": "superset", "expected": expected}
+    found = graded(tmp_path, "x", assertion, fixtures={"output": "x", "tool_calls": NESTED})
+    assert found["score"] == score
+
+
 INVOICE = {"number": "A-1", "total": 100.0, "date": "2025-01-15", "lines": [{"price": 5}]}
 
 
@@ -278,6 +313,9 @@ INVOICE = {"number": "A-1", "total": 100.0, "date": "2025-01-15", "lines": [{"pr
         ({"path": "date", "match": "date"}, {"date": "15-JAN-2025"}, 1.0),
         ({"path": "date", "match": "date"}, {"date": "01/15/2025"}, 1.0),
         ({"path": "date", "match": "date", "formats": ["DD/MM/YYYY"]}, {"date": "15/01/2025"}, 1.0),
+        ({"path": "date", "match": "date"}, {"date": "2025/01/15"}, 1.0),
+        ({"path": "date", "match": "date"}, {"date": "2025-1-15"}, 1.0),
+        ({"path": "date", "match": "date"}, {"date": "15-January-2025"}, 1.0),
         ({"path": "date", "match": "date"}, {"date": "2025-01-16"}, 0.0),
         ({"path": "date", "match": "date"}, {"date": "soon"}, 0.0),
         ({"path": "lines[0].price"}, {"lines": [{"price": 5.0}]}, 1.0),
@@ -300,6 +338,66 @@ def test_fields_have_weights_and_optional_ones_may_be_missing(tmp_path: Path) ->
     assert graded(tmp_path, output, assertion, expected_output=INVOICE)["score"] == 0.75
     whole = {**assertion, "aggregation": "all_or_nothing"}
     assert graded(tmp_path, output, whole, expected_output=INVOICE)["score"] == 0.0
+
+
+NOTHING_COMPARED = {
+    "all optional and missing": ([{"path": "number", "required": False}], {}, "weighted_average"),
+    "all weights 0": ([{"path": "number", "weight": 0}], {"number": "A-1"}, "weighted_average"),
+    "all or nothing of nothing": (
+        [{"path": "number", "required": False}, {"path": "total", "required": False}],
+        {"note": 1},
+        "all_or_nothing",
+    ),
+    "all or nothing without weight": (
+        [{"path": "number", "weight": 0}],
+        {"number": "A-1"},
+        "all_or_nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("threshold", [None, 0])
+@pytest.mark.parametrize(
+    ("fields", "value", "aggregation"), NOTHING_COMPARED.values(), ids=NOTHING_COMPARED
+)
+def test_a_comparison_of_nothing_fails(
+    tmp_path: Path, fields: Any, value: Any, aggregation: str, threshold: float | None
+) -> None:
+    assertion = {"type": "field-accuracy", "fields": fields, "aggregation": aggregation}
+    assertion |= {} if threshold is None else {"threshold": threshold}
+    found = graded(tmp_path, json.dumps(value), assertion, expected_output=INVOICE)
+    assert (found["score"], found["outcome"]) == (0.0, "failed")
+
+
+def field_tests(*expected: Any) -> list[dict[str, Any]]:
+    """Return tests `a`, `b`, … whose outputs are right, with these expected outputs."""
+    output = json.dumps({"number": "A-1", "total": 5})
+    return [
+        given(output, id=name, expected_output=value)
+        for name, value in zip("abc", expected, strict=False)
+    ]
+
+
+def test_a_field_that_one_expected_output_lacks_is_skipped_there(tmp_path: Path) -> None:
+    tests = field_tests({"total": 5}, {"number": "A-1", "total": 6}, {})
+    suite: Json = {"assertions": [{"type": "field-accuracy",
+                             "fields": [{"path": "number"}, {"path": "total"}]}]}  # fmt: skip
+    found = results(run(write_suite(tmp_path, tests, **suite)))
+
+    assert (found["a"]["score"], found["a"]["outcome"]) == (1.0, "passed")
+    assert (found["b"]["score"], found["b"]["outcome"]) == (0.5, "failed")
+    assert (found["c"]["score"], found["c"]["outcome"]) == (0.0, "failed")
+
+
+def test_a_field_that_no_expected_output_has_is_an_error(tmp_path: Path) -> None:
+    tests = field_tests({"total": 5}, {"number": "A-1"})
+    suite: Json = {"assertions": [{"type": "field-accuracy",
+                             "fields": [{"path": "number"}, {"path": "totle"}]}]}  # fmt: skip
+    ended = run(write_suite(tmp_path, tests, **suite))
+
+    assert {one["outcome"] for one in results(ended).values()} == {"error"}
+    assert "no test's 'expected_output' has 'totle'" in results(ended)["a"]["message"]
+    assert ended.code == 1
 
 
 @pytest.mark.parametrize(

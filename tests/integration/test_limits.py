@@ -69,6 +69,14 @@ def items_of(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [item for case in report["cases"] for item in case["items"]]
 
 
+def test_the_last_item_of_a_pilot_may_be_told_to_come_back_later(tmp_path: Path) -> None:
+    refused = [*[None] * 30, Failure(429, retry_after="0.5")]
+    with model_server(latency_s=0.05, failures=refused) as server:
+        path = suite_file(tmp_path, server.base_url, items=120, limits={"concurrency": 8})
+        report = report_of(tmp_path, path)
+        assert (report["counts"]["passed"], server.stats().requests) == (120, 121)
+
+
 @pytest.mark.parametrize("bound", [20, None], ids=["max-tokens", "no-max-tokens"])
 @pytest.mark.parametrize("concurrency", [1, 50, 400])
 def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(

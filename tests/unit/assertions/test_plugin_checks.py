@@ -35,6 +35,7 @@ def ask(tmp_path: Path) -> Ask:
             "returns": returns,
             "config": options.pop("config", None),
             "id": "mine",
+            "params": options.pop("params", None),
         }
         within = context(tmp_path, plugin_timeout_s=options.pop("timeout_s", 30.0))
         return result(assertion("custom", params, **options), output, within=within)
@@ -95,6 +96,44 @@ NOT_AS_DECLARED = {
 def test_anything_else_is_an_error(ask: Ask, body: str, returns: str, negate: bool) -> None:
     ended = ask(get_assert(body), returns=returns, negate=negate)
     assert (ended.outcome, ended.score) == (ERROR, 0.0)
+
+
+BUDGET = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
+CONFIGS = {
+    "nothing": (None, "$: 'budget' is a required property"),
+    "an empty one": ({}, "$: 'budget' is a required property"),
+    "a text": ({"budget": "lots"}, "$.budget: 'lots' is not of type 'number'"),
+    "a bool": ({"budget": True}, "$.budget: True is not of type 'number'"),
+}
+
+
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize(("config", "expected"), CONFIGS.values(), ids=CONFIGS)
+def test_a_config_that_breaks_the_params_is_an_error(
+    ask: Ask, config: Any, expected: str, negate: bool
+) -> None:
+    ended = ask(get_assert("return True"), config=config, params=BUDGET, negate=negate)
+    assert (ended.outcome, ended.score) == (ERROR, 0.0)
+    assert f"the config of the plug-in 'mine' breaks its params: {expected}" in ended.message
+
+
+def test_a_config_that_keeps_the_params_reaches_the_plug_in(ask: Ask) -> None:
+    body = "return context['config']['budget'] == 2.5"
+    assert ask(get_assert(body), config={"budget": 2.5}, params=BUDGET).outcome is PASSED
+
+
+@pytest.mark.parametrize(("key", "value"), [("pass", True), ("pass_", True), ("pass", False)])
+def test_the_key_of_promptfoo_is_understood(ask: Ask, key: str, value: bool) -> None:
+    body = f"return {{{key!r}: {value}, 'score': 0.5, 'reason': 'so'}}"
+    ended = ask(get_assert(body), returns="grading_result")
+    assert ended.outcome is (PASSED if value else FAILED)
+
+
+def test_a_result_with_both_keys_is_an_error(ask: Ask) -> None:
+    body = "return {'pass': True, 'passed': False, 'score': 0.5, 'reason': 'so'}"
+    ended = ask(get_assert(body), returns="grading_result")
+    assert ended.outcome is ERROR
+    assert "'passed' and 'pass'" in ended.message
 
 
 CRASHES = {

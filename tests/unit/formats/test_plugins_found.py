@@ -21,6 +21,7 @@ eval:
 @pytest.mark.parametrize("folder", ["", "deep/er/"])
 def test_a_manifest_is_looked_for_upward(tmp_path: Path, folder: str) -> None:
     write(tmp_path, {"custom/assertions/tone.yaml": MANIFEST, "custom/assertions/tone.py": ""})
+    (tmp_path / ".git").mkdir()
     found = cases_of(tmp_path, TEXT, f"{folder}{SUITE}")["a"].assertions[0]
 
     assert (found.check, found.negate) == ("custom", True)
@@ -49,3 +50,19 @@ def test_a_source_lies_beside_its_manifest(tmp_path: Path, source: str) -> None:
 
     assert problem.path == "eval.cases[0].expected.x[0].type"
     assert f"no file '{source}' beside it" in problem.message
+
+
+NO_SCHEMA = {
+    "an unknown type": ("{type: numbr}", "params: invalid JSON Schema: $.type"),
+    "a wrong pattern": ("{properties: {budget: 3}}", "params: invalid JSON Schema"),
+    "a list of names": ("{budget: number}", "'budget' is no keyword of JSON Schema"),
+}
+
+
+@pytest.mark.parametrize(("params", "expected"), NO_SCHEMA.values(), ids=NO_SCHEMA)
+def test_params_are_a_json_schema(tmp_path: Path, params: str, expected: str) -> None:
+    manifest = MANIFEST.replace("returns", f"params: {params}, returns")
+    write(tmp_path, {"custom/assertions/tone.yaml": manifest, "custom/assertions/tone.py": ""})
+    (problem,) = problems_of(tmp_path, TEXT)
+
+    assert expected in problem.message

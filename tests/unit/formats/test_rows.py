@@ -62,8 +62,28 @@ def test_a_jsonl_file_has_its_defaults_in_the_yaml_file_beside_it(
     assert found.definition.source.path == "cases.jsonl"
 
 
-def test_a_suite_of_its_own_holds_no_defaults(tmp_path: Path) -> None:
-    write(tmp_path, {"cases.yaml": "name: other\ntests: cases.jsonl"})
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "tests: cases.jsonl",
+        "tests: ./cases.jsonl",
+        "tests: file://cases.jsonl",
+        "eval_cases: [more.jsonl, cases.jsonl]",
+        "tests: '*.jsonl'",
+    ],
+)
+def test_a_suite_that_names_the_file_as_its_tests_holds_its_defaults(
+    tmp_path: Path, tests: str
+) -> None:
+    write(tmp_path, {"cases.eval.yaml": f"{tests}\nassertions: [{{type: contains, value: ZZZ}}]"})
+    (found,) = load_text(tmp_path, line("a"), "cases.jsonl").cases
+
+    assert [one.params.get("value") for one in found.assertions][-1] == "ZZZ"
+
+
+@pytest.mark.parametrize("tests", ["tests: other.jsonl", "tests: []", "cases: cases.jsonl"])
+def test_a_suite_of_its_own_holds_no_defaults(tmp_path: Path, tests: str) -> None:
+    write(tmp_path, {"cases.yaml": f"name: other\n{tests}"})
 
     assert load_text(tmp_path, line("a"), "cases.jsonl").definition.name == "cases"
 

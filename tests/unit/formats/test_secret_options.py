@@ -69,6 +69,7 @@ def test_the_plan_holds_references_only_and_a_target_gets_the_values(
 def test_a_literal_secret_of_a_targets_file_above_is_found_again(tmp_path: Path) -> None:
     folder = tmp_path / "below"
     folder.mkdir()
+    (tmp_path / ".git").mkdir()
     write(
         tmp_path,
         {"targets.yaml": f"- {{name: default, provider: openai, model: m, api_key: {KEY}}}"},

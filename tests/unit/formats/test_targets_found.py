@@ -18,10 +18,13 @@ def target(folder: Path, text: str = "", name: str = SUITE) -> Target:
 
 
 @pytest.mark.parametrize("shape", ["- {}", "targets: [{}]"], ids=["a list", "under targets"])
-@pytest.mark.parametrize("name", ["targets.yaml", "targets.yml", "../targets.yaml"])
+@pytest.mark.parametrize(
+    "name", ["targets.yaml", "targets.yml", "../targets.yaml", ".agentv/targets.yaml"]
+)
 def test_the_nearest_targets_file_is_read(tmp_path: Path, shape: str, name: str) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()
+    (tmp_path / ".git").mkdir()
     entry = "{name: default, provider: mock, response: x}"
     write(folder, {name: shape.replace("{}", entry)})
 

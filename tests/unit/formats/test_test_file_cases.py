@@ -9,7 +9,7 @@ import pytest
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
-from tests.unit.formats.loading import cases_of, places_of, problems_of
+from tests.unit.formats.loading import cases_of, places_of, problems_of, write
 
 TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"
 LIVE = "{id: a, input: hi, assertions: [{type: equals, value: hi}]}"
@@ -236,3 +236,28 @@ def test_a_workspace_is_the_suites_or_the_tests_own(tmp_path: Path, suite: str, 
     assert found.workspace is not None
     assert found.workspace["template"] == "t"
     assert found.workspace.get("isolation") == ("per_test" if test else None)
+
+
+def test_a_missing_file_of_the_expected_output_is_a_mistake(tmp_path: Path) -> None:
+    content = "[{type: text, value: like}, {type: file, value: gone.md}]"
+    written = f"expected_output: [{{role: assistant, content: {content}}}]"
+    test = f"tests: [{{id: a, input: b, fixtures: {{output: c}}, {written}}}]"
+    (problem,) = problems_of(tmp_path, test)
+
+    assert problem.path == "tests[0].expected_output[0].content[1].value"
+    assert "there is no file 'gone.md'" in problem.message
+    assert "test 'a'" in str(problem)
+
+
+def test_the_expected_output_has_the_text_of_its_files(tmp_path: Path) -> None:
+    write(tmp_path, {"answer.md": "The sky is blue.", "big.md": "x" * 70_000})
+    (tmp_path / "image.bin").write_bytes(b"\xff\xfe")
+    names = ("answer.md", "file://answer.md", "big.md", "image.bin", "https://a.example/b.md")
+    content = ", ".join(f"{{type: file, value: '{name}'}}" for name in names)
+    test = f"""{{id: a, input: b, fixtures: {{output: c}},
+        expected_output: [{{role: assistant, content: [{content}]}}]}}"""
+    (message,) = case(tmp_path, test=test).expected_output
+
+    assert [one["value"] for one in message["content"]] == [
+        "The sky is blue.", "The sky is blue.", "big.md", "image.bin", "https://a.example/b.md",
+    ]  # fmt: skip

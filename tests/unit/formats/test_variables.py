@@ -48,6 +48,7 @@ def test_names_on_the_list_may_be_read(
 ) -> None:
     folder = tmp_path / "suite"
     folder.mkdir()
+    (tmp_path / ".git").mkdir()
     write(folder, files)
     environment = {"SECRET": "environment"} if readable else {}
 

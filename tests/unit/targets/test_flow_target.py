@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence_path import Found, find_value, output_values
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
@@ -120,6 +122,40 @@ def test_the_state_holds_the_raw_values() -> None:
     evidence = answer(lambda case_input: {"outputs": {"n": 1, "t": "1"}})
     assert evidence.outputs == {"n": "1", "t": "1"}
     assert evidence.details["state"] == {"n": 1, "t": "1"}
+
+
+TYPED = {
+    "a state that says other things": ({"outputs": {"n": 5}, "state": {"x": 1}}, "n", 5),
+    "a state that says the same of it": ({"outputs": {"n": 5}, "state": {"n": 5}}, "n", 5),
+    "a state with a text of that name": ({"outputs": {"n": 5}, "state": {"n": "5"}}, "n", 5),
+    "a text beside a number in the state": ({"outputs": {"n": "5"}, "state": {"n": 5}}, "n", "5"),
+    "a bool": ({"outputs": {"n": True}, "state": {}}, "n", True),
+    "nothing": ({"outputs": {"n": None, "m": "x"}, "state": {}}, "n", None),
+    "a list": ({"outputs": {"n": [1, "2"]}, "state": {"n": 1}}, "n", [1, "2"]),
+    "a number that JSON also writes so": ({"outputs": {"n": 1.0}, "state": {"n": 1}}, "n", 1.0),
+    "the primary output": ({"outputs": {"n": 5}, "state": {}}, "primary_output", 5),
+    "an output beside a state": ({"output": 5, "state": {}}, "primary_output", 5),
+    "two of the same text": (
+        {"outputs": {"a": "5", "b": 5}, "primary_output": "a"},
+        "primary_output",
+        "5",
+    ),
+    "no mapping at all": (5, "primary_output", 5),
+    "a list alone": ([1], "primary_output", [1]),
+}
+
+
+@pytest.mark.parametrize(("returned", "name", "value"), TYPED.values(), ids=TYPED)
+def test_outputs_keep_their_types(returned: Any, name: str, value: Any) -> None:
+    found = find_value(answer(lambda case_input: returned), f"outputs.{name}")
+    assert isinstance(found, Found)
+    assert (type(found.value), found.value) == (type(value), value)
+
+
+def test_outputs_have_the_same_types_after_a_round_through_json() -> None:
+    evidence = answer(lambda i: {"outputs": {"n": 5, "t": "5"}, "state": {"t": 5}})
+    stored = evidence._replace(details=json.loads(json.dumps(dict(evidence.details))))
+    assert output_values(stored) == {"n": 5, "t": "5", "primary_output": "5"}
 
 
 def test_the_primary_output_of_the_suite_wins() -> None:

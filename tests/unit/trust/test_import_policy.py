@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,34 @@ def test_installed_module_of_the_same_name_stays_in_place(tmp_path: Path) -> Non
     assert ImportPolicy(roots=(tmp_path,)).load("pydantic.mine:answer")() == "mine"
     assert sys.modules["pydantic.version"] is installed
     assert "pydantic.mine" not in sys.modules
+
+
+def test_module_named_like_an_installed_package_hides_it_from_nobody_else(tmp_path: Path) -> None:
+    write(tmp_path, mine="import sacrebleu\ndef answer():\n    return sacrebleu.WORD\n")
+    write(tmp_path, sacrebleu="WORD = 'local'\ndef answer():\n    return WORD\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sacrebleu"]:
+        del sys.modules[name]
+    policy = ImportPolicy(roots=(tmp_path,))
+
+    assert policy.load("mine:answer")() == "local"
+    assert policy.load("sacrebleu:answer")() == "local"
+    assert importlib.import_module("sacrebleu").__version__
+
+
+def test_what_another_thread_imports_meanwhile_is_the_installed_one(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        sacrebleu="WORD = 'local'\n",
+        mine="import importlib, threading\n"
+        "seen = []\n"
+        "def look():\n    seen.append(importlib.import_module('sacrebleu').__file__)\n"
+        "thread = threading.Thread(target=look)\nthread.start()\nthread.join()\n"
+        "def answer():\n    return seen[0]\n",
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sacrebleu"]:
+        del sys.modules[name]
+
+    assert str(tmp_path) not in ImportPolicy(roots=(tmp_path,)).load("mine:answer")()
 
 
 def test_init_of_a_package_elsewhere_does_not_run(tmp_path: Path) -> None:

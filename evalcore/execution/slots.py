@@ -1,0 +1,170 @@
+"""Slots: how many items run at once. An item gives up its slot while all its calls back off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from evalcore.execution.window import WHOLE, Share, Window
+
+# Items that back off are open, each with its evidence so far.
+_PAUSED_PER_SLOT = 2
+_PAUSED_AT_LEAST = 16
+
+
+class Slot:
+    """The right of one item to run.
+
+    It is given up when the last of the item's open calls backs off, and regained before one of them
+    goes on.
+    """
+
+    __slots__ = ("_blocked", "_calls", "_paused", "_slots", "held", "turns")
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self.held = True
+        self.turns: list[asyncio.Future[None]] = []
+        self._calls = 0
+        self._paused = 0
+        # Calls that wait for other items of the run: for the budget, for a provider's gate.
+        self._blocked = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether the item does nothing but wait for other items of the run."""
+        return self._blocked + len(self.turns) >= self._calls > 0
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether a call of the item backs off; it goes on by itself."""
+        return self._paused > 0
+
+    async def begin_call(self) -> None:
+        """Open a call; returns when the item has its slot. `end_call` follows in any case."""
+        self._calls += 1
+        if not self.held:
+            await self.regain()
+
+    def end_call(self) -> None:
+        """Close a call."""
+        self._calls -= 1
+
+    @contextmanager
+    def blocking(self) -> Iterator[None]:
+        """Note that a call waits for other items of the run."""
+        self._blocked += 1
+        try:
+            yield
+        finally:
+            self._blocked -= 1
+
+    async def pause(self, seconds: float) -> None:
+        """Let a call back off for so long; `regain` follows."""
+        self._paused += 1
+        if self.held and self._paused >= self._calls:
+            self._slots.leave(self)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._paused -= 1
+
+    async def regain(self) -> None:
+        """Return when the item has its slot (again)."""
+        if not self.held:
+            await self._slots.regain(self)
+
+
+class Slots:
+    """The slots of one event loop: as many as its share of the window.
+
+    Items that come back from a pause are let in before new ones. `vacant` is called when a slot
+    became free for something else.
+    """
+
+    def __init__(self, window: Window, share: Share = WHOLE) -> None:
+        self._window = window
+        self._share = share
+        self._held = 0
+        self._open: set[Slot] = set()
+        # An ordered set.
+        self._returning: dict[Slot, None] = {}
+        self.vacant: Callable[[], None] = lambda: None
+
+    @property
+    def limit(self) -> int:
+        """How many items may run."""
+        return self._share.part(self._window.limit)
+
+    @property
+    def held(self) -> int:
+        """How many items run."""
+        return self._held
+
+    @property
+    def open(self) -> tuple[Slot, ...]:
+        """The slots of all items that have begun, whether they run or back off."""
+        return tuple(self._open)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a new item may begin. Full slots are noted: the window may rise."""
+        limit = self.limit
+        if self._held + len(self._returning) >= limit:
+            self._window.note_full()
+            return False
+        paused = len(self._open) - self._held
+        return paused <= max(_PAUSED_AT_LEAST, _PAUSED_PER_SLOT * limit)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether an item that ends makes room: the limit has fallen, or others come back."""
+        return self._held + len(self._returning) > self.limit
+
+    def enter(self) -> Slot:
+        """Take a slot for a new item, which `is_free` allows."""
+        slot = Slot(self)
+        self._open.add(slot)
+        self._held += 1
+        return slot
+
+    def close(self, slot: Slot) -> None:
+        """Give back the slot of an item that has ended, whether it runs or backs off."""
+        self._open.discard(slot)
+        self._returning.pop(slot, None)
+        if slot.held:
+            slot.held = False
+            self._held -= 1
+        self._admit()
+
+    def leave(self, slot: Slot) -> None:
+        """Give up the slot of an item that backs off."""
+        slot.held = False
+        self._held -= 1
+        self._admit()
+        self.vacant()
+
+    async def regain(self, slot: Slot) -> None:
+        """Return when the item has its slot again."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        slot.turns.append(turn)
+        self._returning[slot] = None
+        self._admit()
+        try:
+            await turn
+        finally:
+            slot.turns.remove(turn)
+            if not slot.turns and slot in self._returning:  # cancelled
+                del self._returning[slot]
+                self.vacant()
+
+    def _admit(self) -> None:
+        while self._returning and self._held < self.limit:
+            slot = next(iter(self._returning))
+            del self._returning[slot]
+            slot.held = True
+            self._held += 1
+            for turn in slot.turns:
+                if not turn.done():
+                    turn.set_result(None)

@@ -1,0 +1,129 @@
+"""The repository that holds a suite: its root, and the configuration that applies below it.
+
+Configuration is looked for from a folder upward to the root of its repository and never above
+(spec/engine.md, "Trust"). A file counts only if no other user can have put it there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+_MARK = ".git"
+
+
+class Refused(NamedTuple):
+    """A file that was looked for and does not count, and why."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is not read: {self.reason}"
+
+
+class Upward(NamedTuple):
+    """The nearest file that counts (resolved), if there is one, and those that were passed over."""
+
+    path: Path | None
+    refused: tuple[Refused, ...] = ()
+
+
+def repository_root(folder: Path) -> Path:
+    """Return the nearest folder upward from `folder` with a `.git`, else `folder` (resolved).
+
+    A `.git` may be a file, as in a worktree. One that another user can have put there is none.
+    """
+    start = folder.resolve()
+    owners = _owners(start)
+    for candidate in (start, *start.parents):
+        mark = candidate / _MARK
+        if os.path.lexists(mark) and _reason(mark, owners) is None:
+            return candidate
+    return start
+
+
+def find_upward(folder: Path, names: Sequence[str]) -> Upward:
+    """Return the nearest of the files `names` from `folder` up to the root of its repository.
+
+    Within a folder the first of the names wins.
+    """
+    start = folder.resolve()
+    root, owners = repository_root(start), _owners(start)
+    refused: list[Refused] = []
+    for place in _between(start, root):
+        for name in names:
+            path = place / name
+            if not _is_file(path):
+                continue
+            resolved = path.resolve()
+            reason = _first_reason(place, name, owners)
+            if reason is None and not resolved.is_relative_to(root):
+                reason = f"the link leads outside {root}"
+            if reason is None and resolved != path:
+                reason = _reason(resolved, owners)
+            if reason is None:
+                return Upward(path, tuple(refused))
+            refused.append(Refused(path, reason))
+    return Upward(None, tuple(refused))
+
+
+def _between(folder: Path, root: Path) -> Iterator[Path]:
+    for place in (folder, *folder.parents):
+        yield place
+        if place == root:
+            return
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name no file system takes: too long, or with a NUL
+        return False
+
+
+def _owners(folder: Path) -> frozenset[int]:
+    """Return the users who may say what applies to a suite: ourselves, root, the folder's owner.
+
+    Who owns the suite's folder wrote the suite, or could have: as root in a container, say, that
+    works on a folder of the machine.
+    """
+    with suppress(OSError):
+        return frozenset({os.geteuid(), 0, folder.stat().st_uid})
+    return frozenset({os.geteuid(), 0})
+
+
+def _first_reason(place: Path, name: str, owners: frozenset[int]) -> str | None:
+    """Return why others may have put something at `place` / `name` or at a folder on the way."""
+    path = place
+    for part in Path(name).parts:
+        path = path / part
+        reason = _reason(path, owners)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _reason(path: Path, owners: frozenset[int]) -> str | None:
+    """Return why others may have put something at `path`; None if they cannot."""
+    try:
+        folder, entry = path.parent.stat(), path.lstat()
+    except OSError as error:
+        return error.strerror or str(error)
+    if entry.st_uid not in owners:
+        return "it belongs to another user"
+    if folder.st_uid not in owners:
+        return f"the folder {path.parent} belongs to another user"
+    mode = folder.st_mode
+    # In such a folder everybody removes and replaces only what is their own.
+    if mode & stat.S_ISVTX:
+        return None
+    # A user's own group has, as a rule, one member.
+    shared = mode & stat.S_IWGRP and folder.st_gid != os.getegid()
+    if shared or mode & stat.S_IWOTH:
+        return f"other users may write to {path.parent} (mode {stat.S_IMODE(mode):o})"
+    return None

@@ -274,6 +274,7 @@ class Budget:
         """Give back what exceeds the calls in flight by more than `room`; return the allowance."""
         with self._lock:
             self._allowance = self._allowance.least(self._held.plus(room))
+            self._final = False  # until `allow` says so again
             return self._allowance
 
     def allow(

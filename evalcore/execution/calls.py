@@ -178,7 +178,7 @@ class ItemCalls:
         self._asked[identity] = invocation + 1
         place = {"iteration": self._iteration, "invocation": invocation}
         self._calls.session.raise_store_fault()
-        with self._standing_still(), self._calls.session.noting_store_faults():
+        with self.standing_still(), self._calls.session.noting_store_faults():
             found = await recorder.find(request, **place)
         if found is not None:
             return found if found.recorded else replace(found, recorded=True)
@@ -189,7 +189,7 @@ class ItemCalls:
         except ProviderError as error:
             outcome = error
         # A slow store is not the target's time.
-        with self._standing_still(), self._calls.session.noting_store_faults():
+        with self.standing_still(), self._calls.session.noting_store_faults():
             return await recorder.save(request, outcome, **place)
 
     async def _called(self, request: Request, began: float) -> Reply:
@@ -224,7 +224,7 @@ class ItemCalls:
             waited_s += delay
             self._tell_retry(asked, error, attempt, delay)
             await self._calls.slot.pause(delay)
-            with self._standing_still():
+            with self.standing_still():
                 await self._calls.slot.regain()
 
     async def _paid(
@@ -240,7 +240,7 @@ class ItemCalls:
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
-            with self._standing_still(), self._blocking():
+            with self.standing_still(), self._blocking():
                 grant = await budget.reserve(demand, places)
         with Payment(budget, grant) as payment:
             request = payment.bounded(request)
@@ -277,11 +277,11 @@ class ItemCalls:
             if rates is not None:
                 entered.enter_context(rates.in_use())
                 if rates.gate is not None and not rates.gate.enter_now():
-                    with self._standing_still(), self._blocking():
+                    with self.standing_still(), self._blocking():
                         await rates.gate.enter()
                 if rates.gate is not None:
                     entered.callback(rates.gate.leave)
-            with self._standing_still():
+            with self.standing_still():
                 if shared is not None:
                     await shared.take(request.endpoint.provider, tokens)
                 if rates is not None:
@@ -308,8 +308,8 @@ class ItemCalls:
         return reply
 
     @contextmanager
-    def _standing_still(self) -> Iterator[None]:
-        """Stop the item's clock as long as one of its calls waits."""
+    def standing_still(self) -> Iterator[None]:
+        """Stop the item's clock as long as it waits for what is not its own."""
         clock = self._clock
         if clock is None or (clock.when() is None and not self._waiting):
             yield

@@ -108,8 +108,13 @@ class LimitSync:
         """How long (seconds) processes of the run have been at work, this one and those before."""
         return self._elapsed_s + self._clock() - self._began
 
-    def open(self) -> None:
-        """Make the shared object if there is none, and join."""
+    def start(self) -> None:
+        """Join, and keep this process in step until `leave`."""
+        self.join()
+        self._thread.start()
+
+    def join(self) -> None:
+        """Take part, in an object that is made if there is none."""
         try:
             self._store.get(self._key)
         except ObjectNotFoundError:
@@ -121,8 +126,7 @@ class LimitSync:
             rates.ask = self._wake.set
         if self._budget is not None:
             self._budget.ask = self._wake.set
-        self._sync(joins=True)
-        self._thread.start()
+        self.step(joins=True)
 
     def leave(self) -> None:
         """Give back everything that was not spent; to be called once, when no call is in flight.
@@ -131,7 +135,8 @@ class LimitSync:
         """
         self._ended.set()
         self._wake.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
         def left(state: SharedLimits) -> None:
             settled, assumed = self._own.settled, self._own.assumed
@@ -153,7 +158,7 @@ class LimitSync:
                 return
             self._wake.clear()
             try:
-                self._sync()
+                self.step()
                 broken_since = None
             except StoreError as error:
                 now = self._clock()
@@ -176,9 +181,10 @@ class LimitSync:
         reason = f"{self._key}: what the run spends cannot be noted, so it stops: {error}"
         self._failed(StoreError(reason))
 
-    def _sync(self, *, joins: bool = False) -> None:
+    def step(self, *, joins: bool = False) -> None:
         """Bring the shared object and this process up to date."""
         began = self._clock()
+        starved = self._is_starved(began)
         outcome: list[_BudgetStep] = []
 
         def step(state: SharedLimits) -> None:
@@ -188,12 +194,14 @@ class LimitSync:
             if joins:
                 self._elapsed_s = state.elapsed_s
             state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-            self._step_rates(state, own)
+            self._step_rates(state, own, starved=starved)
             outcome[:] = [self._step_budget(state, own, began, joins=joins)]
 
         state = self._change(step)
         self._own = state.participants[self._name]
         self._begun, self._synced_at = outcome[0].begun, began
+        if starved:
+            self._starved_since = None
         self._interval_s = state.interval_s
         self._alone = sum(1 for _ in state.living) == 1
         self._take_shares(state, began)
@@ -234,13 +242,15 @@ class LimitSync:
 
     # Providers
 
-    def _step_rates(self, state: SharedLimits, own: Participant) -> None:
+    def _step_rates(self, state: SharedLimits, own: Participant, *, starved: bool) -> None:
         """Say which providers are called, and keep the shares of this epoch if that can be."""
         used = tuple(sorted(name for name, rates in self._rates.items() if rates.is_used))
         if used != own.providers:
             own.providers = used
             state.epoch += 1
-        self._rotate(state)
+        if starved:
+            state.rotation += 1
+            state.epoch += 1
         keeps = True
         for name, rates in self._rates.items():
             share = state.share(self._name, name)
@@ -249,17 +259,13 @@ class LimitSync:
         if keeps:
             own.epoch = state.epoch
 
-    def _rotate(self, state: SharedLimits) -> None:
-        """Turn the ranks if this process's share has let no call through for a while."""
-        now = self._clock()
+    def _is_starved(self, now: float) -> bool:
+        """Whether this process's share has let no call through for a while."""
         if not any(rates.is_starved for rates in self._rates.values()):
             self._starved_since = None
         elif self._starved_since is None:
             self._starved_since = now
-        elif now - self._starved_since > _ROTATE_S:
-            self._starved_since = now
-            state.rotation += 1
-            state.epoch += 1
+        return self._starved_since is not None and now - self._starved_since > _ROTATE_S
 
     def _take_shares(self, state: SharedLimits, now: float) -> None:
         """Use the shares of this epoch, once no other process uses more than its own."""

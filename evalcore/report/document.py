@@ -23,6 +23,7 @@ class RunFacts:
 
     `budget` is what a run with a budget has spent of it: `billed` as providers said, and what was
     reserved by calls that came to no end (`unsettled`), each `{cost_usd, tokens}`.
+    `reused` has `{run, items}` for each earlier run whose evidence was taken over.
     """
 
     id: str
@@ -32,6 +33,7 @@ class RunFacts:
     duration_s: float
     reexecuted: int
     engine: Mapping[str, str]
+    reused: tuple[Mapping[str, Any], ...] = ()
     budget: Mapping[str, Any] | None = None
 
     def block(self) -> dict[str, Any]:

@@ -84,6 +84,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     yield None, "  " + ", ".join(_measured(report))
     if report.run.budget is not None:
         yield None, f"  {budget_line(report.run.budget)}"
+    if report.run.reused:
+        yield style.line(f"  {_reused(report)}")
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
@@ -136,6 +138,16 @@ def budget_line(budget: Mapping[str, Any]) -> str:
         if what == "billed" or any(share.values()):
             parts.append(f"{', '.join(amounts)} {what}")
     return f"budget: {'; '.join(parts)}"
+
+
+def _reused(report: Report) -> str:
+    """Return how many items were not executed, and which runs their evidence is of."""
+    sources = [(str(entry["run"]), int(entry["items"])) for entry in report.run.reused]
+    total = sum(items for _, items in sources)
+    noun = "item" if total == 1 else "items"
+    if len(sources) == 1:
+        return f"{total} {noun} reused from run {sources[0][0]}"
+    return f"{total} {noun} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
 
 
 def _variants(report: Report, style: Style) -> Iterator[Line]:

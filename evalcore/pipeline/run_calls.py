@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from evalcore.workspaces.manager import Workspaces
 
 
-# What worker processes have at hand when they are forked.
-_PRELOADED: Final = ("evalcore.targets.python_call",)
+# What worker processes have at hand when they are forked, by the kind of a target.
+_PRELOADED: Final = {
+    "flow": "evalcore.targets.flow_worker",
+    "python": "evalcore.targets.python_call",
+}
 
 
 def _to_standard_error(message: str) -> None:
@@ -191,7 +194,8 @@ class RunCalls:
             if self._pool is None:
                 from evalcore.isolation.worker_pool import WorkerPool
 
-                self._pool = WorkerPool(_PRELOADED)
+                kinds = {target.kind for target in self._run.definition.targets.values()}
+                self._pool = WorkerPool([_PRELOADED[kind] for kind in _PRELOADED if kind in kinds])
             return self._pool
 
     def _open_workspaces(self) -> Workspaces:

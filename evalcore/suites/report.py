@@ -14,7 +14,7 @@ from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
-from evalcore.scorers.score import Score
+from evalcore.scorers.score import Score, stored_raw
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
@@ -170,7 +170,7 @@ def _case_result(
     error = row["error"]
     checks = tuple(_check(entry, evidence) for entry in row["assertions"] or ())
     scores = tuple(
-        Score(entry["name"], entry["value"], entry["raw"], entry.get("error"))
+        Score(entry["name"], entry["value"], stored_raw(entry["raw"]), entry.get("error"))
         for entry in row["scores"] or ()
     )
     return CaseResult(

@@ -57,6 +57,7 @@ from evalcore.pipeline import (
     view_run,
 )
 from evalcore.pipeline.baseline import settle_baseline
+from evalcore.pipeline.integrity import check_plan
 from evalcore.pipeline.plan import HISTORY
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -126,7 +127,7 @@ def run(**given: Any) -> int:
             raise UsageError("--resume takes no suite file: the plan in the store holds all")
         if mode is not None:
             raise UsageError("--resume takes no --mode: the run goes on in its own")
-        return int(_resume(chosen_store(address), resume, options))
+        return int(resume_run(chosen_store(address), resume, options))
     # A replay asks nobody: a machine without keys can do it.
     needed = options.mode != Mode.REPLAY
     wanted = load_options(given, address, options.imports)
@@ -193,14 +194,17 @@ class RunOptions:
         return options
 
 
-def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
-    """Go on with a run; a completed one is only shown."""
+def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
+    """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
     run = find_run(store, run_id)
-    if run.manifest().state is State.COMPLETED:
+    manifest = run.manifest()
+    if manifest.state is State.COMPLETED:
         with view_run(run) as view:
             show(view, options)
             export_view(view, options.exports)
             return exit_code([view.report.decision])
+    # No worker is started for what none could execute.
+    check_plan(run, manifest)
     reopen_run(run)
     # A plan in a store may have been written by somebody else: its folder is trusted only below
     # the current one.

@@ -26,6 +26,7 @@ from evalcore.pipeline import (
     finish_run,
     view_run,
 )
+from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 
@@ -62,6 +63,8 @@ def worker(**given: Any) -> int:
     allowed = (*settings().allow_imports, *options.imports)
     policy = ImportPolicy(roots=given["roots"] or _trusted_folders(run), allowed=allowed)
     manifest, stopper = run.manifest(), Stopper()
+    if part is None:  # a parent has looked before it started this worker
+        check_plan(run, manifest)
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
         execute = ExecuteOptions(

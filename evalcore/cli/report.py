@@ -9,7 +9,7 @@ import click
 
 from evalcore.cli.exporting import export_option, export_view
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
-from evalcore.cli.showing import present, print_terminal
+from evalcore.cli.showing import one_line, present, print_terminal
 from evalcore.errors import UsageError
 from evalcore.pipeline import RunView, view_run
 from evalcore.report.registry import JSON, check_form, find_form
@@ -78,4 +78,4 @@ def _write(pieces: Iterable[str | bytes], path: Path) -> None:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
     except OSError as error:
         raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {path}", err=True)
+    click.echo(one_line(f"wrote {path}"), err=True)

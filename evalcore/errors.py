@@ -114,12 +114,14 @@ class DamagedRunError(EvalError):
         listed = "; ".join(map(str, self.damages[:_LISTED_DAMAGES]))
         if (left := len(self.damages) - _LISTED_DAMAGES) > 0:
             listed = f"{listed}; and {left} more"
-        remedy = (
-            f"`evalcore runs verify {self.run_id} --repair` executes those shards again"
-            if self.repairable
-            else "restore it from a copy of the store, or run the suite again"
-        )
-        return f"run {self.run_id} is damaged: {listed}; {remedy}"
+        return f"run {self.run_id} is damaged: {listed}; {self.remedy}"
+
+    @property
+    def remedy(self) -> str:
+        """What would work."""
+        if self.repairable:
+            return f"`evalcore runs verify {self.run_id} --repair` executes those shards again"
+        return "restore it from a copy of the store, or run the suite again"
 
 
 class ObjectNotFoundError(StoreError):

@@ -37,7 +37,8 @@ class Settings:
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
     without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
-    in the system's temporary folder. In the file only: `providers`, by name or protocol
+    in the system's temporary folder. `isolation`: where the Python of suites in files runs,
+    `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
     (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
     by model (`[prices."MODEL"]` with input and output), which go before the known ones.
     """
@@ -53,6 +54,7 @@ class Settings:
     allow_datasets: tuple[str, ...] = ()
     lease_s: float = 20.0
     workspaces: str | None = None
+    isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -80,6 +82,12 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["redact_patterns"] = _patterns(given.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
+    given = environment.get("EVALCORE_ISOLATION")
+    if given:
+        try:
+            values["isolation"] = _isolation(given)
+        except ValueError as error:
+            raise SettingsError(f"EVALCORE_ISOLATION{error}") from None
     given = environment.get("EVALCORE_LEASE_S")
     if given:
         try:
@@ -215,6 +223,12 @@ def _seconds(value: object) -> float:
     return float(value)  # type: ignore[arg-type]  # sound
 
 
+def _isolation(value: object) -> str:
+    if value not in ("process", "inline"):
+        raise ValueError(f": {value!r} is neither process nor inline")
+    return str(value)
+
+
 def _patterns(value: object) -> tuple[str, ...]:
     import re
 
@@ -276,6 +290,8 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel_content": _switch,
     "allow_datasets": _texts,
     "lease_s": _seconds,
+    "workspaces": _text,
+    "isolation": _isolation,
     "providers": _providers,
     "prices": _prices,
 }

@@ -16,6 +16,7 @@ from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.run import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions, Stopper, show, tell_warning
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import exit_code
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.pipeline import (
     DecideOptions,
@@ -25,6 +26,7 @@ from evalcore.pipeline import (
     finish_run,
     view_run,
 )
+from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 
@@ -61,6 +63,8 @@ def worker(**given: Any) -> int:
     allowed = (*settings().allow_imports, *options.imports)
     policy = ImportPolicy(roots=given["roots"] or _trusted_folders(run), allowed=allowed)
     manifest, stopper = run.manifest(), Stopper()
+    if part is None:  # a parent has looked before it started this worker
+        check_plan(run, manifest)
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
         execute = ExecuteOptions(
@@ -72,6 +76,7 @@ def worker(**given: Any) -> int:
             warn=tell_warning,
             keep_workspaces=given["keep_workspace"],
             stopped=lambda: stopper.stopped,
+            isolation=Isolation(settings().isolation),
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = given["lease_s"] or execute.settings.lease_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from evalcore.execution.judges import RunJudges
     from evalcore.model.exchange import Complete
     from evalcore.targets.work import Runnable, Work
-    from evalcore.workspaces.manager import Workspace
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
@@ -72,6 +72,7 @@ class ItemRunner:
         self._reused = given.reused
         self._calibrated = given.calibrated
         self._workspaces = given.workspaces
+        self._workers = given.workers
         self._clock = wall_clock_us
         self._targets: dict[tuple[str, str], Runnable] = {}
 
@@ -217,14 +218,15 @@ class ItemRunner:
         if calls is not None and item.case.fixture is None:
             complete = made = calls.for_item(item.iteration, clock, item.number)
             attempt.ledger = made.ledger
+            attempt.standing_still = made.standing_still
         case = item.case
         given = case.fixture is not None or case.reason_not_executable is not None
         given = given or self._stored_evidence(item) is not None
         workspace = attempt.workspace
-        work = None if given else self._work(item, complete, workspace)
+        work = None if given else self._work(item, complete, attempt)
         found = self._evidence_now(item, work)
         if found is None:
-            work = work or self._work(item, complete, workspace)
+            work = work or self._work(item, complete, attempt)
             found = await self._runnable(item).answer(work)
             if attempt.ledger is not None:
                 found = attempt.ledger.completed(found)
@@ -318,7 +320,7 @@ class ItemRunner:
         self,
         item: WorkItem,
         complete: Complete = no_provider,
-        workspace: Workspace | None = None,
+        attempt: Attempt | None = None,
     ) -> Work:
         from evalcore.targets.messages import json_text, messages_of, prompt_of
         from evalcore.targets.work import Work
@@ -330,6 +332,7 @@ class ItemRunner:
             if self._suite.format not in _ANY_INPUT:
                 raise
             messages = messages_of(json_text(item.case.input))
+        workspace = None if attempt is None else attempt.workspace
         return Work(
             case=item.case,
             variant=item.variant,
@@ -344,6 +347,8 @@ class ItemRunner:
             complete=complete,
             objects=self._context.objects,
             workspace=None if workspace is None else workspace.path,
+            workers=self._workers,
+            standing_still=nullcontext if attempt is None else attempt.standing_still,
             **self._for_blocks(item, complete),
         )
 

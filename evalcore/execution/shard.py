@@ -17,7 +17,6 @@ from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.observability.observer import Observer
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
-from evalcore.planning.spool import decode_part
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
@@ -103,7 +102,7 @@ class StoredShards:
         size = self.plan.part_cases
         for number in range(wanted.start // size, (wanted.stop - 1) // size + 1):
             if self._part[0] != number:
-                self._part = (number, decode_part(self._run.plan_part(number), opened=True))
+                self._part = (number, self._run.cases(number, self.plan, opened=True))
             first = number * size
             start, stop = max(wanted.start - first, 0), min(wanted.stop - first, size)
             cases.extend(self._part[1][start:stop])

@@ -24,6 +24,7 @@ _NO_BEHAVIOUR = frozenset(
         "grader_target",
         "imports",
         "instant",
+        "isolation",
         "requests_per_minute",
         "script",
         "tokens_per_minute",

@@ -44,12 +44,14 @@ class PlanOptions:
 
     `reuse` says where evidence is taken from instead of executing: `HISTORY` of pipeline.reuse, or
     the id of a run whose evidence is graded again and nothing is executed; None executes all.
+    `isolation` says where the suite's Python runs; None leaves it to who executes.
     """
 
     mode: str = Mode.LIVE
     workers: int = 1
     single_items: bool = False
     reuse: str | None = None
+    isolation: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
@@ -178,6 +180,7 @@ def plan_run(
                 "workers": options.workers,
                 "latency_s": latency_s,
                 "reuse": options.reuse,
+                "isolation": options.isolation,
                 "baseline": baseline,
             },
             engine={"evalcore": VERSION},

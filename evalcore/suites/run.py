@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.wording import suggest
+from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
@@ -43,7 +44,8 @@ class RunChoices(TypedDict, total=False):
 
     `variants`, `cases`, `tags` and `excluded_tags` leave only those; `baseline` is another variant;
     `baseline_run` an earlier run's id, or a named baseline. `allow_imports` are modules that the
-    suite may name from anywhere.
+    suite may name from anywhere. `isolation` is `inline` (the default) or `process`, for functions
+    that the suite names as `module:function`.
     """
 
     variants: Iterable[str]
@@ -56,6 +58,7 @@ class RunChoices(TypedDict, total=False):
     concurrency: int
     strict: bool
     allow_imports: Iterable[str]
+    isolation: str
 
 
 def run_suite(
@@ -119,6 +122,14 @@ def off_the_loop(call: Callable[[], T]) -> T:
     return results[0]
 
 
+def check_mode(mode: object, example: str) -> None:
+    """Raise `UsageError` for what is no mode; `example` is a call that works."""
+    if not isinstance(mode, str) or mode not in set(Mode):
+        raise UsageError(
+            f"unknown mode {repr(mode)[:80]}: 'mode' is one of {', '.join(Mode)}, as in {example}"
+        )
+
+
 def chosen_store(store: Store | None) -> ObjectStore:
     """Return the store of a call; by default the one that the configuration names."""
     if store is None:
@@ -170,6 +181,7 @@ class _Call:
             raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
         if not isinstance(suite, EvalSuite):
             raise UsageError("run_suite() takes what define_suite() returns")
+        check_mode(mode, "run_suite(suite, mode='live')")
         self._suite, self._mode, self._store = suite, mode, store
         self._chosen, self._stopper = chosen, stopper
 
@@ -196,6 +208,7 @@ class _Call:
             stopped=lambda: self._stopper.stopped,
             settings=read_settings(os.environ, Path.cwd()),
             objects=suite.objects,
+            isolation=_isolation(chosen.get("isolation")),
         )
         decide = DecideOptions(imports, suite.objects)
         with evaluate(loaded, chosen_store(self._store), execute, options, decide) as view:
@@ -224,6 +237,14 @@ def _address(store: Store | None, configured: Settings) -> str:
     if store is None:
         return configured.store
     return os.fspath(store) if isinstance(store, str | os.PathLike) else store.url
+
+
+def _isolation(given: str | None) -> Isolation:
+    if given is None:
+        return Isolation.INLINE
+    if given not in set(Isolation):
+        raise UsageError(f"isolation is {' or '.join(Isolation)}, not {given!r}")
+    return Isolation(given)
 
 
 def _count(value: int | None, name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from evalcore.cli.scripts import (
     tell_beside,
 )
 from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
-from evalcore.errors import ExitCode, UsageError
+from evalcore.errors import ExitCode, StalledError, UsageError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import ISOLATIONS, Isolation
@@ -226,6 +227,7 @@ def _execute(
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
+    complete = True
     # Lines of a log are read by machines: nothing else stands between them.
     quiet = (configured.log or "").startswith("json")
     with (
@@ -241,6 +243,7 @@ def _execute(
             warn=tell_warning,
             keep_workspaces=options.keep_workspaces,
             stopped=lambda: stopper.stopped,
+            abandon=None if options.prefect else abandon_process,
             isolation=Isolation(options.isolation or configured.isolation),
         )
         if options.prefect:
@@ -251,12 +254,12 @@ def _execute(
             from evalcore.cli.workers import run_workers
 
             with stopper:
-                run_workers(run, options, roots, progress, lambda: stopper.stopped)
+                complete = run_workers(run, options, roots, progress, lambda: stopper.stopped)
         else:
             with stopper:
                 receipts = execute_run(run, execute)
-    if stopper.stopped or (options.workers is not None and run.is_cancel_requested()):
-        cancel_run(run, receipts, now=datetime.now(UTC))
+    if stopper.stopped or not complete:
+        cancel_run(run, receipts, now=datetime.now(UTC), begun=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     now, decide = datetime.now(UTC), DecideOptions(policy)
@@ -273,6 +276,14 @@ def _execute(
 def tell_warning(message: str) -> None:
     """Tell people something that decides nothing."""
     click.echo(f"Warning: {one_line(message)}", err=True)
+
+
+def abandon_process(error: StalledError) -> None:
+    """End a process whose run does not end by itself any more; nothing that it could do helps."""
+    from evalcore.cli.main import show_error
+
+    show_error(error)
+    os._exit(error.exit_code)
 
 
 class Stopper:

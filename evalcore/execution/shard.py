@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evalcore.errors import StoreError
 from evalcore.execution.bench import OpenShard
 from evalcore.execution.claims import begin_alone
+from evalcore.execution.crashes import without_culprits
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.observability.observer import Observer
@@ -88,12 +89,16 @@ class StoredShards:
         """
         with self._lock:
             self._started[shard] = time.time()
-            alone = self._claims is None
-            if alone and not begin_alone(self._run, shard, self._started[shard]):
-                return []
+            if self._claims is not None:
+                lease = self._claims.lease(shard)
+            else:
+                lease = begin_alone(self._run, shard, self._started[shard])
+                if lease is None:
+                    return []
             if self._reused is not None:
                 self._reused.prepare(self.plan.shard_items(shard))
-            return expand_shard(self._expander, self.plan, shard, self._cases(shard))
+            items = expand_shard(self._expander, self.plan, shard, self._cases(shard))
+        return items if lease is None or not lease.culprits else without_culprits(items, lease)
 
     def _cases(self, shard: int) -> list[Case]:
         """Return the cases of a shard; the part that was read last is kept."""

@@ -95,3 +95,8 @@ class Manifest:
     execution: Mapping[str, Any] = field(default_factory=dict)
     parts: Sequence[StoredPart] | None = None
     schema: int = SCHEMA
+
+    @property
+    def times_resumed(self) -> int:
+        """How often the run has been resumed."""
+        return int(self.execution.get("times_resumed", 0))

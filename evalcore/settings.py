@@ -13,6 +13,7 @@ from typing import Any
 
 from evalcore.errors import SettingsError
 from evalcore.model.suite import ProviderLimits
+from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import find_upward
 
 FILE_NAME = "evalcore.toml"
@@ -27,7 +28,7 @@ class Settings:
     suite may import from anywhere (EVALCORE_ALLOW_IMPORTS, separated by commas).
     `readable_names`: environment variables that a suite may read (EVALCORE_READABLE_NAMES).
     `rate_limits`: which installed package keeps rate limits for all workers
-    (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what no recording may hold
+    (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what nothing may hold
     (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
     (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans and metrics to OpenTelemetry
     (EVALCORE_OTEL, else on where OpenTelemetry's own variables name a receiver); `otel_content`:
@@ -36,7 +37,8 @@ class Settings:
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
     without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
-    in the system's temporary folder. In the file only: `providers`, by name or protocol
+    in the system's temporary folder. `isolation`: where the Python of suites in files runs,
+    `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
     (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
     by model (`[prices."MODEL"]` with input and output), which go before the known ones.
     """
@@ -52,6 +54,7 @@ class Settings:
     allow_datasets: tuple[str, ...] = ()
     lease_s: float = 20.0
     workspaces: str | None = None
+    isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -79,13 +82,23 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["redact_patterns"] = _patterns(given.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
+    given = environment.get("EVALCORE_ISOLATION")
+    if given:
+        try:
+            values["isolation"] = _isolation(given)
+        except ValueError as error:
+            raise SettingsError(f"EVALCORE_ISOLATION{error}") from None
     given = environment.get("EVALCORE_LEASE_S")
     if given:
         try:
             values["lease_s"] = _seconds(float(given))
         except ValueError:
             raise SettingsError(f"EVALCORE_LEASE_S: {_SECONDS_WANTED}") from None
-    return Settings(**values)
+    settings = Settings(**values)
+    # Every process that executes or shows anything reads its settings first.
+    PROCESS.learn_environment(environment, settings.readable_names)
+    PROCESS.learn((), settings.redact_patterns)
+    return settings
 
 
 _NAMES = tuple(field.name for field in fields(Settings))
@@ -210,6 +223,12 @@ def _seconds(value: object) -> float:
     return float(value)  # type: ignore[arg-type]  # sound
 
 
+def _isolation(value: object) -> str:
+    if value not in ("process", "inline"):
+        raise ValueError(f": {value!r} is neither process nor inline")
+    return str(value)
+
+
 def _patterns(value: object) -> tuple[str, ...]:
     import re
 
@@ -271,6 +290,8 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel_content": _switch,
     "allow_datasets": _texts,
     "lease_s": _seconds,
+    "workspaces": _text,
+    "isolation": _isolation,
     "providers": _providers,
     "prices": _prices,
 }

@@ -18,6 +18,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from evalcore.errors import EvalError, StoreError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.formats.options import suite_name
+from evalcore.isolation.mode import Isolation
 from evalcore.pipeline import (
     DecideOptions,
     ExecuteOptions,
@@ -142,7 +143,12 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
     # The parameters came over the network: they grant nothing, and the suite's folder neither.
     imports = ImportPolicy(roots=(), allowed=settings.allow_imports)
-    execute = ExecuteOptions(imports=imports, settings=settings, concurrency=parameters.concurrency)
+    execute = ExecuteOptions(
+        imports=imports,
+        settings=settings,
+        concurrency=parameters.concurrency,
+        isolation=Isolation(settings.isolation),
+    )
     return Execution(run, execute)
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError
 from evalcore.execution.claims import LEASE_S
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.settings import read_settings
@@ -89,6 +90,7 @@ def _execute(parameters: LaneParameters) -> State[Any]:
         imports=ImportPolicy(roots=(), allowed=settings.allow_imports),
         settings=settings,
         concurrency=parameters.concurrency,
+        isolation=Isolation(settings.isolation),
     )
     if settings.rate_limits is None:
         options = replace(options, rates=PrefectRates())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from evalcore.redaction.redactor import PROCESS
 from tests.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
 from tests.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
 from tests.servers import S3Server, s3_server
@@ -27,6 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("dev"))
         elif "running_prefect" in fixtures:
             item.add_marker(pytest.mark.xdist_group("prefect"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_learned() -> Iterator[None]:
+    """Let no test's secrets be covered in another's."""
+    PROCESS.forget()
+    yield
+    PROCESS.forget()
 
 
 @pytest.fixture(scope="session")

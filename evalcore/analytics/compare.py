@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import orjson
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.comparison import (
+    CaseState,
     Comparison,
     Difference,
     Kind,
@@ -70,24 +71,30 @@ def match_variants(
 
 
 class Comparer:
-    """Compares within the connection that holds `items` and `cases` of the candidates' run."""
+    """Compares within the connection that holds `items` and `cases` of the candidates' run.
 
-    def __init__(self, connection: BoundedConnection, against: Against) -> None:
+    `reduction` is how the cases of both sides are reduced: the parameters of `cases.sql`.
+    """
+
+    def __init__(
+        self, connection: BoundedConnection, against: Against, reduction: Mapping[str, Any]
+    ) -> None:
         self._connection = connection
         self._against = against
+        self._reduction = reduction
 
     def keep_baseline(self, plan: Plan) -> None:
         """Take what stands in `items` and `cases` for the baseline's; to be called before others.
 
         The candidates' tables replace those two afterwards.
         """
-        self._run("measured", iterations=plan.iterations)
+        self._measure(plan)
         self._connection.execute("ALTER TABLE measured RENAME TO baseline_measured")
 
     def compare(self, plan: Plan) -> Comparison:
         """Return the comparison; counts are exact, lists hold the first differences."""
         against, earlier = self._against, self._against.earlier
-        self._run("measured", iterations=plan.iterations)
+        self._measure(plan)
         if earlier is not None:
             pairs, alone = match_variants(against.variants, earlier.variants)
             unavailable = [
@@ -111,6 +118,9 @@ class Comparer:
         unavailable += [f"the baseline has no result of variant '{name}'" for name in without]
         return Comparison(self._compare_pairs(pairs, plan), tuple(unavailable))
 
+    def _measure(self, plan: Plan) -> None:
+        self._run("measured", iterations=plan.iterations, **self._reduction)
+
     def _with_results(
         self, pairs: Sequence[tuple[str, str]]
     ) -> tuple[list[tuple[str, str]], list[str]]:
@@ -132,6 +142,7 @@ class Comparer:
         repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
         alphas = self._judge_chances(repeated=repeated)
         self._run("differences", **self._against.tolerances._asdict())
+        self._add_sides(compared)
         self._add_counts(compared)
         self._add_paired(compared)
         self._add_lists(compared)
@@ -161,6 +172,16 @@ class Comparer:
         if judged:
             self._connection.executemany("INSERT INTO chances VALUES (?,?,?,?,?,?,?)", judged)
         return alphas
+
+    def _add_sides(self, compared: list[VariantComparison]) -> None:
+        for place, was, now, shared, lost in self._rows("sides"):
+            compared[place] = replace(
+                compared[place],
+                baseline_cases=_states(was),
+                candidate_cases=_states(now),
+                measured_in_both=shared,
+                lost=lost,
+            )
 
     def _add_counts(self, compared: list[VariantComparison]) -> None:
         for place, kind, worse, better, unsettled, missing in self._rows("difference_counts"):
@@ -216,6 +237,10 @@ class Comparer:
 
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._run(query, **parameters).fetchall()
+
+
+def _states(histogram: Mapping[str, int]) -> dict[CaseState, int]:
+    return {state: histogram[state] for state in CaseState if state in histogram}
 
 
 def _counted(known: Any, kind: str, number: int) -> dict[Kind, int]:

@@ -24,10 +24,14 @@ class PlannedItem(NamedTuple):
 
 
 class ReuseCounts(NamedTuple):
-    """How many planned items have evidence, and how many of those are graded the same way."""
+    """How many planned items have evidence, and how many of those are graded the same way.
+
+    `by_run` counts those with evidence by the run that it comes from, in the order of the runs.
+    """
 
     evidence: int
     graded: int
+    by_run: tuple[int, ...] = ()
 
 
 class ReusableRows:
@@ -41,6 +45,7 @@ class ReusableRows:
         use_threads_for(items)
         self._connection = connect()
         self._errors = errors
+        self._runs = len(runs)
         files = [(rank, str(path)) for rank, parts in enumerate(runs) for path in parts]
         self._connection.execute(
             "CREATE OR REPLACE TEMP TABLE files AS SELECT unnest($1) AS rank, unnest($2) AS file, "
@@ -77,7 +82,13 @@ class ReusableRows:
         row = self._connection.execute(
             "SELECT count(*), count(*) FILTER (graded) FROM found"
         ).fetchone()
-        return ReuseCounts(*row) if row else ReuseCounts(0, 0)
+        counted = self._connection.execute(
+            "SELECT rank, count(*) FROM found JOIN files USING (number) GROUP BY rank"
+        ).fetchall()
+        of_rank = dict(counted)
+        by_run = tuple(of_rank.get(rank, 0) for rank in range(self._runs))
+        evidence, graded = row or (0, 0)
+        return ReuseCounts(evidence, graded, by_run)
 
     def write_part(self, items: range, destination: Path) -> None:
         """Write the rows of a range of planned items, in their order, to a new Parquet file."""

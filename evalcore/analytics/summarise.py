@@ -45,7 +45,11 @@ class Aggregates:
         earlier = None if against is None else against.earlier
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
         self._connection = BoundedConnection(rows)
-        self._comparer = None if against is None else Comparer(self._connection, against)
+        self._reduction = _reduction(policy)
+        self._run("case_rules")
+        self._comparer = (
+            None if against is None else Comparer(self._connection, against, self._reduction)
+        )
         if self._comparer is not None and earlier is not None:
             # By this run's policy: only what is reduced by the same rule can be compared.
             self._load(earlier.parts, earlier.plan)
@@ -54,11 +58,6 @@ class Aggregates:
 
     def _load(self, parts: Sequence[Path], plan: Plan) -> None:
         """Fill the tables `items` and `cases`."""
-        policy = self._policy
-        by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
-            Reducer.MEAN,
-            Reducer.MEDIAN,
-        }
         self._connection.execute(
             "SET VARIABLE files = $1", [[literal_path(part) for part in parts]]
         )
@@ -66,10 +65,10 @@ class Aggregates:
             "items",
             variants=plan.variants,
             iterations=plan.iterations,
-            errors=str(policy.errors),
+            errors=str(self._policy.errors),
         )
         reduce = "cases_single" if plan.iterations == 1 else "cases"
-        self._run(reduce, reducer=str(policy.reducer), k=policy.k, by_score=by_score)
+        self._run(reduce, **self._reduction)
 
     def __enter__(self) -> Aggregates:
         return self
@@ -188,6 +187,15 @@ class Aggregates:
         result = self._run(query, **parameters)
         names = [column[0] for column in result.description]
         return zip(names, result.fetchone(), strict=True)
+
+
+def _reduction(policy: Policy) -> dict[str, Any]:
+    """Return the parameters by which iterations are reduced to cases."""
+    by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
+        Reducer.MEAN,
+        Reducer.MEDIAN,
+    }
+    return {"reducer": str(policy.reducer), "k": policy.k, "by_score": by_score}
 
 
 _COUNT_NAMES = ("completed", "error", "cancelled", "skipped", "passed", "failed", "blocked")

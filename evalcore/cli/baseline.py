@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import click
 import orjson
 
-from evalcore.cli.options import chosen_store, json_option, store_option
+from evalcore.cli.options import chosen_store, json_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
+from evalcore.formats.options import LoadOptions
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline import iso_time, load
 from evalcore.report.document import on_one_line
@@ -43,12 +45,20 @@ def baseline() -> None:
 @click.argument("suite")
 @click.argument("run_id", metavar="RUN")
 @name_option
+@click.option("--force", is_flag=True, help="Take a run that is not measured whole.")
 @store_option
 @json_option
-def set_command(suite: str, run_id: str, name: str, store: str | None, as_json: bool) -> None:
-    """Make RUN (an id, or latest) a baseline of SUITE (its name or its file)."""
-    opened, suite = chosen_store(store), _suite_name(suite)
+def set_command(
+    suite: str, run_id: str, name: str, force: bool, store: str | None, as_json: bool
+) -> None:
+    """Make RUN (an id, or latest) a baseline of SUITE (its name or its file).
+
+    A run with items in error, or of which nothing is measured, is refused without --force.
+    """
+    opened, suite = chosen_store(store), _suite_name(suite, store)
     manifest = _completed(opened, suite, run_id)
+    if not force:
+        _require_measured(manifest)
     moment = iso_time(datetime.now(UTC))
     pointer = BaselinePointer(manifest.suite, name, manifest.id, moment)
     before = set_baseline(opened, pointer)
@@ -66,7 +76,7 @@ def set_command(suite: str, run_id: str, name: str, store: str | None, as_json: 
 @json_option
 def show_command(suite: str, name: str, store: str | None, as_json: bool) -> None:
     """Show which run is a baseline of SUITE."""
-    opened, suite = chosen_store(store), _suite_name(suite)
+    opened, suite = chosen_store(store), _suite_name(suite, store)
     pointer = get_baseline(opened, suite, name)
     if pointer is None:
         raise UsageError(_none(opened, suite, name))
@@ -82,7 +92,7 @@ def show_command(suite: str, name: str, store: str | None, as_json: bool) -> Non
 @json_option
 def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     """List the baselines of all suites."""
-    wanted = None if suite is None else _suite_name(suite)
+    wanted = None if suite is None else _suite_name(suite, store)
     found = list(list_baselines(chosen_store(store), wanted))
     if as_json:
         _print_json([asdict(pointer) for pointer in found])
@@ -100,7 +110,7 @@ def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
 @json_option
 def clear_command(suite: str, name: str, store: str | None, as_json: bool) -> None:
     """Forget a baseline of SUITE; the run itself stays."""
-    opened, suite = chosen_store(store), _suite_name(suite)
+    opened, suite = chosen_store(store), _suite_name(suite, store)
     if not clear_baseline(opened, suite, name):
         raise UsageError(_none(opened, suite, name))
     if as_json:
@@ -109,10 +119,22 @@ def clear_command(suite: str, name: str, store: str | None, as_json: bool) -> No
         click.echo(one_line(f"baseline '{name}' of suite '{suite}' is cleared"))
 
 
-def _suite_name(given: str) -> str:
-    """Return the name of a suite that is given by its name or by its file."""
-    path = Path(given)
-    return load(path).definition.name if path.is_file() else given
+def _suite_name(suite: str, store: str | None) -> str:
+    """Return the name of a suite: the text itself, or what its file says.
+
+    Secrets that the file refers to need not be set: no provider is asked.
+    """
+    path = Path(suite)
+    if not path.is_file():
+        return suite
+    configured = settings()
+    options = LoadOptions(
+        readable_names=frozenset(configured.readable_names),
+        environment=os.environ,
+        secrets_required=False,
+        datasets=(store or configured.store, *configured.allow_datasets),
+    )
+    return load(path, options).definition.name
 
 
 def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
@@ -131,6 +153,25 @@ def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
             f"run {run_id} is {manifest.state}; only a completed run can be a baseline"
         )
     return manifest
+
+
+def _require_measured(manifest: Manifest) -> None:
+    """Raise `UsageError` for a run with items in error, or of which nothing is measured."""
+    counts = manifest.counts or {}
+    measured = counts.get("passed", 0) + counts.get("failed", 0)
+    if not counts.get("error") and measured:
+        return
+    unmeasured = {
+        "in error": counts.get("error", 0),
+        "blocked": counts.get("blocked", 0),
+        "skipped": counts.get("skipped", 0),
+    }
+    parts = ", ".join(f"{number} {state}" for state, number in unmeasured.items() if number)
+    raise UsageError(
+        f"run {manifest.id} is not measured whole: of {counts.get('planned', 0)} items {parts}. "
+        "What is in error cannot be compared with; run the suite again, or take the run as it is "
+        "with --force"
+    )
 
 
 def _none(store: ObjectStore, suite: str, name: str) -> str:

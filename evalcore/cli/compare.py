@@ -101,7 +101,8 @@ def _variant_lines(one: VariantComparison, entry: dict[str, Any], most: int) -> 
 
 def _said(entry: Difference) -> str:
     if entry.missing_from is not None:
-        return f"{entry.case}: missing from the {entry.missing_from}"
+        where = "both" if entry.missing_from == "both" else f"the {entry.missing_from}"
+        return f"{entry.case}: missing from {where}"
     p = "" if entry.p is None else f", p = {entry.p:.4f}"
     chance = "" if entry.settled else f" (may be chance{p})"
     if entry.kind == "assertion":

@@ -22,6 +22,7 @@ from evalcore.formats.options import LoadOptions
 from evalcore.formats.problems import Problems
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_assertions import make_assertion
+from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Assertion
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
@@ -112,7 +113,9 @@ def _ask(
         rows,
         chosen_store(store),
         mode=given["mode"] or Mode.LIVE,
-        execute=ExecuteOptions(imports=policy, settings=configured),
+        execute=ExecuteOptions(
+            imports=policy, settings=configured, isolation=Isolation(configured.isolation)
+        ),
         observed=given["observed"],
         min_kappa=least,
     )

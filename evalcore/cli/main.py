@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -86,6 +87,9 @@ def main() -> None:
     """Call the command line with the process's arguments and end the process."""
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
     gc.set_threshold(100_000, 50, 50)
+    from evalcore.redaction.streams import redact_standard_streams
+
+    redact_standard_streams()
     _leave(call())
 
 
@@ -101,7 +105,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
         click.echo("evalcore: aborted", err=True)
         code = ExitCode.ERRORS
     except click.ClickException as error:
-        error.show()
+        show_usage_error(error)
         code = ExitCode.USAGE
     except EvalError as error:
         show_error(error)
@@ -115,6 +119,9 @@ def call(arguments: Sequence[str] | None = None) -> int:
     # A fault of ours must not look like a failed gate, whose exit code Python's own is.
     except Exception as error:
         if os.environ.get("EVALCORE_TRACEBACK"):
+            from evalcore.redaction.exceptions import cover_exception
+
+            cover_exception(error)
             raise
         what = f"{type(error).__name__}: {error}"
         hint = "EVALCORE_TRACEBACK=1 shows where; `evalcore runs list` shows runs to resume"
@@ -138,8 +145,19 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def show_error(error: EvalError) -> None:
-    """Print a message for a person to standard error, safe for a terminal."""
+def show_usage_error(error: click.ClickException) -> None:
+    """Print what click says of the command line; what was typed is shown safe for a terminal."""
+    from evalcore.redaction.redactor import PROCESS
     from evalcore.trust.text import sanitize_terminal
 
-    click.echo(sanitize_terminal(str(error)), err=True)
+    shown = io.StringIO()
+    error.show(shown)
+    click.echo(sanitize_terminal(PROCESS.message(shown.getvalue())), nl=False, err=True)
+
+
+def show_error(error: EvalError) -> None:
+    """Print a message for a person to standard error, safe for a terminal and without secrets."""
+    from evalcore.redaction.redactor import PROCESS
+    from evalcore.trust.text import sanitize_terminal
+
+    click.echo(sanitize_terminal(PROCESS.message(str(error))), err=True)

@@ -39,6 +39,7 @@ from evalcore.cli.showing import one_line, print_terminal, report_forms, store_r
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
+from evalcore.isolation.mode import ISOLATIONS, Isolation
 from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
@@ -70,6 +71,7 @@ _PREFECT_WORKERS = 2
 
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
+_ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
 _DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
 KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
@@ -87,6 +89,7 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @export_option
 @click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@click.option("--isolation", type=click.Choice(ISOLATIONS), help=_ISOLATION_HELP)
 @click.option("--detail", is_flag=True, help=_DETAIL_HELP)
 @debug_option
 @log_option
@@ -112,6 +115,7 @@ def run(**given: Any) -> int:
         forms=report_forms(given.pop("forms")),
         imports=given.pop("imports"),
         detail=given.pop("detail"),
+        isolation=given.pop("isolation"),
         reuse=HISTORY if given.pop("reuse") else None,
         keep_workspaces=given.pop("keep_workspace"),
         exports=tuple(given.pop("exports")),
@@ -169,6 +173,7 @@ class RunOptions:
     keep_workspaces: bool = False
     exports: tuple[Path, ...] = ()
     detail: bool = False
+    isolation: str | None = None
 
     def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
         """Return what may be imported: below the roots, and what the caller and settings allow."""
@@ -177,7 +182,12 @@ class RunOptions:
     @property
     def plan(self) -> PlanOptions:
         """How plans are cut: through an orchestrator a small run shows each case."""
-        options = PlanOptions(mode=self.mode, reuse=self.reuse, workers=self.workers or 1)
+        options = PlanOptions(
+            mode=self.mode,
+            reuse=self.reuse,
+            workers=self.workers or 1,
+            isolation=self.isolation,
+        )
         if self.prefect:
             return replace(options, workers=_PREFECT_WORKERS, single_items=True)
         return options
@@ -227,6 +237,7 @@ def _execute(
             warn=tell_warning,
             keep_workspaces=options.keep_workspaces,
             stopped=lambda: stopper.stopped,
+            isolation=Isolation(options.isolation or configured.isolation),
         )
         if options.prefect:
             from evalcore.runners import find_runner

@@ -16,6 +16,7 @@ from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.run import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions, Stopper, show, tell_warning
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import exit_code
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.pipeline import (
     DecideOptions,
@@ -72,6 +73,7 @@ def worker(**given: Any) -> int:
             warn=tell_warning,
             keep_workspaces=given["keep_workspace"],
             stopped=lambda: stopper.stopped,
+            isolation=Isolation(settings().isolation),
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = given["lease_s"] or execute.settings.lease_s

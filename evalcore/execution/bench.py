@@ -11,6 +11,7 @@ from evalcore.execution.row import INLINE_BYTES, Finished, RowEncoder, without_e
 from evalcore.execution.telling import ended_item
 from evalcore.observability.observer import Observer
 from evalcore.planning.expand import WorkItem
+from evalcore.redaction.redactor import PROCESS
 
 _FULL_SHARD_BYTES = 32 * 1024 * 1024
 _INLINE_BYTES_OF_FULL = 1024
@@ -74,11 +75,12 @@ class Bench:
         # DuckDB and this process hold all rows of a shard until it is written.
         inline = INLINE_BYTES if shard.size < _FULL_SHARD_BYTES else _INLINE_BYTES_OF_FULL
         try:
-            shard.lines[place] = self._encoder.encode(finished, shard.blobs, inline)
+            line = self._encoder.encode(finished, shard.blobs, inline)
+            shard.lines[place] = PROCESS.line(line)
         except (TypeError, ValueError) as error:
             # Somebody's target gave what no JSON can hold: a lone surrogate, a foreign object.
             finished = without_evidence(finished, f"the evidence cannot be stored: {error}")
-            shard.lines[place] = self._encoder.encode(finished, shard.blobs)
+            shard.lines[place] = PROCESS.line(self._encoder.encode(finished, shard.blobs))
         shard.missing -= 1
         shard.size += len(shard.lines[place])
         if shard.blobs and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:

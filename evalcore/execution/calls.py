@@ -173,7 +173,7 @@ class ItemCalls:
         self._asked[identity] = invocation + 1
         place = {"iteration": self._iteration, "invocation": invocation}
         self._calls.session.raise_store_fault()
-        with self._standing_still(), self._calls.session.noting_store_faults():
+        with self.standing_still(), self._calls.session.noting_store_faults():
             found = await recorder.find(request, **place)
         if found is not None:
             return found if found.recorded else replace(found, recorded=True)
@@ -184,7 +184,7 @@ class ItemCalls:
         except ProviderError as error:
             outcome = error
         # A slow store is not the target's time.
-        with self._standing_still(), self._calls.session.noting_store_faults():
+        with self.standing_still(), self._calls.session.noting_store_faults():
             return await recorder.save(request, outcome, **place)
 
     async def _called(self, request: Request, began: float) -> Reply:
@@ -219,7 +219,7 @@ class ItemCalls:
             waited_s += delay
             self._tell_retry(asked, error, attempt, delay)
             await self._calls.slot.pause(delay)
-            with self._standing_still():
+            with self.standing_still():
                 await self._calls.slot.regain()
 
     async def _paid(
@@ -232,7 +232,7 @@ class ItemCalls:
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
-            with self._standing_still(), self._calls.slot.blocking():
+            with self.standing_still(), self._calls.slot.blocking():
                 grant = await budget.reserve(demand, places)
         # Unless it is known better, a call that came to no end was paid.
         used, made = Spent(grant.cost_usd, grant.tokens), 0
@@ -265,10 +265,10 @@ class ItemCalls:
             return await self._sent(request)
         tokens = _guessed_tokens(request)
         if rates is not None and rates.gate is not None and not rates.gate.enter_now():
-            with self._standing_still(), self._calls.slot.blocking():
+            with self.standing_still(), self._calls.slot.blocking():
                 await rates.gate.enter()
         try:
-            with self._standing_still():
+            with self.standing_still():
                 if shared is not None:
                     await shared.take(request.endpoint.provider, tokens)
                 delay = 0.0 if rates is None else rates.take(tokens)
@@ -295,8 +295,8 @@ class ItemCalls:
         return reply
 
     @contextmanager
-    def _standing_still(self) -> Iterator[None]:
-        """Stop the item's clock as long as one of its calls waits."""
+    def standing_still(self) -> Iterator[None]:
+        """Stop the item's clock as long as it waits for what is not its own."""
         clock = self._clock
         if clock is None or (clock.when() is None and not self._waiting):
             yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 
@@ -21,7 +22,8 @@ class Given(NamedTuple):
     `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
     over: what has not begun then is skipped. `run_stores` says where the events of an item's
     workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
-    decide (None: all), `workspaces` what tests work in.
+    decide (None: all), `workspaces` what tests work in, `workers` which processes run the
+    suite's Python.
     """
 
     mode: str = Mode.LIVE
@@ -31,6 +33,7 @@ class Given(NamedTuple):
     reused: ReusedItems | None = None
     calibrated: Calibrated | None = None
     workspaces: Callable[[], Workspaces] | None = None
+    workers: Workers = NO_WORKERS
 
 
 NOTHING_GIVEN = Given()

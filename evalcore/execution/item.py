@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from evalcore.assertions.grading import grade, grade_now
 from evalcore.assertions.registry import AWAITED
 from evalcore.assertions.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.covered import covered_evidence
 from evalcore.execution.given import NOTHING_GIVEN, Given
 from evalcore.execution.ledger import Attempt
 from evalcore.execution.measures import checked_evidence
@@ -23,6 +25,7 @@ from evalcore.model.run import State
 from evalcore.model.scoring import score_item
 from evalcore.model.suite import Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
+from evalcore.redaction.redactor import PROCESS
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from evalcore.execution.judges import RunJudges
     from evalcore.model.exchange import Complete
     from evalcore.targets.work import Runnable, Work
-    from evalcore.workspaces.manager import Workspace
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
@@ -70,6 +72,7 @@ class ItemRunner:
         self._reused = given.reused
         self._calibrated = given.calibrated
         self._workspaces = given.workspaces
+        self._workers = given.workers
         self._clock = wall_clock_us
         self._targets: dict[tuple[str, str], Runnable] = {}
 
@@ -215,22 +218,23 @@ class ItemRunner:
         if calls is not None and item.case.fixture is None:
             complete = made = calls.for_item(item.iteration, clock, item.number)
             attempt.ledger = made.ledger
+            attempt.standing_still = made.standing_still
         case = item.case
         given = case.fixture is not None or case.reason_not_executable is not None
         given = given or self._stored_evidence(item) is not None
         workspace = attempt.workspace
-        work = None if given else self._work(item, complete, workspace)
+        work = None if given else self._work(item, complete, attempt)
         found = self._evidence_now(item, work)
         if found is None:
-            work = work or self._work(item, complete, workspace)
+            work = work or self._work(item, complete, attempt)
             found = await self._runnable(item).answer(work)
             if attempt.ledger is not None:
                 found = attempt.ledger.completed(found)
-            found = checked_evidence(found)
+            found = covered_evidence(checked_evidence(found), PROCESS.reply)
         attempt.evidence = found
         if workspace is not None:
             await workspace.note_changes()
-            found = attempt.evidence = workspace.told_by(found)
+            found = attempt.evidence = covered_evidence(workspace.told_by(found))
         return found
 
     async def _grade(
@@ -275,7 +279,7 @@ class ItemRunner:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
             given = self._runnable(item).answer_now(work or self._work(item))
-            return None if given is None else checked_evidence(given)
+            return None if given is None else covered_evidence(checked_evidence(given))
         except EvalError:
             raise
         # Somebody else's target; recorded in the row.
@@ -316,7 +320,7 @@ class ItemRunner:
         self,
         item: WorkItem,
         complete: Complete = no_provider,
-        workspace: Workspace | None = None,
+        attempt: Attempt | None = None,
     ) -> Work:
         from evalcore.targets.messages import json_text, messages_of, prompt_of
         from evalcore.targets.work import Work
@@ -328,6 +332,7 @@ class ItemRunner:
             if self._suite.format not in _ANY_INPUT:
                 raise
             messages = messages_of(json_text(item.case.input))
+        workspace = None if attempt is None else attempt.workspace
         return Work(
             case=item.case,
             variant=item.variant,
@@ -342,6 +347,8 @@ class ItemRunner:
             complete=complete,
             objects=self._context.objects,
             workspace=None if workspace is None else workspace.path,
+            workers=self._workers,
+            standing_still=nullcontext if attempt is None else attempt.standing_still,
             **self._for_blocks(item, complete),
         )
 
@@ -393,7 +400,7 @@ class ItemRunner:
                 item, State.SKIPPED, started, ended, evidence, reason=error.kind, attempts=made
             )
         kind = error.kind if isinstance(error, TargetError) else "target"
-        message = str(error).encode("utf-8", "replace").decode()
+        message = PROCESS.message(str(error)).encode("utf-8", "replace").decode()
         if len(message) > _LONGEST_MESSAGE:
             message = f"{message[:_LONGEST_MESSAGE]}…"
         recorded = {"kind": kind, "message": message}

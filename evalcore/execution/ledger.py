@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
@@ -100,14 +102,15 @@ def _total(calls: list[dict[str, Any]], name: str) -> int | None:
 
 
 class Attempt:
-    """What the execution of an item has left so far, and the workspace that it has."""
+    """What the execution of an item has left so far, its workspace and how its clock stops."""
 
-    __slots__ = ("evidence", "ledger", "workspace")
+    __slots__ = ("evidence", "ledger", "standing_still", "workspace")
 
     def __init__(self, workspace: Workspace | None = None) -> None:
         self.workspace = workspace
         self.ledger: Ledger | None = None
         self.evidence: Evidence | None = None
+        self.standing_still: Callable[[], AbstractContextManager[object]] = nullcontext
 
     @property
     def calls_made(self) -> int:

@@ -103,7 +103,7 @@ class StoredShards:
         size = self.plan.part_cases
         for number in range(wanted.start // size, (wanted.stop - 1) // size + 1):
             if self._part[0] != number:
-                self._part = (number, decode_part(self._run.plan_part(number)))
+                self._part = (number, decode_part(self._run.plan_part(number), opened=True))
             first = number * size
             start, stop = max(wanted.start - first, 0), min(wanted.stop - first, size)
             cases.extend(self._part[1][start:stop])

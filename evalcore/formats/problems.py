@@ -9,6 +9,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.positions import Loc, Locate
 from evalcore.formats.source import MAX_PROBLEMS
 from evalcore.formats.wording import path_text
+from evalcore.redaction.redactor import PROCESS
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -29,7 +30,8 @@ class Problems:
         """Note a mistake at a path of the document; `label` is put before the message."""
         self.count += 1
         if self.count <= MAX_PROBLEMS:
-            text = f"{label}: {message}" if label else message
+            # A message may quote a line of the file.
+            text = PROCESS.message(f"{label}: {message}" if label else message)
             self.found.append(Problem(self.file, self.locate(loc), path_text(loc), text))
 
     def add_invalid(

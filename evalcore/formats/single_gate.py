@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, NotRequired, Required
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 
 from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -14,6 +14,9 @@ from evalcore.formats.shapes import OPEN, Text, Weight, adapter
 from evalcore.gates.registry import parse_gate
 from evalcore.model.comparison import Tolerances
 from evalcore.model.gate import GateSpec
+from evalcore.model.suite import ErrorPolicy
+
+_OUTCOMES = frozenset({"passed", "failed", "blocked"})
 
 Amount = Weight | None
 Number = Annotated[int, Field(ge=0)] | None
@@ -33,7 +36,9 @@ class _Result(TypedDict, total=False):
     output_tokens: Number
     error: Any
     errored: bool
+    blocked: bool
     status: str
+    outcome: Literal["passed", "failed", "blocked"] | None
 
 
 @with_config(OPEN)
@@ -62,6 +67,7 @@ class _Question(TypedDict):
     gate: Any
     baseline: NotRequired[str | None]
     thresholds: NotRequired[_Thresholds]
+    errors: NotRequired[Literal["fail", "zero", "exclude"]]
 
 
 class GateQuestion(NamedTuple):
@@ -74,6 +80,7 @@ class GateQuestion(NamedTuple):
     iterations: int
     rows: tuple[dict[str, Any], ...]
     tolerances: Tolerances
+    errors: ErrorPolicy = ErrorPolicy.FAIL
 
 
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
@@ -110,6 +117,7 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
             tokens=given.get("tokens_increase", Tolerances().tokens),
             score=given.get("score_decrease", Tolerances().score),
         ),
+        errors=ErrorPolicy(question.get("errors", ErrorPolicy.FAIL)),
     )
 
 
@@ -130,7 +138,7 @@ def _snake_keys(value: Any) -> Any:
 def _check_results(question: Any, problems: Problems) -> None:
     for number, variant in enumerate(question["variants"]):
         for place, result in enumerate(variant["cases"]):
-            if "passed" not in result and _status(result) == "completed":
+            if _status(result) == "completed" and _outcome(result) is None:
                 problems.add(("variants", number, "cases", place), "has no 'passed'")
 
 
@@ -172,7 +180,7 @@ def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]
         "variant": variant,
         "iteration": iteration,
         "status": status,
-        "outcome": ("passed" if result["passed"] else "failed") if done else None,
+        "outcome": _outcome(result) if done else None,
         "score": result.get("overall") if done else None,
         "latency_ms": result.get("duration_ms"),
         "cost_usd": result.get("cost_usd"),
@@ -180,6 +188,19 @@ def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]
         "output_tokens": outputs,
         "assertions": [],
     }
+
+
+def _outcome(result: Any) -> str | None:
+    """Return the outcome of a completed result; None if it does not say."""
+    if result.get("blocked"):
+        return "blocked"
+    if result.get("status") in _OUTCOMES:
+        return str(result["status"])
+    if result.get("outcome") is not None:
+        return str(result["outcome"])
+    if "passed" not in result:
+        return None
+    return "passed" if result["passed"] else "failed"
 
 
 def _status(result: Any) -> str:

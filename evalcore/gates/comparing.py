@@ -5,11 +5,11 @@ Each takes its checked parameters, the summary and the suite's policy, and never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalcore.gates.wording import counted, number
-from evalcore.model.comparison import HARD_KINDS, Comparison, Difference, VariantComparison
+from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -31,47 +31,62 @@ _NO_BASELINE = (
 def no_regressions(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if nothing is worse than the baseline's (suite-api.md, Gates).
 
-    Without a baseline it is inconclusive, unless `first_run` is `pass`. With several iterations, a
-    regression that may be chance makes it inconclusive (docs/decisions/0017-regressions.md).
+    Without a baseline it is inconclusive, unless `first_run` is `pass`. It is inconclusive if
+    nothing is measured on a side (docs/decisions/0037-comparisons.md), or if a regression over
+    several iterations may be chance (docs/decisions/0017-regressions.md).
     """
-    name = "no_regressions"
-    if not _was_compared(summary.comparison):
+    name, comparison = "no_regressions", summary.comparison
+    if comparison is None or not comparison.variants:
         outcome = GateOutcome(params["first_run"])
         return GateResult(name, outcome, _why_not(summary), {"first_run": params["first_run"]})
-    comparison = summary.comparison
-    assert comparison is not None  # noqa: S101  (for the type checker: it was compared)
     hard = params["allow_metric_regressions"]
-    found = [(one, *_regressions(one, hard=hard)) for one in comparison.variants]
-    settled = sum(all_ - unsettled for _, all_, unsettled in found)
-    total = sum(all_ for _, all_, _ in found)
+    compared = [one for one in comparison.variants if not _unmeasured(one)]
+    counts = [_regressions(one, hard=hard) for one in compared]
+    total = sum(all_ for all_, _ in counts)
+    unsettled = sum(chance for _, chance in counts)
     details = {
         "regressions": total,
-        "unsettled": total - settled,
-        "per_variant": {one.variant: all_ for one, all_, _ in found},
+        "unsettled": unsettled,
+        "per_variant": {one.variant: all_ for one, (all_, _) in zip(compared, counts, strict=True)},
     }
+    unmeasured = [*filter(None, map(_unmeasured, comparison.variants))]
+    if unmeasured:
+        details["unmeasured"] = unmeasured
+    messages: list[str] = []
     if total:
-        listed = (entry for one in comparison.variants for entry in one.regressions)
-        message = f"{counted(total, 'regression')}: {_examples(listed, hard=hard)}"
-        if settled:
-            return GateResult(name, GateOutcome.FAIL, message, details)
-        message += f"; {_chance(comparison)}"
+        listed = (entry for one in compared for entry in one.regressions)
+        messages.append(f"{counted(total, 'regression')}: {_examples(listed, hard=hard)}")
+        if total > unsettled:
+            return GateResult(name, GateOutcome.FAIL, messages[0], details)
+        messages.append(_chance(compared))
+    if messages or unmeasured:
+        message = "; ".join([*messages, *unmeasured])
         return GateResult(name, GateOutcome.INCONCLUSIVE, message, details)
-    cases = sum(one.compared for one in comparison.variants)
     if comparison.unavailable:
         message = f"no regression where a baseline is, but {'; '.join(comparison.unavailable)}"
         return GateResult(name, GateOutcome(params["first_run"]), message, details)
+    return GateResult(name, GateOutcome.PASS, _no_regression(compared), details)
+
+
+def _no_regression(compared: Sequence[VariantComparison]) -> str:
+    cases = sum(one.measured_in_both for one in compared)
     message = f"no regression in {counted(cases, 'comparison')} with the baseline"
-    ignored = sum(one.regression_count for one in comparison.variants)
+    ignored = sum(one.regression_count for one in compared)
     if ignored:
         message += f" ({counted(ignored, 'regression')} of measures allowed)"
-    return GateResult(name, GateOutcome.PASS, message, details)
+    others = sum(one.missing_count + one.compared - one.measured_in_both for one in compared)
+    if others:
+        message += f"; {counted(others, 'case')} not measured on both sides"
+    return message
 
 
-def _was_compared(comparison: Comparison | None) -> bool:
-    """Whether there is a case that at least one candidate and its baseline could share."""
-    if comparison is None:
-        return False
-    return any(one.compared or one.missing_count for one in comparison.variants)
+def _unmeasured(one: VariantComparison) -> str | None:
+    """Return why nothing can be said of a candidate; None if something can."""
+    if one.unmeasured is not None:
+        return one.unmeasured
+    if one.measured_in_both or one.regression_count:
+        return None
+    return f"no case of variant '{one.variant}' is measured on both sides"
 
 
 def _why_not(summary: Summary) -> str:
@@ -102,9 +117,9 @@ def _said(entry: Difference) -> str:
     return f"{entry.kind} {number(entry.was)} → {number(entry.now)}"
 
 
-def _chance(comparison: Comparison) -> str:
+def _chance(compared: Sequence[VariantComparison]) -> str:
     """Return why the regressions may be chance, and how many iterations would tell."""
-    one = next(one.unsettled for one in comparison.variants if one.unsettled is not None)
+    one = next(one.unsettled for one in compared if one.unsettled is not None)
     passes = (one.was_passed, one.was_run, one.now_passed, one.now_run)
     seen = "passes {} of {} → {} of {}".format(*passes)
     wanted = iterations_to_decide(*passes, alpha=one.alpha)
@@ -120,12 +135,12 @@ def no_significant_regression(
     """Pass if the scores are surely not worse by more than `margin` (spec/statistics.md).
 
     Surely: the interval of the paired difference at level 1 − `alpha` lies above −margin for every
-    candidate. Below it for one candidate fails; anything else is inconclusive.
+    candidate. Below it for one candidate fails. Anything else is inconclusive, also a case that is
+    measured in the baseline only.
     """
     name, comparison = "no_significant_regression", summary.comparison
-    if not _was_compared(comparison):
+    if comparison is None or not comparison.variants:
         return GateResult(name, GateOutcome.INCONCLUSIVE, _why_not(summary), {})
-    assert comparison is not None  # noqa: S101  (for the type checker: it was compared)
     margin, alpha = params["margin"], params["alpha"]
     judged = [_judge(one, margin, alpha) for one in comparison.variants]
     outcomes = [outcome for outcome, _, _ in judged]
@@ -144,6 +159,8 @@ def _judge(
 ) -> tuple[GateOutcome, str, dict[str, Any]]:
     moments = paired_moments(one.paired)
     details: dict[str, Any] = {"variant": one.variant, "baseline": one.baseline}
+    if (unmeasured := _unmeasured(one)) is not None:
+        return GateOutcome.INCONCLUSIVE, unmeasured, details
     if moments is None:
         few = f"variant '{one.variant}': no interval from fewer than two shared cases (or clusters)"
         return GateOutcome.INCONCLUSIVE, few, details
@@ -161,6 +178,9 @@ def _judge(
     )
     if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
         text += f", only {moments.clusters} clusters"
+    if low > -margin and one.lost:
+        lost = f"{counted(one.lost, 'case')} of the baseline not measured in the candidate"
+        return GateOutcome.INCONCLUSIVE, f"{text}, but {lost}", details
     if low > -margin:
         return GateOutcome.PASS, f"{text}, above −{number(margin)}", details
     if high < -margin:

@@ -19,6 +19,15 @@ class Kind(StrEnum):
     MISSING = "missing"
 
 
+class CaseState(StrEnum):
+    """What is known of a case on one side: a measurement, or why there is none."""
+
+    MEASURED = "measured"
+    BLOCKED = "blocked"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
 # What a change of a measure cannot excuse (`allow_metric_regressions`).
 HARD_KINDS = frozenset({Kind.ASSERTION, Kind.MISSING})
 
@@ -40,7 +49,8 @@ class Difference(NamedTuple):
     """One case of one variant that differs from the baseline.
 
     `was` and `now` are the baseline's and the candidate's value of what `kind` names (passed: 1.0
-    or 0.0). `missing_from` is `candidate` or `baseline`. Where a case has several iterations, `p`
+    or 0.0). `missing_from` is `candidate`, `baseline` or
+    `both`. Where a case has several iterations, `p`
     is Fisher's of its passes, and `settled` is False for what may be chance.
     """
 
@@ -55,7 +65,7 @@ class Difference(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """Candidate − baseline of the scores of the cases that both have.
+    """Candidate − baseline of the scores of the cases that both measured.
 
     `square_sum` is of the distances from the mean; `cluster_square_sum` of their sums by cluster
     (None without clusters).
@@ -86,14 +96,20 @@ class Unsettled(NamedTuple):
 class VariantComparison:
     """One candidate against its baseline: exact counts, and the first differences of each list.
 
-    `run` is the baseline's run if it is another one. `compared` counts the cases that both have;
-    `worse` and `better` those of them that passed on one side only. Counts are by kind; the
-    `unsettled_kinds` are among the regressions.
+    `run` is the baseline's run if it is another one. `baseline_cases` and `candidate_cases` count
+    the cases of each side by what is known of them; `measured_in_both` are measured on both, `lost`
+    by the baseline and not by the candidate (without those that its error policy excludes).
+    `compared` counts the cases that both have; `worse` and `better` those of them that passed on
+    one side only. Counts are by kind; the `unsettled_kinds` are among the regressions.
     """
 
     variant: str
     baseline: str
     run: str | None = None
+    baseline_cases: Mapping[CaseState, int] = field(default_factory=dict)
+    candidate_cases: Mapping[CaseState, int] = field(default_factory=dict)
+    measured_in_both: int = 0
+    lost: int = 0
     compared: int = 0
     worse: int = 0
     better: int = 0
@@ -106,6 +122,18 @@ class VariantComparison:
     improvements: tuple[Difference, ...] = ()
     missing: tuple[Difference, ...] = ()
     unsettled: Unsettled | None = None
+
+    @property
+    def unmeasured(self) -> str | None:
+        """Why this is no comparison: nothing is measured on a side. None if both are."""
+        baseline = self.baseline if self.run is None else f"{self.baseline}' of run '{self.run}"
+        for role, name, cases in (
+            ("baseline", baseline, self.baseline_cases),
+            ("variant", self.variant, self.candidate_cases),
+        ):
+            if not cases.get(CaseState.MEASURED):
+                return f"nothing is measured in {role} '{name}': {_why_unmeasured(cases)}"
+        return None
 
     @property
     def regression_count(self) -> int:
@@ -122,6 +150,20 @@ class VariantComparison:
         """Whether every difference is listed."""
         counts = self.regression_count, self.improvement_count, self.missing_count
         return counts == (len(self.regressions), len(self.improvements), len(self.missing))
+
+
+_UNMEASURED = {
+    CaseState.ERROR: "in error",
+    CaseState.BLOCKED: "blocked",
+    CaseState.SKIPPED: "skipped",
+}
+
+
+def _why_unmeasured(cases: Mapping[CaseState, int]) -> str:
+    total = sum(cases.values())
+    parts = [f"{cases[state]} {text}" for state, text in _UNMEASURED.items() if cases.get(state)]
+    noun = "case" if total == 1 else "cases"
+    return f"of {total} {noun} {', '.join(parts)}" if parts else "it has no result"
 
 
 @dataclass(frozen=True, slots=True)

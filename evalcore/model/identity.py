@@ -6,13 +6,14 @@ Keys are computed from behaviour only: descriptions, tags and the order of keys 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import Evidence
+from evalcore.model.code_names import CODE_CHECKS, attached_names, code_identity, code_names
+from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -23,6 +24,7 @@ _NO_BEHAVIOUR = frozenset(
         "grader_target",
         "imports",
         "instant",
+        "isolation",
         "requests_per_minute",
         "script",
         "tokens_per_minute",
@@ -39,13 +41,25 @@ def _canonical(value: Any) -> bytes:
     return orjson.dumps(value, option=_OPTIONS)
 
 
-def target_identity(target: Target | None, variant: Variant) -> bytes:
-    """Return the digest of a target's definition after the variant.
+def target_identity(
+    target: Target | None, variant: Variant, code: Mapping[str, str] = NOTHING
+) -> bytes:
+    """Return the digest of a target's definition after the variant, and of the code it names.
 
     Keys to providers, how fast they may be asked and who grades are no part of it.
     """
     definition = None if target is None else (target.kind, _behaviour(target.options))
-    return hashlib.sha256(_canonical([definition, _behaviour(variant.config)])).digest()
+    digest = hashlib.sha256(_canonical([definition, _behaviour(variant.config)]))
+    if code:
+        digest.update(code_identity(target_code(target, variant), code))
+    return digest.digest()
+
+
+def target_code(target: Target | None, variant: Variant) -> Iterator[str]:
+    """Yield the names of the code that a target is made of after the variant."""
+    if target is not None:
+        yield from code_names(_behaviour(target.options))
+    yield from code_names(variant.config)
 
 
 def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +81,16 @@ def case_identity(case: Case) -> bytes:
     return _canonical(seen if case.given is None else [*seen, _given(case.given)])
 
 
+def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
+    """Return the digest of the code and files that a case's execution sees; mostly nothing.
+
+    A script's case is statements, which may name tools; any other's is data.
+    """
+    names = [] if case.workspace is None else list(code_names(case.workspace))
+    names.extend(code_names(case.input) if is_script else attached_names(case.input))
+    return code_identity(names, code) if names else b""
+
+
 def _given(evidence: Evidence | None) -> tuple[Any, ...] | None:
     if evidence is None:
         return None
@@ -81,9 +105,15 @@ def exec_key(case: bytes, target: bytes, iteration: int) -> str:
     return digest.hexdigest()
 
 
-def assertions_identity(assertions: Sequence[Assertion]) -> bytes:
-    """Return the digest of a case's assertions, in their order."""
-    return hashlib.sha256(_canonical([tuple(assertion) for assertion in assertions])).digest()
+def assertions_identity(
+    assertions: Sequence[Assertion], code: Mapping[str, str] = NOTHING
+) -> bytes:
+    """Return the digest of a case's assertions, in their order, and of the code they name."""
+    digest = hashlib.sha256(_canonical([tuple(assertion) for assertion in assertions]))
+    if code:
+        coded = (one.params for one in assertions if one.check in CODE_CHECKS)
+        digest.update(code_identity((name for one in coded for name in code_names(one)), code))
+    return digest.digest()
 
 
 def grading_identity(case: Case, assertions: bytes) -> bytes:
@@ -94,12 +124,14 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
     return assertions + _canonical([case.threshold, case.criteria])
 
 
-def scorers_identity(scorers: Sequence[ScorerSpec]) -> bytes:
-    """Return the digest of a suite's scorers; nothing where it has none."""
+def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NOTHING) -> bytes:
+    """Return the digest of a suite's scorers and their code; nothing where it has none."""
     if not scorers:
         return b""
     described = [(scorer.name, scorer.kind, scorer.params) for scorer in scorers]
-    return hashlib.sha256(_canonical(described)).digest()
+    digest = hashlib.sha256(_canonical(described))
+    digest.update(code_identity((name for one in scorers for name in code_names(one.params)), code))
+    return digest.digest()
 
 
 def judges_named(assertions: Sequence[Assertion]) -> tuple[str | None, ...]:
@@ -136,7 +168,7 @@ def judges_identity(
     judges = [suite.targets.get(judge_name(name, target, suite) or "") for name in names]
     digest = hashlib.sha256(b"%d" % suite.require_calibrated)
     for judge in judges:
-        digest.update(target_identity(judge, DEFAULT_VARIANT))
+        digest.update(target_identity(judge, DEFAULT_VARIANT, suite.code))
     return digest.digest()
 
 

@@ -151,7 +151,9 @@ class SuiteDefinition:
     `baseline` is a variant. `baseline_run` is what the caller named instead: an earlier run, by its
     id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
     says that they left out cases. `judge` is the target that judges where neither the assertion nor
-    the target names one; with `require_calibrated` a judge that is not only reports.
+    the target names one; with `require_calibrated` a judge that is not only reports. `code` has the
+    digests of the code that the suite names (`model.code_names`), as it was planned;
+    `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
     None where nobody looked.
     """
@@ -172,6 +174,8 @@ class SuiteDefinition:
     scorers: tuple[ScorerSpec, ...] = ()
     judge: str | None = None
     require_calibrated: bool = False
+    code: Mapping[str, str] = field(default_factory=dict)
+    executed_code: Mapping[str, str] | None = None
     absent_fields: tuple[str, ...] | None = None
 
 
@@ -186,6 +190,9 @@ class CaseSource(Protocol):
 
     def parts(self) -> Iterator[bytes]:
         """Yield the cases as plan parts: compressed JSON lines, `PART_CASES` cases each."""
+
+    def code_names(self) -> frozenset[str]:
+        """Return the code that cases name: in assertions, workspaces, attached files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from evalcore.observability.observer import (
     RunEnded,
     RunScope,
 )
+from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import LOG_LEVELS
 
 Write = Callable[[str], object]
@@ -197,6 +198,7 @@ def _failure(error: ProviderError) -> dict[str, Any]:
 
 def _cut(value: Any) -> Any:
     if isinstance(value, str):
+        value = PROCESS.message(value)
         # What UTF-8 cannot hold must not end the line that tells of it.
         value = value.encode("utf-8", "replace").decode()
         return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"

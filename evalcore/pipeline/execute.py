@@ -179,6 +179,7 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
         reused=calls.reused,
         calibrated=calibrations(run),
         workspaces=lambda: calls.workspaces,
+        workers=calls.workers,
     )
     folder = Path(definition.source.folder)
     return ItemRunner(definition, imports=options.imports, folder=folder, given=given)

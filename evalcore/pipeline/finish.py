@@ -26,6 +26,7 @@ from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
+from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -197,7 +198,8 @@ def _view(
             cases_complete=tables.complete,
         )
         custom = _custom_gates(run, undecided, tables, options)
-        gates = decide_gates(definition.policy, summary, custom)
+        # A custom gate is somebody's function.
+        gates = tuple(map(_covered, decide_gates(definition.policy, summary, custom)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, report, tables)
 
@@ -247,6 +249,13 @@ def _custom_gates(
     return CustomGates(resolve=options.resolve, report=values)
 
 
+def _covered(gate: GateResult) -> GateResult:
+    """Return a gate's result without secrets."""
+    if not PROCESS.knows:
+        return gate
+    return replace(gate, message=PROCESS.text(gate.message), details=PROCESS.value(gate.details))
+
+
 def _run_facts(manifest: Manifest) -> RunFacts:
     started = manifest.started_at or manifest.created_at
     ended = manifest.ended_at or started
@@ -260,4 +269,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
+        reused=tuple(manifest.settings.get("reused") or ()),
     )

@@ -12,16 +12,19 @@ from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_source import ScriptDocument
 from evalcore.formats.wording import suggest
+from evalcore.model.code_names import code_names
+from evalcore.model.identity import target_code
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.baseline import settle_baseline
 from evalcore.pipeline.observe import check_observers
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.runs import StoredRun, list_runs, open_run
+from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.version import VERSION
 
 DEFAULT_CONCURRENCY = 16
@@ -41,12 +44,14 @@ class PlanOptions:
 
     `reuse` says where evidence is taken from instead of executing: `HISTORY` of pipeline.reuse, or
     the id of a run whose evidence is graded again and nothing is executed; None executes all.
+    `isolation` says where the suite's Python runs; None leaves it to who executes.
     """
 
     mode: str = Mode.LIVE
     workers: int = 1
     single_items: bool = False
     reuse: str | None = None
+    isolation: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
@@ -152,8 +157,9 @@ def plan_run(
     """Create a run in the store: its manifest first, then its whole plan."""
     options = options or PlanOptions()
     check_observers()
-    definition = suite.definition
     regraded = options.reuse not in {None, HISTORY}
+    definition = with_code(suite, store, options.reuse if regraded else None)
+    suite = replace(suite, definition=definition)
     baseline = settle_baseline(store, definition)
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
@@ -174,6 +180,7 @@ def plan_run(
                 "workers": options.workers,
                 "latency_s": latency_s,
                 "reuse": options.reuse,
+                "isolation": options.isolation,
                 "baseline": baseline,
             },
             engine={"evalcore": VERSION},
@@ -184,7 +191,36 @@ def plan_run(
         from evalcore.pipeline.reuse import prepare_reuse
 
         prepare_reuse(run, suite, plan, options.reuse)
-    return replace(run, known_definition=definition)
+    # What executes is what stands in the store, here as in any other process.
+    return run if run.is_sealed(definition) else replace(run, known_definition=definition)
+
+
+def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDefinition:
+    """Return the suite's definition with the digests of the code that it names.
+
+    A run that is graded again (`regraded`) was executed by the code of its time.
+    """
+    definition = suite.definition
+    names = set(suite.cases.code_names())
+    for target in definition.targets.values():
+        names.update(target_code(target, DEFAULT_VARIANT))
+        # The tests of a script suite are statements: the loader has listed what they import.
+        for reference, *_ in target.options.get("imports") or () if target.kind == _SCRIPT else ():
+            names.update(code_names({"import_tool": reference}))
+    for variant in definition.variants:
+        names.update(target_code(None, variant))
+    for scorer in definition.scorers:
+        names.update(code_names(scorer.params))
+    code: dict[str, str] = {}
+    if names:
+        from evalcore.trust.code_digests import CodeDigests
+
+        code = CodeDigests(Path(definition.source.folder)).digests(names)
+    if regraded is None:
+        return replace(definition, code=code)
+    earlier = find_run(store, regraded).definition
+    executed = earlier.code if earlier.executed_code is None else earlier.executed_code
+    return replace(definition, code=code, executed_code=executed)
 
 
 def _latency_in_history(store: ObjectStore, suite: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,11 +44,20 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None
             return
         errors = source != HISTORY
         rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
-        rows.match(_planned_items(suite, plan))
+        counts = rows.match(_planned_items(suite, plan))
+        _note_sources(run, [earlier.run_id for earlier in runs], counts.by_run)
         for number, first in enumerate(range(0, plan.items, REUSE_ITEMS)):
             path = Path(folder) / f"{number:05d}.parquet"
             rows.write_part(range(first, min(first + REUSE_ITEMS, plan.items)), path)
             run.store.put_if_absent(run.keys.reuse_part(number), path)
+
+
+def _note_sources(run: StoredRun, runs: Sequence[str], items: Sequence[int]) -> None:
+    """Keep in the manifest how many items come from which runs."""
+    reused = [{"run": name, "items": count} for name, count in zip(runs, items, strict=True)]
+    taken = [entry for entry in reused if entry["items"]]
+    if taken:
+        run.update(lambda stored: replace(stored, settings={**stored.settings, "reused": taken}))
 
 
 def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:

@@ -8,13 +8,15 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.execution.bench import Progress
+from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.pipeline.observe import observer_of
 from evalcore.pipeline.plan import HISTORY
+from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -27,11 +29,18 @@ if TYPE_CHECKING:
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
+    from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.workspaces.manager import Workspaces
 
 
+# What worker processes have at hand when they are forked.
+_PRELOADED: Final = ("evalcore.targets.python_call",)
+
+
 def _to_standard_error(message: str) -> None:
-    sys.stderr.write(f"{message}\n")
+    from evalcore.trust.text import sanitize_terminal
+
+    sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,8 @@ class ExecuteOptions:
     then. `settings` have prices and the limits of providers. `objects` are what a suite made in
     Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
-    told what people should know; `keep_workspaces` leaves what tests worked in.
+    told what people should know; `keep_workspaces` leaves what tests worked in. `isolation` says
+    where functions run if neither their suite nor the run's plan says it.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -57,6 +67,7 @@ class ExecuteOptions:
     share: Share | None = None
     warn: Callable[[str], None] = _to_standard_error
     keep_workspaces: bool = False
+    isolation: Isolation = Isolation.INLINE
 
 
 class RunCalls:
@@ -86,6 +97,9 @@ class RunCalls:
         self._lock = threading.Lock()
         self._made: CallContext | None = None
         self._workspaces: Workspaces | None = None
+        self._pool: WorkerPool | None = None
+        isolation = manifest.settings.get("isolation") or options.isolation
+        self.workers = Workers(self._workers, Isolation(isolation))
         if run.definition.limits.max_cost_usd is not None:
             from evalcore.execution.limits import refuse_unpriced
 
@@ -131,11 +145,21 @@ class RunCalls:
                 if kept is not None:
                     self._options.warn(f"the workspaces are kept in {kept}")
                 self._workspaces = None
+            if self._pool is not None:
+                self._pool.close()
             if self._made is not None and self._made.recorder is not None:
                 self._made.recorder.close()
             if self._made is not None and self.pot is not None:
                 self.pot.leave(self._made.limits.budget)
             self._made = None
+
+    def _workers(self) -> WorkerPool:
+        with self._lock:
+            if self._pool is None:
+                from evalcore.isolation.worker_pool import WorkerPool
+
+                self._pool = WorkerPool(_PRELOADED)
+            return self._pool
 
     def _open_workspaces(self) -> Workspaces:
         from evalcore.recording.redaction import Redaction

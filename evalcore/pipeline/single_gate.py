@@ -26,7 +26,12 @@ def decide_question(
 
     `resolve` gives the function of a custom gate.
     """
-    policy = Policy(ScoreRule.BLOCKS, (question.gate,), iterations=question.iterations)
+    policy = Policy(
+        ScoreRule.BLOCKS,
+        (question.gate,),
+        errors=question.errors,
+        iterations=question.iterations,
+    )
     summary = _summarise(question, policy)
     custom = CustomGates(resolve=resolve, report=lambda: asdict(summary))
     return decide_gates(policy, summary, custom)[0], summary

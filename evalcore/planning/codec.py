@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.assertion import Assertion
+from evalcore.model.code_names import CODE_CHECKS, attached_names, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
 
@@ -39,6 +40,7 @@ class CaseEncoder:
         self._workspaces: list[Mapping[str, Any]] = []
         self._workspace_places: dict[int, int] = {}
         self._lines: list[bytes] = []
+        self.code_names: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -62,6 +64,8 @@ class CaseEncoder:
         for name in _LEFT_OUT_AS_EMPTY:
             if value := getattr(case, name):
                 raw[name] = value
+        if isinstance(case.input, list | tuple):
+            self.code_names.update(attached_names(case.input))
         self._lines.append(orjson.dumps(raw, option=_OPTIONS))
 
     def _place(self, assertion: Assertion) -> int:
@@ -71,6 +75,8 @@ class CaseEncoder:
             # `_assertions` keeps the object alive, so its id cannot be another's meanwhile.
             place = self._places[id(assertion)] = len(self._assertions)
             self._assertions.append(assertion)
+            if assertion.check in CODE_CHECKS:
+                self.code_names.update(code_names(assertion.params))
         return place
 
     def _workspace_place(self, workspace: Mapping[str, Any]) -> int:
@@ -78,6 +84,7 @@ class CaseEncoder:
         if place is None:
             place = self._workspace_places[id(workspace)] = len(self._workspaces)
             self._workspaces.append(workspace)
+            self.code_names.update(code_names(workspace))
         return place
 
     def block(self) -> bytes:

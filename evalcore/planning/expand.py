@@ -8,6 +8,7 @@ from typing import NamedTuple
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import (
     assertions_identity,
+    case_code,
     case_identity,
     exec_key,
     grade_key,
@@ -18,7 +19,7 @@ from evalcore.model.identity import (
     target_identity,
 )
 from evalcore.model.run import Plan
-from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.model.suite import Case, Format, SuiteDefinition
 from evalcore.model.target import Target, Variant
 
 MAX_SHARED_ASSERTIONS = 1_000
@@ -49,7 +50,10 @@ class Expander:
 
     def __init__(self, suite: SuiteDefinition) -> None:
         self._suite = suite
-        self._scorers = scorers_identity(suite.scorers)
+        executed = suite.executed_code
+        self._executed_code = suite.code if executed is None else executed
+        self._is_script = suite.format is Format.SCRIPT_SUITE
+        self._scorers = scorers_identity(suite.scorers, suite.code)
         if asked := [one.params.get("judge") for one in suite.scorers if one.kind == "llm_judge"]:
             self._scorers += judges_identity(asked, None, suite)
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
@@ -59,6 +63,8 @@ class Expander:
         """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
         number = first
         executed = case_identity(case)
+        if self._executed_code:
+            executed += case_code(case, self._executed_code, is_script=self._is_script)
         by = self._graded(case.assertions)
         graded = grading_identity(case, by.digest) + self._scorers
         for variant in self._suite.variants:
@@ -82,7 +88,8 @@ class Expander:
         if len(self._assertions) >= MAX_SHARED_ASSERTIONS:
             self._assertions.clear()
         # The entry keeps the objects alive, so their ids cannot be others' meanwhile.
-        found = _Graded(assertions, assertions_identity(assertions), judges_named(assertions))
+        digest = assertions_identity(assertions, self._suite.code)
+        found = _Graded(assertions, digest, judges_named(assertions))
         self._assertions[objects] = found
         return found
 
@@ -93,7 +100,7 @@ class Expander:
         if found is None:
             name = case.target or variant.target or self._suite.default_target
             target = None if name is None else self._suite.targets.get(name)
-            found = target, target_identity(target, variant)
+            found = target, target_identity(target, variant, self._executed_code)
             self._digests[key] = found
         return found
 

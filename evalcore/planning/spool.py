@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import zstandard
 
+from evalcore.errors import UsageError
 from evalcore.model.suite import Case
 from evalcore.planning.codec import CaseEncoder, decode_block
+from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_000
 MEMORY_BYTES = 64 * 1024 * 1024
@@ -31,6 +33,7 @@ class CaseSpool:
         self._file = SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  (lives as long as the spool)
         self._blocks: list[_Block] = []
         self._encoder = CaseEncoder()
+        self._code_names: set[str] = set()
         self._end = 0
         self._count = 0
 
@@ -46,7 +49,7 @@ class CaseSpool:
 
     def __iter__(self) -> Iterator[Case]:
         for part in self.parts():
-            yield from decode_part(part)
+            yield from decode_part(part, opened=True)
 
     def parts(self) -> Iterator[bytes]:
         """Yield the compressed blocks in order, each a plan part."""
@@ -56,12 +59,17 @@ class CaseSpool:
             self._file.seek(block.offset)
             yield self._file.read(block.size)
 
+    def code_names(self) -> frozenset[str]:
+        """Return the code that the cases name."""
+        return frozenset(self._code_names | self._encoder.code_names)
+
     def _flush(self) -> None:
-        data = compress(self._encoder.block())
+        data = compress(seal_block(self._encoder.block()))
         self._file.seek(self._end)
         self._file.write(data)
         self._blocks.append(_Block(self._end, len(data)))
         self._end += len(data)
+        self._code_names |= self._encoder.code_names
         self._encoder = CaseEncoder()
 
 
@@ -78,6 +86,16 @@ def compress(data: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=1).compress(data)
 
 
-def decode_part(part: bytes) -> list[Case]:
-    """Return the cases of one plan part."""
-    return decode_block(zstandard.ZstdDecompressor().decompress(part))
+def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
+    """Return the cases of one plan part; `opened` with the secrets that they are executed with.
+
+    Raises `UsageError` for a variable that is not set here.
+    """
+    block = zstandard.ZstdDecompressor().decompress(part)
+    if opened and (missing := missing_variables(block)):
+        names = ", ".join(missing)
+        raise UsageError(
+            f"the plan refers to {names}, which is not set here; set it in the environment or in "
+            "the suite's .env file"
+        )
+    return decode_block(unseal(block) if opened else block)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from evalcore.model.exchange import Reply, Request
+from evalcore.model.exchange import ErrorKind, Reply, Request
+from evalcore.providers.failures import failed
 from evalcore.providers.transport import Sent, exchange, json_body
+from evalcore.trust.variables import MARK
 
 if TYPE_CHECKING:
     import aiohttp
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     """Return the answer's body as text; raise `ProviderError` for a status of 300 or more.
 
-    A body that is not text is sent as JSON. Redirects are followed unless secret headers would go
-    with them.
+    A body that is not text is sent as JSON. Redirects are not followed where
+    secret headers, or a URL with a secret in it, would go with them (transport.redirected).
     """
     parameters = request.parameters
     url = request.endpoint.filled(str(parameters.get("url") or request.endpoint.base_url))
@@ -24,7 +26,11 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     public = {str(name): str(value) for name, value in (parameters.get("headers") or {}).items()}
     headers = _laid_over(_laid_over(headers, public), request.endpoint.headers)
     method = str(parameters.get("method") or ("GET" if body is None else "POST")).upper()
-    sent = Sent(method, url, headers, body, follow=not request.endpoint.headers)
+    secret = bool(request.endpoint.headers or request.endpoint.values)
+    if any(MARK in text for text in (*request.endpoint.headers.values(), url)):
+        what = "a variable of its headers or address is not set in this process"
+        raise failed(request.endpoint, url, ErrorKind.REQUEST, what)
+    sent = Sent(method, url, headers, body, follow=not secret)
     received = await exchange(session, request, sent)
     return Reply(
         text=_decoded(received.body, received.charset),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
 from evalcore.model.exchange import Endpoint, Reply
+from evalcore.redaction.redactor import PROCESS, redactor_of
 
-_REDACTED: Final = "[redacted]"
 _SHORTEST: Final = 4
 # Of `Bearer abc…` the server may repeat the second word alone.
 _SHORTEST_PART: Final = 8
@@ -24,8 +23,8 @@ _HOST: Final = re.compile(r"https?://[^/?#@]*/?|[\w.-]+:\d+/?")
 _SHORTEST_IN_PATH: Final = 16
 
 
-def secrets_of(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return the endpoint's key, secret headers and values as they may turn up, longest first.
+def secrets_of(endpoint: Endpoint) -> frozenset[str]:
+    """Return the endpoint's key, secret headers and values as they may turn up.
 
     Values of fewer than four characters are left out: to hide each `1` hides no secret.
     """
@@ -47,52 +46,52 @@ def _parts_of_url(value: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _secrets_in(values: tuple[str, ...]) -> tuple[str, ...]:
+def _secrets_in(values: tuple[str, ...]) -> frozenset[str]:
     found: set[str] = set()
     for value in values:
         parts = (part for part in re.split(r"[\s;,]+", value) if len(part) >= _SHORTEST_PART)
-        for text in (value.strip(), *parts):
-            if len(text) >= _SHORTEST:
-                found |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    return tuple(sorted(found, key=len, reverse=True))
+        found |= {text for text in (value.strip(), *parts) if len(text) >= _SHORTEST}
+    return frozenset(found)
 
 
-def _is_telling(secret: str) -> bool:
-    return len(secret) >= 16 or (len(secret) >= 6 and not secret.isalpha() and not secret.isdigit())
+def cleaned_text(text: str, secrets: frozenset[str]) -> str:
+    """Return a message with `[redacted]` in the place of each secret."""
+    return PROCESS.message(redactor_of(secrets, _SHORTEST).text(text))
 
 
-def cleaned_text(text: str, secrets: tuple[str, ...]) -> str:
-    """Return `text` with `[redacted]` in the place of each secret."""
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, _REDACTED)
-    return text
-
-
-def cleaned_reply(reply: Reply, secrets: tuple[str, ...]) -> Reply:
+def cleaned_reply(reply: Reply, secrets: frozenset[str]) -> Reply:
     """Return the reply without secrets; the same object if it holds none.
 
     A secret that may be an ordinary word (a local server's `test`) is left in it. Where one was
     repeated, the events are left out: it may lie across several of them.
     """
-    secrets = tuple(filter(_is_telling, secrets))
-    if not secrets:
+    redactor = PROCESS.knowing(secrets)
+    if not redactor.knows:
         return reply
-    calls = orjson.dumps([dict(call) for call in reply.tool_calls]).decode()
-    streamed = orjson.dumps([event.data for event in reply.events]).decode()
-    whole = f"{reply.text}\n{reply.model}\n{calls}\n{streamed}"
-    if not any(secret in whole for secret in secrets):
+    calls = orjson.dumps([dict(call) for call in reply.tool_calls], option=orjson.OPT_NON_STR_KEYS)
+    streamed = "".join(map(_texts_of, (event.data for event in reply.events)))
+    whole = f"{reply.text}\n{reply.model}\n{calls.decode()}\n{streamed}"
+    if redactor.text(whole) == whole:
         return reply
     return replace(
         reply,
-        text=cleaned_text(reply.text, secrets),
-        model=cleaned_text(reply.model, secrets),
-        tool_calls=tuple(json.loads(cleaned_text(calls, secrets))),
+        text=redactor.text(reply.text),
+        model=redactor.text(reply.model),
+        tool_calls=tuple(redactor.value(dict(call)) for call in reply.tool_calls),
         events=(),
     )
 
 
-def excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
+def _texts_of(data: Any) -> str:
+    """Return the texts of an event, one after another: a secret may lie across several events."""
+    if isinstance(data, str):
+        return data
+    if isinstance(data, dict):
+        return "".join(map(_texts_of, data.values()))
+    return "".join(map(_texts_of, data)) if isinstance(data, list) else ""
+
+
+def excerpt(body: bytes, secrets: frozenset[str]) -> str:
     """Return the start of a body as one line of at most 300 characters, without secrets."""
     # Redacted before it is cut: half a secret is not found any more.
     text = cleaned_text(body[: 64 * _LONGEST_EXCERPT].decode(errors="replace"), secrets)

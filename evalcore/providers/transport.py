@@ -6,10 +6,11 @@ import asyncio
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
@@ -18,6 +19,8 @@ from evalcore.model.exchange import ErrorKind, ProviderError, Request
 from evalcore.providers.failures import failed, refused
 
 _MOST_BYTES: Final = 64 << 20
+_MOST_REDIRECTS: Final = 10
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
 _AGENT: Final = "evalcore"
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -99,14 +102,7 @@ async def _exchanged(
     session: aiohttp.ClientSession, request: Request, sent: Sent, on_event: OnEvent | None
 ) -> Received:
     started = time.perf_counter()
-    async with session.request(
-        sent.method,
-        sent.url,
-        headers={"User-Agent": _AGENT, **sent.headers},
-        data=sent.body,
-        allow_redirects=sent.follow,
-        proxy=_proxy_for(sent.url),
-    ) as response:
+    async with _answered(session, sent) as response:
         if response.status >= 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
@@ -118,6 +114,64 @@ async def _exchanged(
             body = await _whole(response)
         latency_ms = (time.perf_counter() - started) * 1000
         return Received(response.status, response.headers, body, response.charset, latency_ms)
+
+
+@asynccontextmanager
+async def _answered(
+    session: aiohttp.ClientSession, sent: Sent
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Give the answer, of the last of at most ten redirects if they are followed."""
+    for _ in range(_MOST_REDIRECTS):
+        async with session.request(
+            sent.method,
+            sent.url,
+            headers={"User-Agent": _AGENT, **sent.headers},
+            data=sent.body,
+            allow_redirects=False,
+            proxy=_proxy_for(sent.url),
+        ) as response:
+            onward = redirected(sent, response.status, response.headers.get("Location"))
+            if onward is None:
+                yield response
+                return
+        sent = onward
+    raise aiohttp.ClientResponseError(response.request_info, (), message="too many redirects")
+
+
+def redirected(sent: Sent, status: int, location: str | None) -> Sent | None:
+    """Return what is to be sent after an answer that redirects; None if it is not followed.
+
+    Within a host (the same scheme and port, or from http to https) all goes on as HTTP says. To
+    another one only a request without body and credentials in its URL goes on, without its headers.
+    """
+    if not sent.follow or status not in _REDIRECTS or not location:
+        return None
+    url = urljoin(sent.url, location)
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc:
+        return None
+    method, body, headers = sent.method, sent.body, dict(sent.headers)
+    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
+        method, body = "GET", None
+        headers = {n: v for n, v in headers.items() if not n.lower().startswith("content-")}
+    if not _is_same_host(sent.url, url):
+        if sent.body is not None or "@" in urlsplit(sent.url).netloc:
+            return None
+        headers = {}
+    return Sent(method, url, headers, body, sent.follow)
+
+
+def _is_same_host(before: str, after: str) -> bool:
+    """Whether an address is as trustworthy as the one that leads to it."""
+    old, new = urlsplit(before), urlsplit(after)
+    if old.hostname != new.hostname:
+        return False
+    ports = {"http": 80, "https": 443}
+    old_port = old.port or ports.get(old.scheme)
+    new_port = new.port or ports.get(new.scheme)
+    if old.scheme == new.scheme:
+        return old_port == new_port
+    return (old.scheme, old_port, new.scheme, new_port) == ("http", 80, "https", 443)
 
 
 @lru_cache(maxsize=256)

@@ -37,7 +37,10 @@ def compared(report: Report) -> tuple[VariantComparison, ...]:
 def no_comparison(report: Report) -> tuple[str, ...]:
     """Return why variants were not compared where they could be expected to be."""
     comparison = report.summary.comparison
-    return () if comparison is None else comparison.unavailable
+    if comparison is None:
+        return ()
+    unmeasured = (one.unmeasured for one in comparison.variants)
+    return (*(reason for reason in unmeasured if reason is not None), *comparison.unavailable)
 
 
 def changes(report: Report) -> tuple[Change, ...]:
@@ -73,7 +76,7 @@ def _of(
 def _detail(one: Difference) -> str:
     """Return both values in their unit, and by how much a measure changed."""
     if one.missing_from is not None:
-        return f"not in the {one.missing_from}"
+        return "on neither side" if one.missing_from == "both" else f"not in the {one.missing_from}"
     said = ""
     if one.was is not None or one.now is not None:
         said = f"{_value(one.kind, one.was)} → {_value(one.kind, one.now)}"

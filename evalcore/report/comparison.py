@@ -37,6 +37,11 @@ def _entry(one: VariantComparison) -> dict[str, Any]:
         "baseline": one.baseline,
         "run": one.run,
         "compared": one.compared,
+        "measured": {
+            "baseline": {str(state): n for state, n in one.baseline_cases.items()},
+            "candidate": {str(state): n for state, n in one.candidate_cases.items()},
+            "both": one.measured_in_both,
+        },
         "regressions": [difference_entry(entry) for entry in one.regressions],
         "improvements": [difference_entry(entry) for entry in one.improvements],
         "missing": [difference_entry(entry) for entry in one.missing],

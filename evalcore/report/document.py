@@ -19,7 +19,10 @@ from evalcore.report.comparison import comparison_entries
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The block `run`: what differs from run to run. Times are ISO 8601 in UTC."""
+    """The block `run`: what differs from run to run. Times are ISO 8601 in UTC.
+
+    `reused` has `{run, items}` for each earlier run whose evidence was taken over.
+    """
 
     id: str
     mode: str
@@ -28,6 +31,7 @@ class RunFacts:
     duration_s: float
     reexecuted: int
     engine: Mapping[str, str]
+    reused: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     report = view.report
     yield style.line(f"{report.suite} ({report.format}): {_counted(report)}")
     yield None, "  " + ", ".join(_measured(report))
+    if report.run.reused:
+        yield style.line(f"  {_reused(report)}")
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
@@ -117,6 +119,16 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"judges {summary.judge_cost_usd:.4f} USD"
     if report.run.reexecuted:
         yield f"{report.run.reexecuted} items executed again"
+
+
+def _reused(report: Report) -> str:
+    """Return how many items were not executed, and which runs their evidence is of."""
+    sources = [(str(entry["run"]), int(entry["items"])) for entry in report.run.reused]
+    total = sum(items for _, items in sources)
+    noun = "item" if total == 1 else "items"
+    if len(sources) == 1:
+        return f"{total} {noun} reused from run {sources[0][0]}"
+    return f"{total} {noun} reused: " + ", ".join(f"{items} from {run}" for run, items in sources)
 
 
 def _variants(report: Report, style: Style) -> Iterator[Line]:

@@ -16,6 +16,8 @@ import orjson
 from evalcore.errors import ObjectNotFoundError, RunConflictError, RunNotFoundError, StoreError
 from evalcore.model.run import SCHEMA, Manifest, Plan, State
 from evalcore.model.suite import CaseSource, SuiteDefinition
+from evalcore.redaction.redactor import PROCESS
+from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,
@@ -26,6 +28,7 @@ from evalcore.storage.layout import (
     suite_key,
 )
 from evalcore.storage.object_store import ObjectStore
+from evalcore.trust.sealed_plans import open_plan
 
 _SWAP_ATTEMPTS = 20
 _FETCHERS = 8
@@ -65,9 +68,14 @@ class StoredRun:
                 return changed
         raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
 
+    def is_sealed(self, definition: SuiteDefinition) -> bool:
+        """Whether the definition in the store has to differ from this one: it holds a secret."""
+        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition))
+
     def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> None:
         """Write the suite and its cases; parts that are there already stay."""
-        self.store.put_if_absent(self.keys.plan_suite, orjson.dumps(definition, option=_INDENTED))
+        data = seal_document(orjson.dumps(definition, option=_INDENTED))
+        self.store.put_if_absent(self.keys.plan_suite, data)
         for number, part in enumerate(cases.parts()):
             self.store.put_if_absent(self.keys.plan_part(number), part)
 
@@ -82,7 +90,7 @@ class StoredRun:
             data = self.store.get(self.keys.plan_suite).data
         except ObjectNotFoundError as error:
             raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
-        definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(data)
+        definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(open_plan(data))
         return definition
 
     def plan_part(self, number: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from evalcore.trust.local_objects import LOCAL, behaviour_of, name_of
+from evalcore.trust.local_objects import LOCAL, Behaviours, name_of
 
 
 class LocalNames:
@@ -13,6 +13,7 @@ class LocalNames:
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
+        self._behaviours = Behaviours()
 
     def refer(self, thing: Any, name: str | None = None) -> str:
         """Return the reference of an object; the same object has the same one."""
@@ -27,4 +28,4 @@ class LocalNames:
 
     def describe(self, thing: Any, name: str | None = None) -> dict[str, str]:
         """Return `{callable, behaviour}` of an object."""
-        return {"callable": self.refer(thing, name), "behaviour": behaviour_of(thing)}
+        return {"callable": self.refer(thing, name), "behaviour": self._behaviours.of(thing)}

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.wording import suggest
+from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
+from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
@@ -42,7 +44,8 @@ class RunChoices(TypedDict, total=False):
 
     `variants`, `cases`, `tags` and `excluded_tags` leave only those; `baseline` is another variant;
     `baseline_run` an earlier run's id, or a named baseline. `allow_imports` are modules that the
-    suite may name from anywhere.
+    suite may name from anywhere. `isolation` is `inline` (the default) or `process`, for functions
+    that the suite names as `module:function`.
     """
 
     variants: Iterable[str]
@@ -55,6 +58,7 @@ class RunChoices(TypedDict, total=False):
     concurrency: int
     strict: bool
     allow_imports: Iterable[str]
+    isolation: str
 
 
 def run_suite(
@@ -173,7 +177,14 @@ class _Call:
         self._chosen, self._stopper = chosen, stopper
 
     def run(self) -> SuiteReport:
-        """Run the suite and return its report."""
+        """Run the suite and return its report; what is raised holds no secret."""
+        try:
+            return self._run()
+        except BaseException as error:
+            cover_exception(error)
+            raise
+
+    def _run(self) -> SuiteReport:
         suite, chosen = self._suite, self._chosen
         options = PlanOptions(mode=self._mode)
         changed: dict[str, Any] = {}
@@ -188,6 +199,7 @@ class _Call:
             stopped=lambda: self._stopper.stopped,
             settings=read_settings(os.environ, Path.cwd()),
             objects=suite.objects,
+            isolation=_isolation(chosen.get("isolation")),
         )
         decide = DecideOptions(imports, suite.objects)
         with evaluate(loaded, chosen_store(self._store), execute, options, decide) as view:
@@ -216,6 +228,14 @@ def _address(store: Store | None, configured: Settings) -> str:
     if store is None:
         return configured.store
     return os.fspath(store) if isinstance(store, str | os.PathLike) else store.url
+
+
+def _isolation(given: str | None) -> Isolation:
+    if given is None:
+        return Isolation.INLINE
+    if given not in set(Isolation):
+        raise UsageError(f"isolation is {' or '.join(Isolation)}, not {given!r}")
+    return Isolation(given)
 
 
 def _count(value: int | None, name: str) -> int | None:

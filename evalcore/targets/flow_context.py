@@ -26,15 +26,26 @@ class FlowVariant:
 
 
 class CountedCalls:
-    """Makes the calls of one work item; `made` says how many were tried."""
+    """Makes the calls of one work item; `made` says how many were tried.
+
+    They are made in the event loop that it was created in, whichever loop asks: a flow's functions
+    run in another.
+    """
 
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
+        self._loop = asyncio.get_running_loop()
         self.made = 0
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; errors as `Complete`."""
         self.made += 1
+        if asyncio.get_running_loop() is self._loop:
+            return await self._complete(request)
+        made = asyncio.run_coroutine_threadsafe(self._completed(request), self._loop)
+        return await asyncio.wrap_future(made)
+
+    async def _completed(self, request: Request) -> Reply:
         return await self._complete(request)
 
 

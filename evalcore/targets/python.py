@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalcore.errors import EvalError, TargetError
-from evalcore.model.evidence import Evidence, Metrics
-from evalcore.targets.messages import Message, json_text
+from evalcore.isolation.mode import Isolation
+from evalcore.isolation.worker_pool import Job
+from evalcore.model.evidence import Evidence
+from evalcore.planning.codec import decode_evidence
+from evalcore.targets.python_call import CallContext, PythonCall, PythonFunctions, evidence_of
 from evalcore.targets.work import Work
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
-from evalcore.trust.imports import ImportPolicy
 
-_KIND: Final = "python"
+_ENTRY: Final = "evalcore.targets.python_call:call_in_worker"
 
 
 class PythonOptions(BaseModel):
@@ -36,53 +32,27 @@ class PythonOptions(BaseModel):
         description="Handed to the function as `context.config`; a variant's configuration is "
         "laid over it.",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class CallContext(Mapping[str, Any]):
-    """What the function learns beside the input, as attributes or by key."""
-
-    case_id: str
-    variant: str
-    iteration: int
-    metadata: Mapping[str, Any]
-    messages: tuple[Message, ...]
-    config: Mapping[str, Any]
-    workspace: str | None = None
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._names():
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
-
-    def _names(self) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(self))
-
-
-class _Function(NamedTuple):
-    call: Callable[..., Any]
-    takes_context: bool
+    isolation: Isolation | None = Field(
+        default=None,
+        description="`process`: the function runs in a worker process, which it cannot leave; "
+        "`inline`: in the engine's. By default what the run says: `process` for suites in files.",
+    )
 
 
 class PythonTarget:
     """Calls the function and makes evidence of what it returns.
 
-    An async function runs in the event loop, a sync one in a thread of its own. When the caller's
-    time limit cancels an answer, an async function is cancelled; a sync one cannot be stopped: its
-    thread is left to itself and its result dropped. It holds no place in a pool, and as a daemon
-    thread it does not keep the process from ending. The latency is measured around the call,
-    unless the function returns an `Evidence` that brings its own.
+    With worker processes at hand it is called in one of them, and whatever it does to its process
+    is this item's error; a call that does not end at its time limit ends with its process. Inline
+    an async function runs in a loop of another thread, a sync one in a thread of its own: when the
+    caller's time limit cancels an answer, an async function is cancelled, and the result of a sync
+    one is dropped. The latency is measured around the call, unless the function returns an
+    `Evidence` that brings its own.
     """
 
     def __init__(self, options: PythonOptions) -> None:
         self._options = options
-        self._functions: dict[ImportPolicy, _Function] = {}
+        self._functions = PythonFunctions()
 
     def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
         """Return None: a function may take its time."""
@@ -92,23 +62,16 @@ class PythonTarget:
         """Return the function's answer.
 
         Raise `TargetError`: of kind `import` if there is no such function or trust does not grant
-        it, of kind `python` if it raises or returns something else.
+        it, of kind `python` if it raises or returns something else, of kind `process` if its
+        worker process ends.
         """
-        function = self._function(work.imports)
-        keywords = {"context": self._context(work)} if function.takes_context else {}
-        started = time.perf_counter()
-        value = await _called(function.call, work.case.input, keywords)
-        return _evidence(value, (time.perf_counter() - started) * 1000)
-
-    def _function(self, imports: ImportPolicy) -> _Function:
-        found = self._functions.get(imports)
-        if found is None:
-            try:
-                found = _described(imports.load(self._options.callable))
-            except EvalError as error:
-                raise TargetError("import", str(error)) from error
-            self._functions[imports] = found
-        return found
+        reference, context = self._options.callable, self._context(work)
+        workers = work.workers.of(self._options.isolation)
+        if workers is None:
+            function = self._functions.load(reference, work.imports)
+            return await evidence_of(function, work.case.input, context)
+        call = PythonCall(reference, work.imports, work.case.input, context)
+        return decode_evidence(await workers.call(Job(_ENTRY, call), work.standing_still))
 
     def _context(self, work: Work) -> CallContext:
         return CallContext(
@@ -120,49 +83,3 @@ class PythonTarget:
             config=self._options.config,
             workspace=None if work.workspace is None else str(work.workspace),
         )
-
-
-def _described(function: Callable[..., Any]) -> _Function:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # written in C, without a signature
-        return _Function(function, takes_context=False)
-    takes_context = any(
-        item.kind is item.VAR_KEYWORD
-        or (item.name == "context" and item.kind is not item.POSITIONAL_ONLY)
-        for item in parameters
-    )
-    return _Function(function, takes_context)
-
-
-async def _called(
-    function: Callable[..., Any], case_input: Any, keywords: Mapping[str, Any]
-) -> Any:
-    try:
-        return await call_foreign(function, case_input, **keywords)
-    except ForeignError as error:
-        cause = error.__cause__
-        if isinstance(cause, TargetError):
-            raise cause from None
-        raise TargetError(_KIND, str(error)) from cause
-
-
-def _evidence(value: Any, latency_ms: float) -> Evidence:
-    if isinstance(value, str):
-        return Evidence(output=value, metrics=Metrics(latency_ms=latency_ms))
-    if isinstance(value, Evidence):
-        output: Any = value.output
-        if output is not None and not isinstance(output, str):
-            found = type(output).__name__
-            raise TargetError(_KIND, f"returned an Evidence whose output is {found}, not text")
-        if value.metrics.latency_ms is not None:
-            return value
-        return value._replace(metrics=replace(value.metrics, latency_ms=latency_ms))
-    if not isinstance(value, Mapping | list | tuple):
-        found = type(value).__name__
-        raise TargetError(_KIND, f"returned {found}; return text, a mapping, a list or an Evidence")
-    try:
-        text = json_text(value)
-    except (TypeError, ValueError) as error:
-        raise TargetError(_KIND, f"returned what JSON cannot hold: {error}") from error
-    return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
@@ -29,7 +31,8 @@ class Work:
     `complete` calls providers. `objects` are what a suite made in Python refers to by name.
     `run_store` takes the events of an executed workflow, `check` grades an output of one of its
     blocks; None where nobody wants to know. `workspace` is the folder that the target works in, if
-    the test has one.
+    the test has one. `workers` run Python in processes of its own; the item's time limit does not
+    run while `standing_still` is entered.
     """
 
     case: Case
@@ -47,6 +50,8 @@ class Work:
     run_store: RunStore | None = None
     check: Check | None = None
     workspace: Path | None = None
+    workers: Workers = NO_WORKERS
+    standing_still: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 class Runnable(Protocol):

@@ -6,20 +6,19 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from evalcore.trust.foreign_loop import ForeignLoops, Returned
 
 T = TypeVar("T")
+_LONGEST_TEXT: Final = 4_000
 
 
 class ForeignError(Exception):
     """Somebody else's function raised; `__cause__` is what, the text says it on one line."""
-
-
-class _Return(NamedTuple):
-    value: Any
-    error: BaseException | None
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -32,21 +31,24 @@ def is_async(function: Callable[..., Any]) -> bool:
 async def call_foreign(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Return what the function returns, awaited if need be; raise `ForeignError` if it raises.
 
-    An async function runs in the event loop, any other in a daemon thread of its own, which cannot
-    be stopped: when the caller's time limit cancels it, its result is dropped.
+    An async function runs in the event loop of a thread for such functions, any other in a daemon
+    thread of its own. When the caller's time limit cancels the call, an async function is
+    cancelled, and left alone if it does not obey; a sync one cannot be stopped, and its result is
+    dropped. Every exception is a `ForeignError`, `SystemExit` and a cancellation of its own
+    included.
     """
-    with _told():
-        if is_async(function):
-            return await function(*arguments, **keywords)
+    if is_async(function):
+        returned = await _foreign_loops().call(lambda: function(*arguments, **keywords))
+    else:
         returned = await _in_thread(lambda: function(*arguments, **keywords))
-        # Raised here, these would say that the caller is closed or cancelled.
-        if isinstance(returned.error, GeneratorExit | asyncio.CancelledError):
-            raise ForeignError(_text_of(returned.error)) from returned.error
-        if returned.error is not None:
-            raise returned.error
-        if inspect.isawaitable(returned.value):
-            return await returned.value
-        return returned.value
+        if returned.error is None and inspect.isawaitable(returned.value):
+            awaitable = returned.value
+            returned = await _foreign_loops().call(lambda: awaitable)
+    if isinstance(returned.error, ForeignError):
+        raise returned.error
+    if returned.error is not None:
+        raise ForeignError(text_of_error(returned.error)) from returned.error
+    return returned.value
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -58,40 +60,42 @@ async def in_thread(call: Callable[[], T]) -> T:
     return value
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except (ForeignError, asyncio.CancelledError, GeneratorExit):
-        raise
-    # `sys.exit()` or `pytest.fail()` in somebody's function must not end the run.
-    except BaseException as error:
-        raise ForeignError(_text_of(error)) from error
+@lru_cache(maxsize=1)
+def _foreign_loops() -> ForeignLoops:
+    return ForeignLoops()
 
 
-def _text_of(error: BaseException) -> str:
+def has_foreign_tasks() -> bool:
+    """Whether a coroutine runs in the loop for foreign ones, or a call stands in its schedule."""
+    return _foreign_loops().has_tasks
+
+
+def text_of_error(error: BaseException) -> str:
+    """Return the type and the text of an exception on one line, whatever its `__str__` does."""
     try:
         message = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - somebody else's __str__
+    except BaseException:  # noqa: BLE001 - a foreign __str__
         message = ""
     name = type(error).__name__
+    if len(message) > _LONGEST_TEXT:
+        message = f"{message[:_LONGEST_TEXT]}…"
     return f"{name}: {message}" if message else name
 
 
-async def _in_thread(call: Callable[[], Any]) -> _Return:
+async def _in_thread(call: Callable[[], Any]) -> Returned:
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Return] = loop.create_future()
+    future: asyncio.Future[Returned] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(returned: _Return) -> None:
+    def deliver(returned: Returned) -> None:
         if not future.done():
             future.set_result(returned)
 
     def run() -> None:
         try:
-            returned = _Return(context.run(call), None)
+            returned = Returned(context.run(call), None)
         except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
-            returned = _Return(None, error)
+            returned = Returned(None, error)
         with suppress(RuntimeError):  # the loop has ended, nobody waits any more
             loop.call_soon_threadsafe(deliver, returned)
 

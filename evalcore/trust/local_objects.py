@@ -6,7 +6,14 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+import re
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from evalcore.errors import EvalError, UsageError
@@ -14,6 +21,19 @@ from evalcore.trust.imports import ImportPolicy
 
 LOCAL: Final = "local:"
 _PLAIN: Final = (str, int, float, bool, type(None))
+# Values whose `repr` is what they are.
+_WRITTEN: Final = (
+    bytes,
+    bytearray,
+    complex,
+    range,
+    date,
+    time,
+    Decimal,
+    Enum,
+    PurePath,
+    re.Pattern,
+)
 _DEEPEST: Final = 4
 
 
@@ -44,47 +64,132 @@ def name_of(thing: Any) -> str:
     return str(name).rpartition("<locals>.")[2].replace("<lambda>", "lambda")
 
 
-def behaviour_of(thing: Any) -> str:
-    """Return a SHA-256 (hex) that changes when the code of a callable does.
+class Behaviours:
+    """Digests of the code of functions and objects; files are read once."""
 
-    Of its module, name and source, the values that it closes over and its defaults, as far as
-    they are plain; what it calls is not looked into.
-    """
-    described = json.dumps(_described(thing, 0), sort_keys=True, default=str)
-    return hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
+    def __init__(self) -> None:
+        self._files: dict[str, str | None] = {}
 
+    def of(self, thing: Any) -> str:
+        """Return a SHA-256 (hex) that changes when the code of a callable does.
 
-def _described(thing: Any, depth: int) -> Any:
-    if isinstance(thing, _PLAIN):
-        return thing
-    if depth >= _DEEPEST:
-        return type(thing).__qualname__
-    if isinstance(thing, list | tuple):
-        return [_described(item, depth + 1) for item in thing]
-    if isinstance(thing, Mapping):
-        return {str(key): _described(value, depth + 1) for key, value in thing.items()}
-    if isinstance(thing, functools.partial):
-        parts = (thing.func, thing.args, thing.keywords)
-        return [_described(part, depth + 1) for part in parts]
-    if inspect.ismethod(thing):
-        return [_described(thing.__func__, depth + 1), _described(thing.__self__, depth + 1)]
-    if inspect.isfunction(thing):
-        cells = [_cell(cell) for cell in thing.__closure__ or ()]
-        bound = (thing.__defaults__, thing.__kwdefaults__, cells)
-        return [*_named(thing), *(_described(value, depth + 1) for value in bound)]
-    if inspect.isclass(thing) or inspect.isbuiltin(thing):
-        return _named(thing)
-    return [*_named(type(thing)), _described(getattr(thing, "__dict__", {}), depth + 1)]
+        Of the module's file and what it imports from below its root, the place in it, the values
+        that it closes over and its defaults, as far as they are plain. Without a file, of the code
+        itself and of what that uses of its module. No address and no id is in it.
+        """
+        described = json.dumps(self._described(thing, 0), sort_keys=True)
+        return hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
 
+    def _described(self, thing: Any, depth: int) -> Any:
+        if isinstance(thing, _PLAIN):
+            return repr(thing) if isinstance(thing, float) else thing
+        if isinstance(thing, _WRITTEN):
+            return [type(thing).__qualname__, repr(thing)]
+        if depth >= _DEEPEST:
+            return type(thing).__qualname__
+        parts = _parts_of(thing)
+        if parts is not None:
+            return [self._described(part, depth + 1) for part in parts]
+        if isinstance(thing, set | frozenset):
+            members = [self._described(item, depth + 1) for item in thing]
+            return sorted(members, key=lambda member: json.dumps(member, sort_keys=True))
+        if isinstance(thing, Mapping):
+            return {str(key): self._described(value, depth + 1) for key, value in thing.items()}
+        if inspect.isfunction(thing):
+            return self._function(thing, depth + 1)
+        if inspect.isclass(thing) or inspect.isbuiltin(thing) or inspect.ismodule(thing):
+            return self._named(thing, depth + 1)
+        held = self._described(_fields(thing), depth + 1)
+        return [*self._named(type(thing), depth + 1), held]
 
-def _named(thing: Callable[..., Any]) -> list[str]:
-    try:
-        source = inspect.getsource(thing)
-    except (OSError, TypeError):
+    def _function(self, function: Any, depth: int) -> list[Any]:
+        cells = [_cell(cell) for cell in function.__closure__ or ()]
+        bound = (function.__defaults__, function.__kwdefaults__, cells)
+        line = function.__code__.co_firstlineno
+        named = self._named(function, depth)
+        return [*named, line, *(self._described(value, depth) for value in bound)]
+
+    def _named(self, thing: Any, depth: int) -> list[Any]:
+        module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
+        digest = self._file_digest(thing)
+        source: Any = digest
+        if digest is None and inspect.isfunction(thing):
+            source = [_code(thing.__code__), self._used(thing, depth)]
+        elif digest is None and inspect.isclass(thing) and module == "__main__":
+            members = {key: one for key, one in vars(thing).items() if inspect.isfunction(one)}
+            source = self._described(members, depth)
+        return [str(module), str(name), source]
+
+    def _used(self, function: Any, depth: int) -> Any:
+        """Return what a function without a file uses of its module: a notebook's other cells."""
+        known = function.__globals__
+        names = sorted(set(_names_in(function.__code__)) & set(known))
+        used = {name: known[name] for name in names if known[name] is not function}
+        return self._described(used, depth)
+
+    def _file_digest(self, thing: Any) -> str | None:
         code = getattr(thing, "__code__", None)
-        source = "" if code is None else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
-    module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
-    return [str(module), str(name), source]
+        name = getattr(code, "co_filename", None)
+        if name is None:
+            module = sys.modules.get(str(getattr(thing, "__module__", "")))
+            name = getattr(module, "__file__", None)
+        if not isinstance(name, str):
+            return None
+        if name not in self._files:
+            self._files[name] = _digest(Path(name))
+        return self._files[name]
+
+
+def _parts_of(thing: Any) -> Sequence[Any] | None:
+    """Return what a list, a partial function or a method is made of."""
+    if isinstance(thing, list | tuple):
+        return thing
+    if isinstance(thing, functools.partial):
+        return [thing.func, thing.args, thing.keywords]
+    return [thing.__func__, thing.__self__] if inspect.ismethod(thing) else None
+
+
+def _digest(path: Path) -> str | None:
+    if path.suffix != ".py" or not path.is_file():
+        return None
+    from evalcore.trust.code_digests import CodeDigests
+
+    return CodeDigests(path.parent).digest_of_file(path)
+
+
+def _fields(thing: Any) -> dict[str, Any]:
+    """Return what an instance holds: its attributes, those in slots too."""
+    slots = [name for one in type(thing).__mro__ for name in _slots(one)]
+    held = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
+    return {**held, **getattr(thing, "__dict__", {})}
+
+
+def _slots(one: type) -> tuple[str, ...]:
+    slots = one.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if not name.startswith("__"))
+
+
+def _code(code: types.CodeType) -> list[Any]:
+    """Return what a code object does, as JSON; where it stands in a file is no part of it."""
+    return [code.co_code.hex(), list(code.co_names), [_constant(one) for one in code.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    if isinstance(value, tuple):
+        return [_constant(one) for one in value]
+    if isinstance(value, frozenset):
+        return sorted(repr(one) for one in value)
+    return f"{type(value).__qualname__} {value!r}"
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for value in code.co_consts:
+        if isinstance(value, types.CodeType):
+            yield from _names_in(value)
 
 
 def _cell(cell: Any) -> Any:

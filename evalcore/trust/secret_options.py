@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import TargetError
+from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import repository_root
 from evalcore.trust.variables import MARK, REFERENCE, Variables
 
@@ -27,7 +28,7 @@ _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _OPEN: Final = "config"
 _LITERAL: Final = re.compile(r"\$\{\{ literal (\[.*\]) \}\}", re.DOTALL)
 _TELLING: Final = re.compile(
-    r"authori[sz]ation|cookie|key|token(?!s)|secret|passw|credential|signature", re.IGNORECASE
+    r"auth(?!ors?\b)|cookie|key|token(?!s)|secret|passw|credential|signature", re.IGNORECASE
 )
 
 
@@ -67,8 +68,13 @@ class SecretOption(NamedTuple):
 
 
 def telling_values(mapping: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values whose names say that they are secret, such as `API_TOKEN`."""
-    return tuple(value for name, value in mapping.items() if _TELLING.search(name))
+    """Return the values whose names say that they are secret, such as `API_TOKEN`.
+
+    The process covers them from now on.
+    """
+    values = tuple(value for name, value in mapping.items() if _TELLING.search(name))
+    PROCESS.learn(values)
+    return values
 
 
 def is_secret_path(path: Sequence[str | int]) -> bool:
@@ -113,6 +119,7 @@ def without_literals(
     stored = dict(options)
     for option in secret_options(options):
         if option.is_literal:
+            PROCESS.learn([option.text])
             where = orjson.dumps([place, target, *option.path]).decode()
             _put(stored, option.path, f"${{{{ literal {where} }}}}")
     return stored
@@ -136,6 +143,9 @@ def resolved(
             secret.add(option.path)
         elif option.path[0] in _KEYS:
             secret.add(option.path)
+        elif option.is_literal:
+            PROCESS.learn([option.text])
+    PROCESS.learn(text for path in secret if (text := _text_at(given, path)))
     return given, frozenset(secret)
 
 
@@ -176,6 +186,15 @@ def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _addresses(options: Mapping[str, Any]) -> Iterator[SecretOption]:
     return (option for option in secret_options(options) if option.path[0] in _ADDRESSES)
+
+
+def _text_at(options: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    """Return a secret that stands at a path now; "" for an option that is none by its name."""
+    value: Any = options
+    for key in path:
+        value = value[key]
+    named = path[0] in _KEYS or _TELLING.search(path[-1]) is not None
+    return value if named and isinstance(value, str) else ""
 
 
 def _put(options: dict[str, Any], path: tuple[str, ...], text: str | None) -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from evalcore.redaction.redactor import PROCESS, redactor_of
+
 # Controls except tab and newline, other line ends, bidirectional overrides and isolates, and lone
 # surrogates, which no terminal's encoding can carry.
 _UNPRINTABLE: Final = re.compile(
@@ -16,8 +18,6 @@ _UNPRINTABLE: Final = re.compile(
 _LOG_COMMAND: Final = re.compile(
     r"^([^\S\n]*):(?=:[a-z][\w-]*(?:\s[^\n]*)?::)|#(?=#\w*\[)", re.MULTILINE
 )
-_REDACTED: Final = "[redacted]"
-_SHORTEST_SECRET: Final = 4
 _LEAST_BEFORE: Final = 40
 
 
@@ -41,15 +41,11 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` with `[redacted]` for each secret, a longer one before one that it contains.
+    """Return `text` with `[redacted]` for each secret, and for what this process knows.
 
     Values of fewer than four characters are left alone: replacing every `1` hides no secret.
     """
-    found = sorted({item for item in secrets if len(item) >= _SHORTEST_SECRET}, key=len)
-    if not found:
-        return text
-    pattern = "|".join(re.escape(item) for item in reversed(found))
-    return re.sub(pattern, _REDACTED, text)
+    return PROCESS.text(redactor_of(frozenset(secrets)).text(text))
 
 
 def last_words(text: str, limit: int = 300) -> str:

@@ -7,13 +7,16 @@ keys may be read as well, but only into secret options (evalcore.trust.secret_op
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import find_upward
+from evalcore.settings import read_settings
 
 MARK: Final = "${{"
 REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
@@ -52,6 +55,13 @@ def nearest_env_file(folder: Path) -> Path | None:
     return find_upward(folder, (".env",)).path
 
 
+def suite_variables(folder: Path | None) -> Variables:
+    """Return what a suite of this folder may read here: its `.env` file and the environment."""
+    path = None if folder is None else nearest_env_file(folder)
+    names = read_settings(os.environ, Path.cwd()).readable_names
+    return variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
+
+
 def variables_from(
     env_file: bytes, environment: Mapping[str, str], readable_names: Collection[str]
 ) -> Variables:
@@ -64,7 +74,11 @@ def variables_from(
         if name in names or name.startswith("EVAL_")
     }
     keys = {name: _readable(environment[name]) for name in PROVIDER_KEYS if name in environment}
-    return Variables({**from_file, **readable}, names, keys)
+    values = {**from_file, **readable}
+    # Whoever may read them may repeat them; of a variable that both set, both values are secret.
+    PROCESS.learn_environment({**environment, **keys, **from_file})
+    PROCESS.learn_environment(values, values)
+    return Variables(values, names, keys)
 
 
 def _readable(value: str) -> str:

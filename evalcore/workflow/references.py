@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.declared import TYPE_NAMES, is_schema
 from evalcore.workflow.definition import MODEL_TYPES, depends_of, followers_of
+from evalcore.workflow.literal_secrets import literal_secrets
 from evalcore.workflow.step import BLOCK_TYPES
 
 Loc = tuple[str | int, ...]
@@ -138,6 +139,9 @@ def _block(name: str, raw: Mapping[str, Any], look: _Names, *, given: bool) -> I
     for key, value in (raw.get("inputs") or {}).items():
         path = value if isinstance(value, str) else value["from"]
         yield from look.reference(path, (*loc, "inputs", key))
+    if kind == "http":
+        for inner, message in literal_secrets(raw):
+            yield Mistake((*loc, *inner), message)
     if kind in MODEL_TYPES:
         yield from look.soul(raw.get("soul_ref"), (*loc, "soul_ref"))
     yield from _by_type(kind, raw, loc, look)

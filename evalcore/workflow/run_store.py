@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.object_store import ObjectStore
 from evalcore.workflow.events import Event, Snapshot
 
@@ -78,7 +79,7 @@ class ObjectRunStore:
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Write the events that wait, then the snapshot."""
         await self._flush()
-        data = orjson.dumps(snapshot._asdict(), option=_OPTIONS)
+        data = PROCESS.line(orjson.dumps(snapshot._asdict(), option=_OPTIONS))
         await self._write(f"snapshot-{snapshot.sequence:06d}.json", data)
 
     async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
@@ -95,7 +96,9 @@ class ObjectRunStore:
     async def _flush(self) -> None:
         if not self._waiting:
             return
-        lines = [orjson.dumps(event._asdict(), option=_OPTIONS) for event in self._waiting]
+        lines = [
+            PROCESS.line(orjson.dumps(event._asdict(), option=_OPTIONS)) for event in self._waiting
+        ]
         first = self._waiting[0].sequence
         self._waiting = []
         await self._write(f"events-{first:06d}.jsonl", b"".join(lines))

@@ -226,7 +226,7 @@ def worse_kinds(was: dict[str, Any], now: dict[str, Any]) -> set[str]:
     for kind, key, tenths in (("latency", "durationMs", 12), ("cost", "costUsd", 11),
                               ("tokens", "tokens", 12)):  # fmt: skip
         before, after = was[key], now[key]
-        if before is None or after is None or (kind == "cost" and not before):
+        if before is None or after is None or not before:
             continue
         if Decimal(str(after)) * 10 > Decimal(str(before)) * tenths:
             found.add(kind)
@@ -269,8 +269,9 @@ def test_improvements_are_regressions_with_the_sides_exchanged(
     worse = {(case, kind) for case, kind in compared(cand, base)[0] if kind != "missing"}
     # From something to nothing is cheaper, from nothing to something has no ratio.
     free = {
-        (case, "cost")
+        (case, kind)
         for case in base.keys() & cand.keys()
-        if cand[case]["costUsd"] == 0 and (base[case]["costUsd"] or 0) > 0
+        for kind, key in (("latency", "durationMs"), ("cost", "costUsd"), ("tokens", "tokens"))
+        if cand[case][key] == 0 and (base[case][key] or 0) > 0
     }
     assert compared(base, cand)[1] == worse | free

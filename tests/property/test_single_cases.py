@@ -45,6 +45,7 @@ def reduced(
             values += [passed, given]
         row = "(?, ?, NULL, 'v', ?, ?, ?, ?, ?, ?, 0, ?, ?)"
         connection.execute(f"INSERT INTO items VALUES {', '.join([row] * len(rows))}", values)
+        connection.execute(query_text("case_rules"))
         connection.execute(query_text(query), {"reducer": reducer, "k": k, "by_score": by_score})
         return connection.execute("FROM cases ORDER BY case_number").fetchall()
 

@@ -47,14 +47,5 @@ SELECT
     case_number, variant_number, case_id, case_group, variant,
     CASE WHEN n > 0 THEN score END AS score,
     n > 0 AS counted,
-    coalesce(
-        CASE
-            WHEN n = 0 THEN false
-            WHEN $reducer IN ('max', 'pass_at_k') THEN c >= 1
-            WHEN $reducer = 'at_least_k' THEN c >= wanted
-            WHEN $by_score AND n > 1 THEN sound AND score >= threshold - 1e-9
-            ELSE c = n
-        END,
-        false
-    ) AS passed
+    case_passes($reducer, $by_score, n, c, wanted, sound, score, threshold) AS passed
 FROM scored

@@ -10,12 +10,12 @@ WITH named AS (
 ),
 shared AS (
     SELECT
-        place, case_number, case_id, now_score - was_score AS d,
+        place, case_number, case_id, difference AS d,
         CASE WHEN cluster IS NULL THEN {'case': case_id, 'cluster': NULL}
             ELSE {'case': NULL, 'cluster': cluster} END AS cluster
     FROM pairs
     LEFT JOIN named USING (case_id)
-    WHERE has_was AND has_now AND now_score IS NOT NULL AND was_score IS NOT NULL
+    WHERE shared AND difference IS NOT NULL
 ),
 means AS (
     SELECT place, fsum(d ORDER BY case_number, case_id) / count(d) AS mean

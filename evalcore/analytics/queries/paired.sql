@@ -1,8 +1,8 @@
--- Candidate − baseline of the scores of the cases that both have (spec/statistics.md), and the
--- cases that passed on one side only.
+-- Candidate − baseline of the scores of the cases that both measured (spec/statistics.md), and the
+-- cases of both that passed on one side only.
 WITH shared AS (
     SELECT
-        place, case_number, case_id, now_score - was_score AS d,
+        place, case_number, case_id, CASE WHEN shared THEN difference END AS d,
         was_passed AND NOT now_passed AS worse, now_passed AND NOT was_passed AS better
     FROM pairs
     WHERE has_was AND has_now

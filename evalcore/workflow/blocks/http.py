@@ -8,25 +8,36 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from evalcore.model.exchange import Endpoint, Request
+from evalcore.redaction.names import SECRET_HEADER
+from evalcore.trust.variables import MARK, REFERENCE, suite_variables
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.values import parsed
 
-_SECRET: Final = re.compile("auth|cookie|key|secret|token|password", re.IGNORECASE)
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{[^{}\s\"':,]+\}")
 
 
 async def run(block: Block, context: Context) -> Any:
-    """Return the body of the answer: a mapping or list if it is JSON of one, else its text."""
+    """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
+
+    `${{ NAME }}` in `url`, `headers` and `body` is read when the request is made, and covered
+    wherever it turns up.
+    """
+    references = _References(context)
     url = _url(block, context)
+    written = block.fields.get("headers") or {}
     headers = {
-        name: context.fill(str(value), f"headers.{name}")
-        for name, value in (block.fields.get("headers") or {}).items()
+        name: references.filled(str(value), f"headers.{name}", secret=True)
+        for name, value in written.items()
     }
-    body = _body(block, context)
+    body = _body(block, references)
     method = block.text("method", "GET" if body is None else "POST").upper()
-    secret = {name: value for name, value in headers.items() if _SECRET.search(name)}
+    secret = {
+        name: value
+        for name, value in headers.items()
+        if SECRET_HEADER.search(name) or MARK in str(written[name])
+    }
     parameters: dict[str, Any] = {
         "method": method,
         "url": url,
@@ -35,49 +46,112 @@ async def run(block: Block, context: Context) -> Any:
     if body is not None:
         parameters["body"] = body
     timeout_s = block.fields.get("timeout")
-    host = urlsplit(url).hostname or "http"
+    values = references.values_in(url)
+    host = urlsplit(_named(url, values)).hostname or "http"
     request = Request(
-        endpoint=Endpoint("http", host, url, headers=secret),
+        endpoint=Endpoint("http", host, url, headers=secret, values=values),
         parameters=parameters,
         timeout_s=None if timeout_s is None else float(timeout_s),
     )
     return parsed(await context.request(request))
 
 
+class _References:
+    """Fills texts: `${{ NAME }}` with variables that the suite may read, `{…}` with what ran."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def filled(self, text: str, where: str, *, secret: bool = False) -> str:
+        """Return the text filled; a reference is read and no template of its own."""
+        parts, end = [], 0
+        for match in REFERENCE.finditer(text):
+            before = text[end : match.start()]
+            parts += [self._context.fill(before, where) if before else ""]
+            parts += [self._value(match, where, secret=secret)]
+            end = match.end()
+        rest = text[end:]
+        return "".join([*parts, self._context.fill(rest, where) if rest or not parts else ""])
+
+    def value(self, text: str, where: str) -> Any:
+        """Return a member of a body: the value itself of a text that is one placeholder."""
+        if MARK in text:
+            return self.filled(text, where)
+        return self._context.value(text, where)
+
+    def values_in(self, url: str) -> dict[str, str]:
+        """Return what each reference of a URL stands for."""
+        return {
+            match[0]: self._value(match, "url", secret=False) for match in REFERENCE.finditer(url)
+        }
+
+    def _value(self, match: re.Match[str], where: str, *, secret: bool) -> str:
+        name = match[1]
+        variables = suite_variables(self._context.services.folder)
+        if not variables.may_read(name, secret=secret):
+            message = f"{where}: may not read the environment variable {name}; name it in a .env"
+            raise BlockError("secret", f"{message} file, or in `readable_names` of evalcore.toml")
+        value = variables.value(name, match[2], secret=secret)
+        if value is None and (secret or where == "url"):
+            return match[0]  # a recorded answer needs none; else it is told when it is sent
+        if value is None:
+            message = f"{where}: the environment variable {name} is not set"
+            raise BlockError("secret", f"{message} in the process that runs the suite")
+        return value
+
+
+def _named(url: str, values: Mapping[str, str]) -> str:
+    """Return a URL whose host may be read from a variable, with what is no secret of it."""
+    for reference, value in values.items():
+        if url.startswith(reference):
+            return value + url.removeprefix(reference)
+    return REFERENCE.sub("x", url)
+
+
 def _url(block: Block, context: Context) -> str:
-    """Return the URL; what stands for a placeholder is quoted, but for one that begins the URL."""
+    """Return the URL; what stands for a placeholder is quoted, but for one that begins the URL.
+
+    References to variables stay.
+    """
     template = block.text("url")
 
     def filled(match: re.Match[str]) -> str:
         text = context.fill(match[0], "url")
-        return text if match.start() == 0 or match[0] in {"{{", "}}"} else quote(text, safe="")
+        begins = match.start() == 0 and not parts
+        return text if begins or match[0] in {"{{", "}}"} else quote(text, safe="")
 
-    url = _PLACEHOLDER.sub(filled, template)
-    if urlsplit(url).scheme not in {"http", "https"}:
+    parts: list[str] = []
+    end = 0
+    for reference in REFERENCE.finditer(template):
+        parts += [_PLACEHOLDER.sub(filled, template[end : reference.start()]), reference[0]]
+        end = reference.end()
+    parts.append(_PLACEHOLDER.sub(filled, template[end:]))
+    url = "".join(parts)
+    if not REFERENCE.match(url) and urlsplit(url).scheme not in {"http", "https"}:
         raise BlockError("url", f"url: '{url[:200]}' is not an http or https address")
     return url
 
 
-def _body(block: Block, context: Context) -> Any:
+def _body(block: Block, references: _References) -> Any:
     """Return the body: a filled template (JSON if it is JSON), or a mapping with filled texts."""
     template = block.fields.get("body_template")
     if template is not None:
-        return _filled(str(template), context)
-    return _filled(block.fields.get("body"), context)
+        return _filled(str(template), references)
+    return _filled(block.fields.get("body"), references)
 
 
-def _filled(value: Any, context: Context) -> Any:
+def _filled(value: Any, references: _References) -> Any:
     if isinstance(value, str):
-        return parsed(context.fill(value, "body"))
+        return parsed(references.filled(value, "body"))
     if isinstance(value, Mapping):
-        return {key: _member(member, context) for key, member in value.items()}
+        return {key: _member(member, references) for key, member in value.items()}
     if isinstance(value, list):
-        return [_member(member, context) for member in value]
+        return [_member(member, references) for member in value]
     return value
 
 
-def _member(value: Any, context: Context) -> Any:
+def _member(value: Any, references: _References) -> Any:
     """Return a member of a body; a text that is one placeholder stands for the value itself."""
     if isinstance(value, str):
-        return context.value(value, "body")
-    return _filled(value, context)
+        return references.value(value, "body")
+    return _filled(value, references)

@@ -71,7 +71,7 @@ def test_variant_that_does_not_fit_is_refused() -> None:
 def test_free_configuration_of_a_variant_reaches_a_function() -> None:
     target = Target("t", "python", {"callable": "a:b", "config": {"k": 1, "l": 2}})
     merged = merge_options(target, Variant("v", config={"l": 3, "callable": "c:d"}))
-    assert merged.model_dump() == {"callable": "c:d", "config": {"k": 1, "l": 3}}
+    assert merged.model_dump(exclude_unset=True) == {"callable": "c:d", "config": {"k": 1, "l": 3}}
 
 
 @pytest.mark.parametrize("value", [None, [1], "ab"], ids=repr)

@@ -1,0 +1,239 @@
+"""One worker process as the engine sees it: its jobs, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from evalcore.errors import EvalError, TargetError
+from evalcore.isolation.frames import (
+    ASK,
+    CANCEL,
+    DONE,
+    END,
+    FAILED,
+    JOB,
+    LOADED,
+    REPLY,
+    FrameError,
+    FrameReader,
+    decode_error,
+    frame,
+    read_json,
+)
+from evalcore.isolation.server_process import ServerProcess, ended_how, kill_group
+
+_READ_BYTES: Final = 1 << 18
+# How long a cancelled job may take to end before its process is killed.
+_CANCEL_S: Final = 0.5
+_EXIT_CODE_S: Final = 1.0
+
+Answer = Callable[[str, Any], Awaitable[Any]]
+
+
+class WorkerLostError(Exception):
+    """A process ended while it had a job.
+
+    `is_ambiguous`: another job, or what an earlier one left running, may have ended it.
+    """
+
+    def __init__(self, message: str, *, is_ambiguous: bool) -> None:
+        super().__init__(message)
+        self.is_ambiguous = is_ambiguous
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job that the process has."""
+
+    result: asyncio.Future[Any]
+    answer: Answer
+    loaded: Callable[[], None]
+    begun: asyncio.Event
+    begins_alone: bool
+    questions: set[asyncio.Task[None]]
+    left: bool = False
+
+
+class Worker:
+    """A process and the connection to it. `jobs` counts those that it has been given."""
+
+    def __init__(self, server: ServerProcess, pid: int, connection: socket.socket) -> None:
+        self.jobs = 0
+        self.alone = False
+        self.used = False
+        self.usable = True
+        self.is_warm = False
+        self._server = server
+        self._pid = pid
+        self._connection = connection
+        self._frames = FrameReader()
+        self._running: dict[str, _Running] = {}
+        self._sending = asyncio.Lock()
+        self._reason: str | None = None
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, server: ServerProcess) -> Worker:
+        """Start a process; raise `OSError`, `ConnectionResetError` if the server has ended."""
+        ours, its = socket.socketpair()
+        try:
+            pid = await server.fork(its)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            its.close()
+        ours.setblocking(False)
+        return cls(server, pid, ours)
+
+    async def perform(
+        self,
+        entry: str,
+        payload: bytes,
+        answer: Answer,
+        loaded: Callable[[], None],
+        longest_import_s: float,
+    ) -> Any:
+        """Return the result of a job; raise `TargetError`, `WorkerLostError` if its process ends.
+
+        Cancelled, the job is cancelled; if it does not obey, the process is killed.
+        """
+        # Other jobs in this process, or earlier ones: until the process says that nothing is left.
+        alone = not self._running and not self.used
+        job = os.urandom(12).hex()
+        loop = asyncio.get_running_loop()
+        running = _Running(loop.create_future(), answer, loaded, asyncio.Event(), alone, set())
+        for other in self._running.values():
+            other.begins_alone = False
+        self._running[job] = running
+        self.used = True
+        limit = loop.call_later(longest_import_s, self._import_too_long, running, longest_import_s)
+        try:
+            await self._send((JOB, job, entry, payload))
+            return await running.result
+        except asyncio.CancelledError:
+            await asyncio.shield(self._cancel(job, running))
+            raise
+        finally:
+            limit.cancel()
+            if not running.result.cancel() and not running.result.cancelled():
+                running.result.exception()  # or asyncio writes that nobody asked for it
+            for question in running.questions:
+                question.cancel()
+            self._running.pop(job, None)
+
+    async def end(self, patience_s: float) -> None:
+        """Let the process end by itself for so long, then kill it with all that it started."""
+        self.usable = False
+        if patience_s and not self._lost.done():
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self._send((END,))
+                    await asyncio.shield(self._lost)
+            except (TimeoutError, OSError, WorkerLostError):
+                pass
+        kill_group(self._pid)
+        await self._server.exit_code(self._pid, _EXIT_CODE_S)
+        self._server.forget(self._pid)
+        self._reader.cancel()
+        self._connection.close()
+
+    async def _cancel(self, job: str, running: _Running) -> None:
+        """Cancel a job of a process that goes on if it obeys."""
+        try:
+            async with asyncio.timeout(_CANCEL_S):
+                await self._send((CANCEL, job))
+                await asyncio.wait((running.result,))
+        except TimeoutError:
+            running.left = True
+        if running.left:
+            self._kill("another item's code in the same process did not end at its time limit")
+
+    def _kill(self, reason: str) -> None:
+        self.usable = False
+        self._reason = reason
+        kill_group(self._pid)
+
+    def _import_too_long(self, running: _Running, limit_s: float) -> None:
+        if not running.begun.is_set() and not running.result.done():
+            error = TargetError("import", f"importing it took longer than {limit_s:g} s")
+            running.result.set_exception(error)
+            self._kill("another item's import in the same process did not end")
+
+    async def _send(self, message: tuple[Any, ...]) -> None:
+        body = frame(pickle.dumps(message))
+        async with self._sending:
+            try:
+                await asyncio.get_running_loop().sock_sendall(self._connection, body)
+            except OSError:
+                return  # the reader says how the process ended
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        reason: str | None = None
+        try:
+            while data := await loop.sock_recv(self._connection, _READ_BYTES):
+                for body in self._frames.feed(data):
+                    self._take(read_json(body))
+        except OSError:
+            pass
+        except FrameError as error:
+            reason = f"its worker process sent what is no answer: {error}"
+        self.usable = False
+        kill_group(self._pid)
+        code = await self._server.exit_code(self._pid, _EXIT_CODE_S)
+        reason = reason or self._reason or f"{ended_how(code)} before it answered"
+        for running in tuple(self._running.values()):
+            if not running.result.done():
+                running.result.set_exception(
+                    WorkerLostError(reason, is_ambiguous=not running.begins_alone)
+                )
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def _take(self, message: list[Any]) -> None:
+        kind, job, *values = message
+        running = self._running.get(job) if isinstance(job, str) else None
+        if running is None or running.result.done():
+            return
+        if kind == LOADED and values:
+            if len(self._running) == 1 and values[0] is True:
+                running.begins_alone = True
+            running.begun.set()
+            self.is_warm = True
+            running.loaded()
+        elif kind == ASK and len(values) == 3:
+            question = asyncio.create_task(self._answer(job, running, *values))
+            running.questions.add(question)
+            question.add_done_callback(running.questions.discard)
+        elif kind == DONE and values:
+            self.is_warm = True
+            running.result.set_result(values[0])
+        elif kind == FAILED and values:
+            self.is_warm = True
+            running.left = values[1:] == [True]
+            running.result.set_exception(decode_error(values[0]))
+        else:
+            raise FrameError(f"unknown message {kind!r:.40}")
+
+    async def _answer(
+        self, job: str, running: _Running, number: Any, name: Any, value: Any
+    ) -> None:
+        """Answer a question of a job."""
+        try:
+            answered = (REPLY, job, number, True, await running.answer(str(name), value))
+        except asyncio.CancelledError:
+            raise
+        except EvalError as error:
+            answered = (REPLY, job, number, False, error)
+        except Exception as error:  # noqa: BLE001 - what a worker asks may be anything
+            text = f"{type(error).__name__}: {error}"
+            answered = (REPLY, job, number, False, TargetError("process", text))
+        await self._send(answered)

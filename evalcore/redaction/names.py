@@ -1,0 +1,126 @@
+"""Which names and values are secret: variables, headers, fields, and what a value looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+SECRET_HEADER: Final = re.compile(
+    r"auth(?!ors?\b)|cookie|api[-_]?key|(?:^|[-_])key(?:$|[-_])|token(?!s)|secret|passw|credential|signature"
+    r"|session",
+    re.IGNORECASE,
+)
+SECRET_FIELD: Final = re.compile(
+    r"(?:x-amz-|x-goog-)?(?:api[-_]?key|(?:access|auth|refresh|security|session|id|bearer)?[-_]?token"
+    r"|client[-_]?secret|secret(?:[-_]?(?:access)?[-_]?key)?|access[-_]?key|private[-_]?key|key"
+    r"|passw(?:or)?d|passphrase|pwd|signature|sig|credentials?|(?:proxy-)?authorization|auth)",
+    re.IGNORECASE,
+)
+# Fields that say who asks, and never what is asked.
+AUTHORISING_FIELD: Final = re.compile(
+    r"(?:x-amz-|x-goog-)?(?:api[-_]?key|(?:(?:access|auth|refresh|security|session|bearer)[-_]?)?token"
+    r"|client[-_]?secret|secret|passw(?:or)?d|signature|credential|authorization)",
+    re.IGNORECASE,
+)
+_SECRET_VARIABLE: Final = re.compile(
+    r"(?:^|_)(?:[A-Z]*KEY|[A-Z]*TOKEN|[A-Z]*SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|PAT|DSN"
+    r"|CREDENTIALS?|CREDS|AUTH|AUTHORIZATION|BEARER|COOKIE|SIGNATURE|SIG)(?:_|\d|$)",
+    re.IGNORECASE,
+)
+# What such a variable holds is a setting that outputs and reports may name.
+_SETTING: Final = re.compile(
+    r"(?:^|_)(?:URL|URI|HOST|HOSTNAME|PORT|PATH|FILE|DIR|FOLDER|SOCK|MODEL|MODELS|PROVIDER|REGION"
+    r"|MODE|ENV|ENVIRONMENT|STAGE|LANG|LANGUAGE|LOCALE|VERSION|LEVEL|FORMAT|TIMEOUT|TZ|DATE|NAME"
+    r"|STORE|BUCKET|ENDPOINT|ADDRESS|TITLE|GREETING|PROMPT|INPUT|OUTPUT|ANSWER|QUESTION|TEXT"
+    r"|EXPECTED|SUITE|BRANCH|COMMIT|SHA|LIMIT|LIMITS|PREFIX|SUFFIX|USER|USERNAME|EMAIL)$",
+    re.IGNORECASE,
+)
+# Values that are settings whatever their variable is called: a model, a date, a version, a host or
+# a file, a language, a number.
+_PLAIN: Final = re.compile(
+    r"(?:gpt|claude|gemini|gemma|llama|mistral|mixtral|qwen|deepseek|phi|grok|command|text-embedding"
+    r"|o\d)[\w.:/@-]*|\d{4}-\d\d(?:-\d\d(?:[T_].*)?)?|v?\d+(?:\.\d+)+[\w.+-]*|[a-z]{2}[-_][A-Z]{2}"
+    r"|(?:[a-z][a-z-]*\d{0,3}\.)+[a-z]{2,5}(?::\d+)?|localhost:\d+|[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+)
+ALWAYS_READABLE: Final = "EVAL_"
+_SHORTEST: Final = 6
+_SHORTEST_WORD: Final = 16
+_SHORTEST_READABLE: Final = 8
+_SHORTEST_SETTING: Final = 20
+_SHORTEST_IN_PATH: Final = 16
+
+
+def is_telling(value: str) -> bool:
+    """Whether to cover a value hides a secret, and not an ordinary word or number.
+
+    At least 6 characters; at least 16 if they are only letters or only digits.
+    """
+    if len(value) >= _SHORTEST_WORD:
+        return True
+    return len(value) >= _SHORTEST and not value.isalpha() and not value.isdigit()
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether a variable's name says that its value is secret, such as `API_TOKEN`."""
+    return _SECRET_VARIABLE.search(name) is not None and _SETTING.search(name) is None
+
+
+def secrets_of_environment(
+    variables: Mapping[str, str], readable: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield name and secret of each variable that holds one; a suite may read those in `readable`.
+
+    Secret is what a secret's name stands for, what does not look like a setting in a variable that
+    a suite may read (`EVAL_*` too), and what a URL holds: user and password, keys in its query.
+    """
+    for name, value in variables.items():
+        text = value.strip()
+        if is_secret_variable(name):
+            if is_telling(text):
+                yield name, text
+        elif (name in readable or name.startswith(ALWAYS_READABLE)) and looks_secret(name, text):
+            yield name, text
+        if "://" in text:
+            yield from ((name, part) for part in secrets_of_url(text))
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a readable variable, whose name says nothing, holds what looks like a key.
+
+    At least 8 characters (20 where the name is a setting's, such as `EVAL_MODEL`) without white
+    space; no address, path, model, date, version or number.
+    """
+    named = _SETTING.search(name) is not None
+    if len(value) < (_SHORTEST_SETTING if named else _SHORTEST_READABLE) or not is_telling(value):
+        return False
+    if any(map(str.isspace, value)) or "://" in value or value.startswith(("/", "./", "../", "~")):
+        return False
+    if named and not (any(map(str.isalpha, value)) and any(map(str.isdigit, value))):
+        return False
+    return _PLAIN.fullmatch(value) is None
+
+
+def secrets_of_url(url: str) -> Iterator[str]:
+    """Yield what is secret in a URL: user and password, keys in its query, long parts of its path.
+
+    A URL without these is an address, and addresses may be shown.
+    """
+    try:
+        parts = urlsplit(url)
+        user, password = parts.username or "", parts.password or ""
+        query = parse_qsl(parts.query)
+    except ValueError:
+        return
+    if password:
+        yield from (text for text in {password, unquote(password)} if is_telling(text))
+        yield f"{user}:{password}"
+    elif is_telling(user):
+        yield user
+    yield from (
+        value for name, value in query if SECRET_FIELD.fullmatch(name) and is_telling(value)
+    )
+    for segment in parts.path.split("/"):
+        if len(segment) >= _SHORTEST_IN_PATH and any(map(str.isdigit, segment)):
+            yield segment

@@ -1,0 +1,233 @@
+"""The redactor: what is secret in this process is covered wherever a text leaves it.
+
+A process has one (`PROCESS`). It learns secrets where they are read (variables, literals where a
+key belongs), and is asked where texts leave: evidence, rows, plans, recordings, telemetry, messages
+and everything printed. A target cannot forget it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.redaction.names import ALWAYS_READABLE, is_telling, secrets_of_environment
+from evalcore.redaction.spellings import spellings_of
+from evalcore.redaction.well_known import KEYS, LITERALS
+
+REDACTED: Final = "[redacted]"
+_MOST_KEPT: Final = 256
+
+
+class _Known(NamedTuple):
+    """What is known at one time; never changed, so that readers need no lock."""
+
+    secrets: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()
+    needles: tuple[str, ...] = ()
+    needles_in_bytes: tuple[bytes, ...] = ()
+    finder: re.Pattern[str] | None = None
+    own: tuple[re.Pattern[str], ...] = ()
+
+
+class Redactor:
+    """Replaces secrets by `[redacted]`: known values in every spelling, keys, own patterns.
+
+    A value that may be an ordinary word or number (`names.is_telling`) is left alone. Safe in
+    several threads.
+    """
+
+    def __init__(
+        self,
+        secrets: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        *,
+        covers: Callable[[str], bool] = is_telling,
+    ) -> None:
+        """Take what is secret; `covers` says which values are.
+
+        Raise `ValueError` for a pattern that is no regular expression.
+        """
+        self._covers = covers
+        self._lock = threading.Lock()
+        self._known = _Known()
+        self._derived: dict[frozenset[str], Redactor] = {}
+        self._names: dict[str, str] = {}
+        self.learn(secrets, patterns)
+
+    @property
+    def knows(self) -> bool:
+        """Whether there is any value or pattern to look for."""
+        known = self._known
+        return bool(known.needles or known.own)
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether there are patterns of the configuration, which may depend on a text's ends."""
+        return bool(self._known.own)
+
+    def learn(self, secrets: Iterable[str], patterns: Iterable[str] = ()) -> None:
+        """Cover these values and what fits these patterns from now on; `ValueError` as above."""
+        known = self._known
+        new = frozenset(filter(self._covers, secrets)) - known.secrets
+        own = tuple(pattern for pattern in patterns if pattern not in known.patterns)
+        if not new and not own:
+            return
+        with self._lock:
+            known = self._known
+            self._known = _known(known.secrets | new, tuple(dict.fromkeys((*known.patterns, *own))))
+            self._derived = {}
+
+    def learn_environment(
+        self, variables: Mapping[str, str], readable: Collection[str] = ()
+    ) -> None:
+        """Cover what is secret among these variables from now on; suites may read the `readable`.
+
+        A whole value that is secret is sealed by its variable's name in plans.
+        """
+        found = list(secrets_of_environment(variables, readable))
+        self.learn(secret for _, secret in found)
+        whole = {
+            secret: name
+            for name, secret in found
+            if (name in readable or name.startswith(ALWAYS_READABLE)) and variables[name] == secret
+        }
+        if not whole.items() <= self._names.items():
+            with self._lock:
+                self._names = {**self._names, **whole}
+
+    @property
+    def sealable(self) -> list[tuple[str, str]]:
+        """The secrets that a suite may read, each with its variable; longest first."""
+        return sorted(self._names.items(), key=lambda entry: (-len(entry[0]), entry))
+
+    def value_of(self, name: str, mark: str = "") -> str | None:
+        """Return the secret that the variable held: of this mark, else the last; None for neither.
+
+        Suites of several folders may give one name several values.
+        """
+        values = [value for value, known in self._names.items() if known == name]
+        marked = [value for value in values if mark_of(value) == mark]
+        return next(reversed(marked or values), None)
+
+    def forget(self) -> None:
+        """Forget all values and patterns."""
+        with self._lock:
+            self._known, self._derived, self._names = _Known(), {}, {}
+
+    def knowing(self, secrets: Iterable[str]) -> Redactor:
+        """Return one that also covers these values."""
+        new = frozenset(filter(self._covers, secrets)) - self._known.secrets
+        if not new:
+            return self
+        derived = self._derived
+        redactor = derived.get(new)
+        if redactor is None:
+            known = self._known
+            redactor = Redactor({*known.secrets, *new}, known.patterns)
+            if len(derived) < _MOST_KEPT:
+                derived[new] = redactor
+        return redactor
+
+    def text(self, text: str) -> str:
+        """Return a text without the known values and what fits the own patterns."""
+        known = self._known
+        if known.finder is not None and any(needle in text for needle in known.needles):
+            text = known.finder.sub(REDACTED, text)
+        for pattern in known.own:
+            text = pattern.sub(_covered, text)
+        return text
+
+    def reply(self, text: str) -> str:
+        """Return what a target or provider said: also without keys of well-known forms."""
+        text = self.text(text)
+        for finder in KEYS:
+            text = finder.sub(REDACTED, text)
+        return text
+
+    def message(self, text: str) -> str:
+        """Return a message for a person: also without literals where a key belongs."""
+        text = self.reply(text)
+        for finder in LITERALS:
+            text = finder.sub(_after_its_name, text)
+        return text
+
+    def value(self, value: Any, cover: Callable[[str], str] | None = None) -> Any:
+        """Return a JSON value with its texts covered, names of members too."""
+        cover = self.text if cover is None else cover
+        if isinstance(value, str):
+            return cover(value)
+        if isinstance(value, Mapping):
+            return {
+                cover(name) if isinstance(name, str) else name: self.value(inner, cover)
+                for name, inner in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(inner, cover) for inner in value]
+        return value
+
+    def holds(self, data: bytes) -> bool:
+        """Whether a secret may stand in these bytes of JSON or text (UTF-8)."""
+        known = self._known
+        if known.own:
+            return True
+        return any(needle in data for needle in known.needles_in_bytes)
+
+    def line(self, line: bytes) -> bytes:
+        """Return a line of JSON with the texts in it covered; the same line if there is nothing."""
+        if not self.holds(line):
+            return line
+        options = orjson.OPT_APPEND_NEWLINE if line.endswith(b"\n") else 0
+        document = orjson.loads(line)
+        covered = self.value(document)
+        return line if covered == document else orjson.dumps(covered, option=options)
+
+
+def mark_of(secret: str) -> str:
+    """Return two characters that tell apart values of one variable, and nothing else of them."""
+    return hashlib.sha256(b"evalcore sealed " + secret.encode("utf-8", "replace")).hexdigest()[:2]
+
+
+def _known(secrets: frozenset[str], patterns: tuple[str, ...]) -> _Known:
+    needles = spellings_of(secrets)
+    return _Known(
+        secrets,
+        patterns,
+        needles,
+        tuple(needle.encode("utf-8", "surrogatepass") for needle in needles),
+        re.compile("|".join(map(re.escape, needles))) if needles else None,
+        tuple(map(_compiled, patterns)),
+    )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
+def _covered(match: re.Match[str]) -> str:
+    return REDACTED if match[0] else ""
+
+
+def _after_its_name(match: re.Match[str]) -> str:
+    return f"{match[1]}{REDACTED}"
+
+
+@lru_cache(maxsize=64)
+def redactor_of(secrets: frozenset[str], shortest: int = 4) -> Redactor:
+    """Return one for these values alone, words among them, from `shortest` characters on.
+
+    For what a program or a provider says of its own key: there `test` is a key and no word.
+    """
+    return Redactor(secrets, covers=lambda value: len(value) >= shortest)
+
+
+PROCESS: Final = Redactor()
+"""The redactor of this process."""

@@ -1,0 +1,36 @@
+"""Standard output and error of the command line: what is printed passes the redactor."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TextIO
+
+from evalcore.redaction.redactor import PROCESS
+
+
+class RedactedStream(io.TextIOWrapper):
+    """A text stream over the bytes of another that prints no secret."""
+
+    def write(self, text: str, /) -> int:
+        """Write the text without secrets; return how many characters it had."""
+        super().write(PROCESS.text(text) if PROCESS.knows else text)
+        return len(text)
+
+
+def redact_standard_streams() -> None:
+    """Let everything that this process prints pass the redactor, whoever prints it."""
+    sys.stdout = _redacted(sys.stdout)
+    sys.stderr = _redacted(sys.stderr)
+
+
+def _redacted(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, RedactedStream):
+        return stream
+    return RedactedStream(
+        stream.buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

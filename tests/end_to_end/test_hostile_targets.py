@@ -1,0 +1,158 @@
+"""What a Python target does to its process is its item's error; the run reports and goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.end_to_end.shell import Ended, Json, evalcore
+
+pytestmark = pytest.mark.multiprocess
+
+# Each is the body of an async function; the ones in `SYNC` of a plain one.
+ASYNC: Final = {
+    "exit 0": "os._exit(0)",
+    "exit 3": "os._exit(3)",
+    "system exit": "sys.exit(0)",
+    "interrupt": "raise KeyboardInterrupt",
+    "generator exit": "raise GeneratorExit",
+    "cancelled": "raise asyncio.CancelledError",
+    "cancels itself": "asyncio.current_task().cancel(); await asyncio.sleep(5)",
+    "cancels all": "[task.cancel() for task in asyncio.all_tasks()]; await asyncio.sleep(5)",
+    "stops the loop": "asyncio.get_running_loop().stop(); raise ValueError",
+    "blocks": "time.sleep(60)",
+    "spins": "while True: pass",
+    "swallows": "await swallow()",
+    "exit in a task": "await asyncio.create_task(leave())",
+    "hangs": "await asyncio.Event().wait()",
+}
+SYNC: Final = {
+    "segmentation fault": "import ctypes; ctypes.string_at(0)",
+    "kills itself": "os.kill(os.getpid(), signal.SIGKILL)",
+    "terminates itself": "os.kill(os.getpid(), signal.SIGTERM)",
+    "kills its group": "os.killpg(0, signal.SIGKILL)",
+    "kills its parent": "os.kill(os.getppid(), signal.SIGKILL); raise ValueError",
+    "aborts": "os.abort()",
+    "exit of a thread": "raise SystemExit(7)",
+    "spins in a thread": "while True: pass",
+    "recursion": "recurse(0)",
+    "native recursion": "sys.setrecursionlimit(1 << 30); recurse(0)",
+    "cyclic answer": "value = []; value.append(value); return value",
+    "deep answer": "value = []\nfor _ in range(100000): value = [value]\nreturn value",
+    "no answer": "return object()",
+    "generator": "return (one for one in 'ab')",
+    "huge answer": "return 'x' * (80 << 20)",
+    "wordless": "raise WordlessError",
+    "local class": "class Mine(Exception): __reduce__ = None\nraise Mine('said')",
+    "closes all": "os.closerange(0, 4096); time.sleep(60)",
+    "writes to all": "[write(fd, b'{}' * 4000) for fd in range(3, 64)]; time.sleep(60)",
+    "memory": "return str(len(bytearray(1 << 44)))",
+    "evidence of nothing": "from evalcore import Evidence; return Evidence('a', details={1: {2}})",
+}
+# These answer, and must not be seen by what comes after them.
+POLITE: Final = {
+    "closes its output": "os.close(1); os.close(2); return 'ok'",
+    "closes its streams": "sys.stdout.close(); sys.stderr.close(); return 'ok'",
+    "prints": "print('PRINTED'); os.write(1, b'WRITTEN'); return 'ok'",
+    "starts a printer": "subprocess.run(['echo', 'ECHOED']); return 'ok'",
+    "floods": "subprocess.run('yes FLOODED | head -c 30000000', shell=True); return 'ok'",
+    "leaves a thread": "threading.Timer(0.05, os._exit, [0]).start(); return 'ok'",
+    "leaves an exit handler": "import atexit; atexit.register(time.sleep, 60); return 'ok'",
+    "moves away": "os.chdir('/'); os.environ.clear(); return 'ok'",
+    "patches": "json.dumps = time.time = None; return 'ok'",
+    "handles signals": "sys.path.clear(); sys.modules.pop('json'); return 'ok'",
+    "forks": "pid = os.fork()\nif pid == 0: time.sleep(600)\nreturn 'ok'",
+}
+TARGET: Final = """
+import asyncio, ctypes, json, os, signal, subprocess, sys, threading, time
+
+class WordlessError(Exception):
+    def __str__(self): raise ValueError
+
+def recurse(depth): return recurse(depth + 1)
+def write(fd, data):
+    try: os.write(fd, data)
+    except OSError: pass
+async def leave(): sys.exit(0)
+async def swallow():
+    while True:
+        try: await asyncio.sleep(5)
+        except asyncio.CancelledError: pass
+def good(input): return f"good {input}"
+"""
+
+
+def _function(number: int, kind: str, body: str) -> str:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return f"{kind} f{number}(input):\n{lines}"
+
+
+def _write_suite(folder: Path, bodies: list[tuple[str, str, str]], **execution: Any) -> Path:
+    """Write a suite with a target and a test for each body, and a good test after each."""
+    code, tests = TARGET, []
+    targets = [{"name": "good", "provider": "python", "callable": "mine:good"}]
+    for number, (name, kind, body) in enumerate(bodies):
+        code += _function(number, kind, body)
+        targets.append({"name": name, "provider": "python", "callable": f"mine:f{number}"})
+        check = {"type": "contains", "value": "o"}
+        tests.append(
+            {"id": name, "input": "q", "execution": {"target": name}, "assertions": [check]}
+        )
+        good = {"type": "equals", "value": f"good {number}"}
+        tests.append({"id": f"after {name}", "input": str(number), "assertions": [good]})
+    (folder / "mine.py").write_text(code)
+    suite = {
+        "execution": {"target": "good", **execution},
+        "targets": targets,
+        "evalcore": {"limits": {"timeout_s": 3}},
+        "tests": tests,
+    }
+    path = folder / "hostile.eval.yaml"
+    path.write_text(json.dumps(suite))
+    return path
+
+
+def _all_bodies() -> list[tuple[str, str, str]]:
+    rows = [(name, "async def", body) for name, body in ASYNC.items()]
+    rows += [(name, "def", body) for name, body in SYNC.items()]
+    return rows + [(name, "def", body) for name, body in POLITE.items()]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    folder = tmp_path_factory.mktemp("hostile")
+    path = _write_suite(folder, _all_bodies())
+    return evalcore("run", path, "--json", "--concurrency", "8", store=folder / "store", cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def items(ended: Ended) -> dict[str, Json]:
+    return {case["id"]: case["items"][0] for case in ended.report["cases"]}
+
+
+@pytest.mark.parametrize("name", [*ASYNC, *SYNC])
+def test_what_a_target_does_is_its_items_error(items: dict[str, Json], name: str) -> None:
+    assert items[name]["status"] == "error", items[name]
+
+
+@pytest.mark.parametrize("name", POLITE)
+def test_what_answers_is_an_answer(items: dict[str, Json], name: str) -> None:
+    assert items[name]["outcome"] == "passed", items[name]
+
+
+@pytest.mark.parametrize("name", [*ASYNC, *SYNC, *POLITE])
+def test_other_items_are_not_touched(items: dict[str, Json], name: str) -> None:
+    assert items[f"after {name}"]["outcome"] == "passed", items[f"after {name}"]
+
+
+def test_the_run_is_decided(ended: Ended) -> None:
+    assert ended.code == 1
+    assert ended.report["counts"]["error"] == len(ASYNC) + len(SYNC)
+
+
+def test_what_targets_print_is_bounded(ended: Ended) -> None:
+    assert "PRINTED" in ended.err
+    assert len(ended.err) < 5 << 20

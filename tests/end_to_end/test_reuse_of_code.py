@@ -1,0 +1,218 @@
+"""Code is behaviour: `--reuse` sees what targets, graders and tools are made of."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from tests.end_to_end.shell import Ended, evalcore
+
+TARGET = """
+from pathlib import Path
+from .parts import wording
+
+def answer(input, *, context):
+    with open(Path(__file__).parents[1] / "calls.txt", "a") as file:
+        file.write(f"{context.case_id}\\n")
+    return wording.WORD
+"""
+COMMAND = """
+import sys
+from words import WORD
+
+with open("calls.txt", "a") as file:
+    file.write("call\\n")
+print(WORD)
+"""
+GRADER = """
+import json
+from grading import SCORE
+
+with open("graded.txt", "a") as file:
+    file.write("graded\\n")
+print(json.dumps({"score": SCORE}))
+"""
+CHECKS = """
+import importlib
+
+def check(output):
+    return output == importlib.import_module("expected").WORD
+"""
+
+
+class Project:
+    """A folder with a suite, and how often its target was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def suite(self, name: str, document: dict[str, Any]) -> None:
+        self.write(name, yaml.safe_dump(document, sort_keys=False))
+
+    def run(self, *arguments: str, code: int | None = None) -> Ended:
+        for name in ("calls.txt", "graded.txt"):
+            self.write(name, "")
+        ended = evalcore(*arguments, "--json", store=self.folder / "store", cwd=self.folder)
+        assert code is None or ended.code == code, ended.out + ended.err
+        return ended
+
+    def lines(self, name: str) -> int:
+        return len((self.folder / name).read_text().splitlines())
+
+    @property
+    def calls(self) -> int:
+        return self.lines("calls.txt")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "suites").mkdir()
+    return Project(tmp_path)
+
+
+def python_suite() -> dict[str, Any]:
+    return {
+        "name": "code",
+        "targets": [{"name": "own", "provider": "python", "callable": "package.target:answer"}],
+        "execution": {"target": "own"},
+        "tests": [
+            {
+                "id": f"t{number}",
+                "input": "question",
+                "assertions": [{"type": "equals", "value": "right"}],
+            }
+            for number in range(3)
+        ],
+    }
+
+
+def test_a_mended_target_is_executed_again_and_an_untouched_one_is_not(project: Project) -> None:
+    project.write("package/__init__.py", "")
+    project.write("package/target.py", TARGET)
+    project.write("package/parts/wording.py", "WORD = 'wrong'\n")  # parts has no __init__
+    project.suite("suite.yaml", python_suite())
+    first = project.run("run", "suite.yaml", code=1)
+    assert project.calls == 3
+    # Its import is mended, two levels down.
+    project.write("package/parts/wording.py", "WORD = 'right'\n")
+    project.run("run", "suite.yaml", "--reuse", code=0)
+    assert project.calls == 3
+    for path in project.folder.rglob("*.py"):
+        os.utime(path, (1, 1))
+    again = project.run("run", "suite.yaml", "--reuse", code=0)
+    assert project.calls == 0
+    reused = again.report["run"]["reused"]
+    assert [entry["items"] for entry in reused] == [3]
+    assert reused[0]["run"] != first.report["run"]["id"]
+    # What it was, is still there under its own identity.
+    project.write("package/parts/wording.py", "WORD = 'wrong'\n")
+    before = project.run("run", "suite.yaml", "--reuse", code=1)
+    assert project.calls == 0
+    assert before.report["run"]["reused"] == [{"run": first.report["run"]["id"], "items": 3}]
+
+
+def test_a_changed_grader_grades_again_and_calls_no_target(project: Project) -> None:
+    project.write("target.py", COMMAND)
+    project.write("words.py", "WORD = 'right'\n")
+    project.write("grader.py", GRADER)
+    project.write("grading.py", "SCORE = 0.0\n")
+    suite = python_suite()
+    suite["targets"] = [
+        {"name": "own", "provider": "command", "command": ["bash", "-c", "python target.py"]}
+    ]
+    suite["tests"][0]["assertions"] = [{"type": "code-grader", "command": "python ./grader.py"}]
+    project.suite("suite.yaml", suite)
+    first = project.run("run", "suite.yaml", code=1)
+    assert (project.calls, project.lines("graded.txt")) == (3, 1)
+    project.write("grading.py", "SCORE = 1.0\n")
+    project.run("run", "suite.yaml", "--reuse", code=0)
+    assert (project.calls, project.lines("graded.txt")) == (0, 1)
+    project.run("run", "suite.yaml", "--reuse", code=0)
+    assert (project.calls, project.lines("graded.txt")) == (0, 0)
+    project.write("words.py", "WORD = 'wrong'\n")
+    # Evidence that is there is graded again, whatever the target has become.
+    project.run("regrade", first.report["run"]["id"], code=0)
+    assert project.calls == 0
+    project.run("run", "suite.yaml", "--reuse", code=1)
+    assert project.calls == 3
+
+
+def test_the_code_of_flows_checks_and_scorers_counts(project: Project) -> None:
+    project.write("flows.py", "def flow(case_input):\n    return case_input\n")
+    project.write("checks.py", CHECKS)
+    project.write("expected.py", "WORD = 'a'\n")
+    project.write("measures.py", "def half(artifact):\n    return 0.5\n")
+    project.suite(
+        "suites/suite.yaml",
+        {
+            "name": "flows",
+            "flow": "flows:flow",
+            "variants": [{"id": "only"}],
+            "scorers": [{"callable": "measures:half"}],
+            "cases": [
+                {
+                    "id": "one",
+                    "input": "a",
+                    "assertions": [{"type": "python", "callable": "checks:check"}],
+                },
+                {"id": "two", "input": "b", "assertions": [{"type": "behavior.no_errors"}]},
+            ],
+        },
+    )
+
+    def keys() -> list[tuple[str, str]]:
+        run = project.run("run", "suites/suite.yaml").report["run"]["id"]
+        paths = project.folder.glob(f"store/runs/*/{run}/results/*.parquet")
+        read = duckdb.read_parquet([str(path) for path in paths]).order("item")
+        return read.project("exec_key, grade_key").fetchall()
+
+    before = keys()
+    assert keys() == before
+    project.write("expected.py", "WORD = 'b'\n")
+    after = keys()
+    assert [key for key, _ in after] == [key for key, _ in before]
+    assert after[0][1] != before[0][1]
+    assert after[1] == before[1]
+    project.write("measures.py", "def half(artifact):\n    return 0.25\n")
+    measured = keys()
+    assert [key for key, _ in measured] == [key for key, _ in before]
+    assert all(one[1] != other[1] for one, other in zip(measured, after, strict=True))
+    project.write("flows.py", "def flow(case_input):\n    return case_input.upper()\n")
+    assert all(one[0] != other[0] for one, other in zip(keys(), measured, strict=True))
+
+
+def test_a_tool_of_a_script_executes_the_tests_again_that_can_see_it(project: Project) -> None:
+    project.write("tools.py", "def speak():\n    return 'wrong'\n")
+    test = {"tools": [{"import_tool": "tools.speak"}], "do": [{"call": "speak"}]}
+    project.suite(
+        "suite.yaml",
+        {"tests": {"tool": test, "plain": {"do": [{"eval": "1.0"}]}}},
+    )
+    first = project.run("run", "suite.yaml")
+    assert first.report["counts"]["planned"] == 2, first.err
+    project.write("tools.py", "def speak():\n    return 'right'\n")
+    again = project.run("run", "suite.yaml", "--reuse")
+    assert [entry["items"] for entry in again.report["run"]["reused"]] == [1]
+
+
+def test_the_terminal_says_which_runs_items_come_from(project: Project) -> None:
+    project.write("target.py", COMMAND)
+    project.write("words.py", "WORD = 'right'\n")
+    suite = python_suite()
+    suite["targets"] = [{"name": "own", "provider": "command", "command": "python target.py"}]
+    project.suite("suite.yaml", suite)
+    first = project.run("run", "suite.yaml", code=0)
+    ended = evalcore(
+        "run", "suite.yaml", "--reuse", store=project.folder / "store", cwd=project.folder
+    )
+    assert f"3 items reused from run {first.report['run']['id']}" in ended.out + ended.err

@@ -1,0 +1,128 @@
+"""Runs of which nothing is measured, from the shell: no gate passes on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.judged import given, judge, reply, write_suite
+from tests.end_to_end.shell import Ended, evalcore
+from tests.model_server import Failure, model_server
+
+GOOD, DEAD = ["python3", "-c", "print('good')"], ["python3", "-c", "raise SystemExit(7)"]
+
+
+def write(folder: Path, command: list[str], *, errors: str = "zero", **more: Any) -> Path:
+    """Write a suite of three cases that one command answers; `more` goes below `evalcore`."""
+    path = folder / "s.eval.yaml"
+    tests = [
+        {"id": f"c{number}", "input": "x", "assertions": [{"type": "contains", "value": "good"}]}
+        for number in range(3)
+    ]
+    section = {"errors": errors, "gates": ["no_regressions", "no_significant_regression"], **more}
+    target = {"name": "t", "provider": "command", "command": command}
+    suite = {"targets": [target], "execution": {"target": "t"}, "evalcore": section, "tests": tests}
+    path.write_text(json.dumps(suite), "utf-8")
+    return path
+
+
+def run(path: Path, store: Path, *flags: str) -> Ended:
+    return evalcore("run", "--json", path, *flags, store=store, cwd=path.parent)
+
+
+def outcomes(ended: Ended) -> dict[str, str]:
+    assert ended.out, ended.err
+    return {gate["name"]: gate["outcome"] for gate in ended.report["gates"]}
+
+
+OPEN = {"no_regressions": "inconclusive", "no_significant_regression": "inconclusive"}
+
+
+@pytest.fixture
+def good_and_dead(tmp_path: Path, store: Path) -> tuple[str, str]:
+    """A run that passes and one of which every item is in error."""
+    good = run(write(tmp_path, GOOD), store).report["run"]["id"]
+    return good, run(write(tmp_path, DEAD), store).report["run"]["id"]
+
+
+def test_no_run_in_error_is_better_or_worse_than_another(
+    good_and_dead: tuple[str, str], tmp_path: Path, store: Path
+) -> None:
+    good, dead = good_and_dead
+    for pair in ((good, dead), (dead, good), (dead, dead)):
+        compared = evalcore("compare", *pair, "--json", store=store)
+        assert (compared.code, compared.report["outcome"]) == (3, "inconclusive")
+        assert "of 3 cases 3 in error" in compared.report["message"]
+    against = run(write(tmp_path, GOOD), store, "--baseline", dead)
+    assert (against.code, outcomes(against)) == (3, OPEN)
+
+
+def test_a_run_in_error_is_made_a_baseline_only_by_force(
+    good_and_dead: tuple[str, str], tmp_path: Path, store: Path
+) -> None:
+    good, dead = good_and_dead
+    refused = evalcore("baseline", "set", "s", "latest", store=store)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"run {dead} is not measured whole: of 3 items 3 in error" in refused.err
+    assert evalcore("baseline", "set", "s", good, store=store).code == 0
+    assert outcomes(run(write(tmp_path, DEAD), store)) == OPEN
+    assert evalcore("baseline", "set", "s", dead, "--force", store=store).code == 0
+    assert outcomes(run(write(tmp_path, GOOD), store)) == OPEN
+
+
+def test_a_baseline_variant_in_error_is_nothing_to_compare_with(
+    tmp_path: Path, store: Path
+) -> None:
+    variants = [{"id": "base"}, {"id": "cand", "config": {"command": GOOD}}]
+    ended = run(write(tmp_path, DEAD, variants=variants, baseline="base"), store)
+    assert (ended.code, outcomes(ended)) == (3, OPEN)
+    assert ended.report["comparison"][0]["measured"] == {
+        "baseline": {"error": 3}, "candidate": {"measured": 3}, "both": 0,
+    }  # fmt: skip
+
+
+def test_a_replay_without_recordings_regresses_in_nothing(tmp_path: Path, store: Path) -> None:
+    first = run(write(tmp_path, GOOD), store).report["run"]["id"]
+    assert evalcore("baseline", "set", "s", first, store=store).code == 0
+    with model_server() as server:
+        path = write(tmp_path, GOOD)
+        suite = json.loads(path.read_text())
+        suite["targets"] = [judge(server, "t")]
+        path.write_text(json.dumps(suite))
+        replayed = run(path, store, "--mode", "replay")
+        assert (outcomes(replayed), server.stats().requests) == (OPEN, 0)
+
+
+def test_a_regrade_whose_judges_all_failed_regresses_in_nothing(
+    tmp_path: Path, store: Path
+) -> None:
+    answers: list[Any] = [reply(1.0)]
+    with model_server(script=lambda _: answers[0]) as server:
+        section = {"errors": "zero", "gates": ["no_regressions"]}
+
+        def written(criteria: str) -> Path:
+            tests = [given("x", id=name, criteria=criteria) for name in "abc"]
+            return write_suite(tmp_path, tests, targets=[judge(server)], evalcore=section)
+
+        path = written("it is polite")
+        first = evalcore("run", "--json", path, store=store).report["run"]["id"]
+        assert evalcore("baseline", "set", path, first, store=store).code == 0
+        answers[0] = Failure(400, message="no such model")
+        regraded = evalcore("regrade", first, written("it is kind"), "--json", store=store)
+    assert regraded.code == 3
+    assert outcomes(regraded) == {"no_regressions": "inconclusive"}
+
+
+def test_a_baseline_is_set_by_a_file_that_refers_to_a_key(tmp_path: Path, store: Path) -> None:
+    path = write(tmp_path, GOOD)
+    suite = json.loads(path.read_text())
+    suite["targets"].append({"name": "m", "provider": "openai", "model": "m",
+                             "api_key": "${{ OPENAI_API_KEY }}"})  # fmt: skip
+    path.write_text(json.dumps(suite))
+    first = evalcore("run", "--json", path, store=store, env={"OPENAI_API_KEY": "k"})
+    assert first.code == 3, first.err
+    ended = evalcore("baseline", "set", path, "latest", store=store, cwd=tmp_path)
+    assert ended.code == 0, ended.err

@@ -93,7 +93,7 @@ class Aggregates:
         required = self._run("required").fetchall() if row["missed"] else []
         slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
         tokens = row["total_tokens"]
-        costliest = self._run("costliest").fetchone() if self._gates("cost_under") else None
+        costliest, with_judges = self._costliest()
         return Summary(
             counts=counts,
             cases=sum(variant.cases for variant in variants),
@@ -115,13 +115,22 @@ class Aggregates:
             total_tokens=None if tokens is None else int(tokens),
             required_failures=required[0][5] if required else 0,
             required_examples=tuple(RequiredFailure(*found[:5]) for found in required),
-            costliest=Extreme(*costliest) if costliest else None,
+            costliest=costliest,
+            costliest_with_judges=with_judges,
             required_cases=self._required_cases(),
             comparison=self._comparer.compare(self._plan) if self._comparer else None,
         )
 
     def _gates(self, name: str) -> list[GateSpec]:
         return [gate for gate in self._policy.gates if gate.gate == name]
+
+    def _costliest(self) -> tuple[Extreme | None, Extreme | None]:
+        """Return the most expensive work item, by its target and with its judges."""
+        if not self._gates("cost_under"):
+            return None, None
+        rows = [self._run("costliest", judges=judges).fetchone() for judges in (False, True)]
+        alone, together = (Extreme(*row) if row else None for row in rows)
+        return alone, together
 
     def _required_cases(self) -> tuple[RequiredCase, ...]:
         gates = self._gates("required_cases")

@@ -12,14 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from evalcore.assertions.character_sets import (
-    ANYTHING,
-    Folding,
-    character_set,
-    literal,
-    members,
-    with_variants,
-)
 from evalcore.assertions.ecmascript_syntax import LINE_TERMINATORS, WORD, WORD_FOLDED, parse
 from evalcore.assertions.ecmascript_tree import (
     Backreference,
@@ -33,6 +25,14 @@ from evalcore.assertions.ecmascript_tree import (
     Repeat,
     Sequence,
     Symbol,
+)
+from evalcore.expressions.character_sets import (
+    ANYTHING,
+    Folding,
+    character_set,
+    literal,
+    members,
+    with_variants,
 )
 
 FLAGS = "gimsu"

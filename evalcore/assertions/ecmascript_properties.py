@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from evalcore.assertions.character_sets import LAST_CODE, members
+from evalcore.expressions.character_sets import LAST_CODE, members
 
 _CATEGORIES = frozenset(
     """

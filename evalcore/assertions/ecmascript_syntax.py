@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from evalcore.assertions.character_sets import LAST_CODE, Range, complement, escape, members
 from evalcore.assertions.ecmascript_properties import property_members
 from evalcore.assertions.ecmascript_tree import (
     Backreference,
@@ -25,6 +24,7 @@ from evalcore.assertions.ecmascript_tree import (
     Symbol,
     Tree,
 )
+from evalcore.expressions.character_sets import LAST_CODE, Range, complement, escape, members
 
 DIGITS: tuple[Range, ...] = ((0x30, 0x39),)
 WORD: tuple[Range, ...] = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))

@@ -10,6 +10,7 @@ from evalcore.assertions.measures import NOT_MEASURED
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.trajectory import calls_of
 from evalcore.model.assertion import Verdict, blocked
+from evalcore.model.scoring import reaches
 
 DEFAULT_TOLERANCE: Final = 0.2
 MAXIMA: Final = {
@@ -46,7 +47,7 @@ def _aspects(
     for name in wanted:
         value, bound = measured[name] or 0.0, params[name]
         if name in MAXIMA:
-            yield aspect(f"{value:g} {MAXIMA[name]}, at most {bound:g}", value <= bound)
+            yield aspect(f"{value:g} {MAXIMA[name]}, at most {bound:g}", reaches(bound, value))
             continue
         tolerance = params.get("exploration_tolerance", DEFAULT_TOLERANCE)
         text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa
 def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:
     if measured is None:
         return blocked(NOT_MEASURED)
-    if measured <= threshold:
+    # A sum of costs may exceed its decimal bound by an ulp (docs/decisions/0006-epsilon.md).
+    if measured <= threshold or math.isclose(measured, threshold, rel_tol=1e-9):
         return PASSED
     actual = f"{measured:.10g}{unit}"
     expected = f"≤ {threshold:.10g}{unit}"

@@ -18,6 +18,7 @@ from evalcore.assertions.python_call import arguments_for
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import describe_error, one_line
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
+from evalcore.model.scoring import reaches
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
 
@@ -107,7 +108,7 @@ async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
         if not 0 <= answer <= 1:
             return broken(f"{reference} returned {answer!r}, a score is in [0, 1]")
         threshold = params.get("threshold")
-        passed = answer >= (1.0 if threshold is None else threshold)
+        passed = reaches(answer, 1.0 if threshold is None else threshold)
         message = "" if passed else f"{reference} returned {answer:.4g}"
         return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(answer), message)
     return _grading_verdict(answer, reference)

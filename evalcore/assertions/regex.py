@@ -61,7 +61,7 @@ def _ecmascript(pattern: str, flags: str) -> Search:
         return _Bounded(
             search, _affordable(plain), lambda: _translated(pattern, flags), plain.strangers
         )
-    from evalcore.assertions import python_regex
+    from evalcore.expressions import python_regex
 
     translated = _translated(pattern, flags)
     try:
@@ -98,7 +98,7 @@ def _python(pattern: str, flags: str) -> Search:
     plain = plain_python(pattern)
     if plain is not None:
         return _Bounded(search, _affordable(plain), lambda: _rewritten(pattern, chosen))
-    from evalcore.assertions import python_regex
+    from evalcore.expressions import python_regex
 
     items, all_flags = python_regex.parse(pattern, chosen)
     ends_soon = partial(python_regex.ends_soon, items)
@@ -106,7 +106,7 @@ def _python(pattern: str, flags: str) -> Search:
 
 
 def _rewritten(pattern: str, flags: int) -> str:
-    from evalcore.assertions import python_regex
+    from evalcore.expressions import python_regex
 
     return python_regex.translate(*python_regex.parse(pattern, flags))
 

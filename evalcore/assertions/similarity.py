@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from evalcore.assertions.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
+from evalcore.model.scoring import reaches
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
@@ -60,7 +61,7 @@ def _rouge_1(reference: Counter[str], candidate: Counter[str]) -> float:
 
 
 def _graded(measure: str, score: float, threshold: float) -> Verdict:
-    if score >= threshold:
+    if reaches(score, threshold):
         return Verdict(Outcome.PASSED, score)
     return Verdict(Outcome.FAILED, score, f"{measure} is {score:.4g}, below {threshold:g}")
 

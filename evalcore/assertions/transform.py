@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
 from evalcore.assertions import strict_json
 from evalcore.assertions.strict_json import NotJsonError
 from evalcore.assertions.wording import json_text, quote
-
-if TYPE_CHECKING:
-    from jsonpath import CompoundJSONPath, JSONPath
+from evalcore.model.json_path import compile_json_path
 
 _JSON_PATH = "json_path:"
 
@@ -35,7 +30,7 @@ def apply_transform(transform: str, output: str) -> str:
     if not expression:
         raise TransformError(f"transform {quote(transform)} has no expression")
     try:
-        match = _compiled(expression).match(strict_json.parse(output))
+        match = compile_json_path(expression).match(strict_json.parse(output))
     except NotJsonError as error:
         raise TransformError(f"transform {quote(transform)}: the output {error}") from None
     except JSONPathError as error:
@@ -46,10 +41,3 @@ def apply_transform(transform: str, output: str) -> str:
         raise TransformError(f"transform {quote(transform)} matches nothing in the output")
     value = match.value
     return value if isinstance(value, str) else json_text(value)
-
-
-@lru_cache(maxsize=512)
-def _compiled(expression: str) -> JSONPath | CompoundJSONPath:
-    import jsonpath
-
-    return jsonpath.compile(expression)

@@ -29,11 +29,24 @@ def store_option(command: F) -> F:
     )(command)
 
 
+AS_JSON = "evalcore.as_json"
+"""In a context's `meta`: whether the command prints JSON."""
+
+
 def json_option(command: F) -> F:
     """Add `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")(
-        command
-    )
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        callback=_note_json,
+        help="Print JSON, and nothing else.",
+    )(command)
+
+
+def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    context.meta[AS_JSON] = value
+    return value
 
 
 def verbose_option(command: F) -> F:

@@ -17,6 +17,7 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.run import State
 from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
+from evalcore.scorers.score import stored_raw
 from evalcore.storage.layout import blob_key
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
@@ -169,4 +170,8 @@ def _result(entry: Mapping[str, Any]) -> AssertionResult:
 def _scorers_entries(row: Mapping[str, Any], item: WorkItem) -> list[Mapping[str, Any]]:
     """Return the scores of a stored row that are not those of its assertions."""
     metrics = {assertion.metric for assertion in item.case.assertions}
-    return [entry for entry in row["scores"] or () if entry["name"] not in metrics]
+    return [
+        {**entry, "raw": stored_raw(entry["raw"])}
+        for entry in row["scores"] or ()
+        if entry["name"] not in metrics
+    ]

@@ -132,8 +132,7 @@ def _check_of(  # noqa: C901  (a table in the form of branches)
         flags = config.get("flags", "")
         result = "regex", {"pattern": str(value), "flags": str(flags), "dialect": "python"}
     elif kind == "word-count":
-        bounds = value if isinstance(value, Mapping) else {"min": value, "max": value}
-        result = "word-count", {"min": bounds.get("min"), "max": bounds.get("max")}
+        result = "word-count", _word_bounds(value, loc, problems)
     elif kind in {"is-json", "contains-json"}:
         result = kind, {"schema": value}
     elif kind in _THRESHOLDS:
@@ -150,6 +149,17 @@ def _check_of(  # noqa: C901  (a table in the form of branches)
     else:
         result = "custom", find_plugin(kind.removeprefix("custom:"), config, folder, loc, problems)
     return result
+
+
+def _word_bounds(value: object, loc: Loc, problems: Problems) -> dict[str, Any]:
+    bounds: Mapping[str, Any] = (
+        value if isinstance(value, Mapping) else {"min": value, "max": value}
+    )
+    low, high = bounds.get("min"), bounds.get("max")
+    if low is not None and high is not None and low > high:
+        message = f"'min' ({low}) is above 'max' ({high}): no number of words is both"
+        problems.add((*loc, "value"), message)
+    return {"min": low, "max": high}
 
 
 def _judged(

@@ -6,10 +6,13 @@ Each takes its checked parameters, the summary and the suite's policy, and never
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import fsum
 from typing import Any
 
-from evalcore.gates.wording import counted, is_below, number, reaches
+from evalcore.gates.wording import counted, is_below, number
 from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 
@@ -112,7 +115,7 @@ def errors(_: Mapping[str, Any], summary: Summary, policy: Policy) -> GateResult
     message = f"{counts.error} of {counts.planned} items and {asserted} assertions are in error"
     share = counts.error / counts.planned if counts.planned else 0.0
     allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
-    passed = allowed is not None and share <= allowed and not asserted
+    passed = allowed is not None and reaches(allowed, share) and not asserted
     if allowed is not None:
         message += f" (allowed share of items: {number(allowed)})"
     return GateResult("errors", _outcome(passed), message, details)
@@ -155,22 +158,29 @@ def p95_latency_under(params: Mapping[str, Any], summary: Summary, _policy: Poli
 def cost_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if the run's cost is known and strictly less than `max` USD.
 
-    The cost is the run's total, with `per_case` that of its most expensive work item.
+    The cost is the run's total, with `per_case` that of its most expensive work item; of the
+    targets' calls, with `include_judges` of the assertions' own calls too.
     """
+    include_judges = params["include_judges"]
+    value, unmeasured = summary.total_cost_usd, summary.unmeasured_cost
+    of = "targets and judges" if include_judges else "targets"
+    what = f"total cost of {of} (USD)"
     if params["per_case"]:
-        return _cost_per_case(params["max"], summary)
-    value = summary.total_cost_usd
+        extreme = summary.costliest_with_judges if include_judges else summary.costliest
+        value = None if extreme is None else extreme.value
+        if extreme is not None:
+            what = f"cost of {of} (USD) of case '{extreme.case}' in variant '{extreme.variant}'"
+    elif include_judges and summary.judge_cost_usd is not None:
+        value = fsum((value or 0.0, summary.judge_cost_usd))
     if value is None:
-        return GateResult("cost_under", GateOutcome.FAIL, "the cost was not measured", {})
-    return _below("cost_under", "total cost (USD)", value, params["max"], summary.unmeasured_cost)
-
-
-def _cost_per_case(limit: float, summary: Summary) -> GateResult:
-    costliest = summary.costliest
-    if costliest is None:
-        return GateResult("cost_under", GateOutcome.FAIL, "the cost was not measured", {})
-    what = f"cost (USD) of case '{costliest.case}' in variant '{costliest.variant}'"
-    return _below("cost_under", what, costliest.value, limit, summary.unmeasured_cost)
+        message = f"the cost of {of} was not measured"
+        return GateResult("cost_under", GateOutcome.FAIL, message, {})
+    found = _below("cost_under", what, value, params["max"], unmeasured)
+    message = found.message
+    if summary.judge_cost_usd is not None and not include_judges:
+        message += f"; {number(summary.judge_cost_usd)} USD of judges not counted"
+    details = {**found.details, "include_judges": include_judges}
+    return replace(found, message=message, details=details)
 
 
 def tokens_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:

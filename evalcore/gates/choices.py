@@ -75,9 +75,13 @@ def p95_latency_under(max_ms: float) -> Gate:
     return Gate("p95_latency_under", {"max": max_ms})
 
 
-def cost_under(max_usd: float, per_case: bool = False) -> Gate:
-    """The run costs less than this, or with `per_case` its costliest case does."""
-    return Gate("cost_under", {"max": max_usd, "per_case": per_case})
+def cost_under(max_usd: float, per_case: bool = False, include_judges: bool = False) -> Gate:
+    """The run costs less than this, or with `per_case` its costliest case does.
+
+    The costs of judges count with `include_judges`.
+    """
+    params = {"max": max_usd, "per_case": per_case, "include_judges": include_judges}
+    return Gate("cost_under", params)
 
 
 def tokens_under(max_tokens: int) -> Gate:

@@ -22,6 +22,7 @@ from evalcore.statistics.intervals import (
 from evalcore.statistics.paired import paired_moments
 
 _SHOWN = 3
+_ROUNDING = 1e-9  # of the computation (docs/decisions/0006-epsilon.md)
 _NO_BASELINE = (
     "no baseline is available: name a variant as 'baseline', or an earlier run with "
     "`evalcore baseline set SUITE RUN`"
@@ -178,12 +179,12 @@ def _judge(
     )
     if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
         text += f", only {moments.clusters} clusters"
-    if low > -margin and one.lost:
+    if low > -margin + _ROUNDING and one.lost:
         lost = f"{counted(one.lost, 'case')} of the baseline not measured in the candidate"
         return GateOutcome.INCONCLUSIVE, f"{text}, but {lost}", details
-    if low > -margin:
+    if low > -margin + _ROUNDING:
         return GateOutcome.PASS, f"{text}, above −{number(margin)}", details
-    if high < -margin:
+    if high < -margin - _ROUNDING:
         return GateOutcome.FAIL, f"{text}, below −{number(margin)}", details
     more = cases_to_decide(moments, -margin, alpha)
     details["more_cases"] = more

@@ -97,7 +97,7 @@ GATES: Mapping[str, GateRow] = {
     ),
     "cost_under": GateRow(
         "the whole run costs less (USD)",
-        {"max": _AMOUNT, "per_case": _OFF},
+        {"max": _AMOUNT, "per_case": _OFF, "include_judges": _OFF},
         builtin.cost_under,
         "0.5",
     ),

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import math
 
-_EPSILON = 1e-9  # a mean of decimal fractions may fall short of its decimal threshold by an ulp
-
-
-def reaches(value: float, threshold: float) -> bool:
-    """Whether a computed score is at least the threshold, up to rounding of the computation."""
-    return value >= threshold - _EPSILON
+_EPSILON = 1e-9  # docs/decisions/0006-epsilon.md
 
 
 def is_below(value: float, limit: float) -> bool:

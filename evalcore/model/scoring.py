@@ -12,6 +12,11 @@ _EPSILON = 1e-9  # a mean of decimal fractions may fall short of its decimal thr
 _MEASURED = frozenset({Outcome.PASSED, Outcome.FAILED})
 
 
+def reaches(score: float, threshold: float) -> bool:
+    """Whether a computed score is at least the threshold, up to rounding of the computation."""
+    return score >= threshold - _EPSILON
+
+
 def score_item(
     results: Sequence[AssertionResult], rule: ScoreRule, threshold: float
 ) -> tuple[float, Outcome]:
@@ -72,8 +77,8 @@ def _weighted_rule(measured: Sequence[AssertionResult], threshold: float) -> boo
     if not measured:
         return True
     for result in measured:
-        if result.required is not None and result.score < result.required - _EPSILON:
+        if result.required is not None and not reaches(result.score, result.required):
             return False
         if result.details is not None and result.fails_item:
             return False
-    return weighted_mean(measured) >= threshold - _EPSILON
+    return reaches(weighted_mean(measured), threshold)

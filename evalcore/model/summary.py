@@ -73,10 +73,10 @@ class Summary:
     `cases` counts case × variant after the iterations are reduced; `passed_cases` those that
     passed. Under the error policy `exclude`, cases without any measured item are in neither.
     `asserted_errors` counts assertions in error in completed items. `each_item_once` says that the
-    rows are those of the planned items, one each. `costliest` and `required_cases` (those that did
-    not pass) are there for the gates that ask. `judge_cost_usd` is what the assertions' own calls
-    cost; it is in no other sum. `comparison` is None if there is no baseline;
-    `no_baseline` says why where one could be expected.
+    rows are those of the planned items, one each. `costliest`, alone and with its judges, and
+    `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
+    what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
+    baseline; `no_baseline` says why where one could be expected.
     """
 
     counts: Counts
@@ -100,6 +100,7 @@ class Summary:
     required_failures: int = 0
     required_examples: tuple[RequiredFailure, ...] = field(default=())
     costliest: Extreme | None = None
+    costliest_with_judges: Extreme | None = None
     required_cases: tuple[RequiredCase, ...] = ()
     comparison: Comparison | None = None
     no_baseline: str | None = None

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.errors import StalledError
 from evalcore.execution.bench import Progress
+from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
@@ -33,8 +35,11 @@ if TYPE_CHECKING:
     from evalcore.workspaces.manager import Workspaces
 
 
-# What worker processes have at hand when they are forked.
-_PRELOADED: Final = ("evalcore.targets.python_call",)
+# What worker processes have at hand when they are forked, by the kind of a target.
+_PRELOADED: Final = {
+    "flow": "evalcore.targets.flow_worker",
+    "python": "evalcore.targets.python_call",
+}
 
 
 def _to_standard_error(message: str) -> None:
@@ -51,6 +56,8 @@ class ExecuteOptions:
     then. `settings` have prices and the limits of providers. `objects` are what a suite made in
     Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
+    told what people should know; `keep_workspaces` leaves what tests worked in. `abandon` ends the
+    process of a run that has stalled and does not end by itself.
     told what people should know; `keep_workspaces` leaves what tests worked in. `isolation` says
     where functions run if neither their suite nor the run's plan says it.
     """
@@ -67,6 +74,7 @@ class ExecuteOptions:
     share: Share | None = None
     warn: Callable[[str], None] = _to_standard_error
     keep_workspaces: bool = False
+    abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE
 
 
@@ -94,6 +102,7 @@ class RunCalls:
             from evalcore.execution.reuse import ReusedItems
 
             self.reused = ReusedItems(run, required=source != HISTORY)
+        self.watchdog = Watchdog(run.run_id, options.settings.stall_s, options.abandon)
         self._lock = threading.Lock()
         self._made: CallContext | None = None
         self._workspaces: Workspaces | None = None
@@ -139,6 +148,7 @@ class RunCalls:
 
     def close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""
+        self.watchdog.close()
         with self._lock:
             if self._workspaces is not None:
                 kept = self._workspaces.close()
@@ -158,7 +168,8 @@ class RunCalls:
             if self._pool is None:
                 from evalcore.isolation.worker_pool import WorkerPool
 
-                self._pool = WorkerPool(_PRELOADED)
+                kinds = {target.kind for target in self._run.definition.targets.values()}
+                self._pool = WorkerPool([_PRELOADED[kind] for kind in _PRELOADED if kind in kinds])
             return self._pool
 
     def _open_workspaces(self) -> Workspaces:

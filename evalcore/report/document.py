@@ -6,6 +6,7 @@ and scorers of measured times; the rest is byte-identical.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -89,12 +90,17 @@ def undecided_head(report: Report) -> dict[str, Any]:
     return head
 
 
+_COMMAND = re.compile(r"#(?=#[^\S\n]*\w*\[)")
 # Valid inside of JSON texts, and the end of a line to many that read JSON lines.
 _LINE_ENDS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 
 def on_one_line(json_text: str) -> str:
-    """Return JSON text with the line ends that JSON allows in texts escaped."""
+    """Return JSON text with what JSON allows in texts and a log's reader obeys escaped: line ends,
+    and commands such as `##[error]`.
+    """
+    if "##" in json_text:
+        json_text = _COMMAND.sub(r"\\u0023", json_text)
     if json_text.isascii():
         return json_text
     for written, escaped in _LINE_ENDS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import fsum
 from typing import Any, Final
 
 from evalcore.model.script_scores import ModelTokens, Note, ScriptScores, TestDetail, TestScore
-from evalcore.statistics.intervals import mean_interval, plain_moments, t_interval
+from evalcore.statistics.intervals import Moments, mean_interval, plain_moments, t_interval
 
 NO_TESTS: Final = "(no tests)"
 _MOST_LISTED: Final = 12
@@ -19,7 +20,8 @@ _MEANING_SOMETHING: Final = frozenset(["y", "n", "yes", "no", "on", "off", "true
 
 
 def scores_document(scores: ScriptScores) -> dict[str, Any]:
-    """Return the document: `final_score` and `per_suite`; of a flat file `mean_score` and `tests`.
+    """Return the document: `final_score` and `per_suite`; of a flat file `mean_score`,
+    `CI_95` and `tests`.
 
     With more than one variant, the same for each of them under `per_variant`.
     """
@@ -70,7 +72,7 @@ def _detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
     return made
 
 
-def _moments(detail: TestDetail, score: float | None) -> Any:
+def _moments(detail: TestDetail, score: float | None) -> Moments | None:
     counted = sum(one is not None for one in detail.scores)
     if detail.square_sum is None or score is None:
         return None
@@ -85,24 +87,54 @@ def _errors(detail: TestDetail) -> dict[int, str]:
 def _flat(scores: ScriptScores, variant: str, final: float | None) -> dict[str, Any]:
     """Return the shape of the program that has no suites."""
     document: dict[str, Any] = {"mean_score": 0.0 if final is None else final}
+    places = [
+        place
+        for place, test in enumerate(scores.tests)
+        if test.variant == variant and not test.placeholder
+    ]
+    details = [] if scores.details is None else [scores.details[place] for place in places]
+    document |= _interval(_iteration_moments(details))
     if scores.tokens:
         document["usage"] = _usage(scores.tokens)
-    document["tests"] = tests = {}
-    for place, test in enumerate(scores.tests):
-        if test.variant != variant or test.placeholder:
-            continue
-        made: dict[str, Any] = {"mean_score": test.score}
-        if scores.details is not None:
-            detail = scores.details[place]
-            moments = _moments(detail, test.score)
-            if moments is not None:
-                interval = t_interval(moments)
-                made["CI_95"] = {"min": interval.low, "max": interval.high}
-            made["scores"] = dict(zip(detail.iterations, detail.scores, strict=True))
-            if errors := _errors(detail):
-                made["errors"] = errors
-        tests[test.case] = made
+    tests = [scores.tests[place] for place in places]
+    document["tests"] = {test.case: {"mean_score": test.score} for test in tests}
+    for test, detail in zip(tests, details, strict=bool(details)):
+        document["tests"][test.case] |= _flat_detail(detail, test.score)
     return document
+
+
+def _flat_detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
+    """Return what the program says of each test; its iterations are keys of JSON, texts."""
+    numbers = [str(iteration) for iteration in detail.iterations]
+    made = _interval(_moments(detail, score))
+    made["scores"] = dict(zip(numbers, detail.scores, strict=True))
+    if errors := _errors(detail):
+        made["errors"] = {str(iteration): error for iteration, error in errors.items()}
+    return made
+
+
+def _iteration_moments(details: list[TestDetail]) -> Moments | None:
+    """Return the moments of the means that the tests have in each iteration; None for one."""
+    by_iteration: dict[int, list[float]] = {}
+    for detail in details:
+        for iteration, score in zip(detail.iterations, detail.scores, strict=True):
+            if score is not None:
+                by_iteration.setdefault(iteration, []).append(score)
+    means = [
+        fsum(found) / len(found) for found in by_iteration.values() if len(found) == len(details)
+    ]
+    if not means:
+        return None
+    mean = fsum(means) / len(means)
+    return plain_moments(len(means), mean, fsum((one - mean) ** 2 for one in means))
+
+
+def _interval(moments: Moments | None) -> dict[str, Any]:
+    """Return the entry of Student's interval, not clipped; nothing where there is none."""
+    if moments is None:
+        return {}
+    interval = t_interval(moments)
+    return {"CI_95": {"min": interval.low, "max": interval.high}}
 
 
 def _usage(tokens: tuple[ModelTokens, ...]) -> dict[str, Any]:

@@ -4,39 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from evalcore.errors import EvalError
 from evalcore.model.artifact import Artifact
 from evalcore.model.suite import ScorerSpec
-from evalcore.scorers.score import Score
+from evalcore.scorers.score import Score, json_raw
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
 
 TIMEOUT_S = 30.0
+_RAW_KEYS = ("raw_value", "rawValue", "raw")
+_VALUE_KEYS = "{value, raw_value}"
 
 
 async def custom(
     spec: ScorerSpec, artifact: Artifact, imports: ImportPolicy, objects: Mapping[str, Any]
 ) -> Score:
-    """Ask an object's `score(artifact)`, or a function, for a `Score`, a number or `{value, raw}`.
+    """Ask an object's `score(artifact)`, or a function, for a score.
 
-    Anything else, an exception and a time-out are an error of this score; so is a value that is
-    not in [0, 1]. A bool is 1 or 0, None is not measured.
+    That is a `Score`, a number in [0, 1], a bool, a mapping `{value, raw_value}`, or None where
+    nothing is measured; it may have a `name`. The score has the name that the suite gives, else the
+    object's own, else the answer's. Anything else, an exception and a time-out are an error of this
+    score.
     """
+    name = spec.name
     try:
         scorer = find_callable(spec.params["callable"], imports, objects)
-        answer = await asyncio.wait_for(call_foreign(_function(scorer), artifact), TIMEOUT_S)
-    except EvalError as error:
-        return Score(spec.name, None, error=str(error))
-    except ForeignError as error:
-        return Score(spec.name, None, error=str(error))
+        function = _function(scorer)
+        name = name if spec.named else _own_name(scorer) or name
+        answer = await asyncio.wait_for(call_foreign(function, artifact), TIMEOUT_S)
+        if not spec.named and name == spec.name:
+            name = _own_name(answer) or name
+        return _score(name, answer)
+    except (EvalError, ForeignError, ValueError) as error:
+        return Score(name, None, error=str(error))
     except TimeoutError:
-        return Score(spec.name, None, error=f"no score within {TIMEOUT_S:g} s")
-    return _checked(spec.name, answer)
+        return Score(name, None, error=f"no score within {TIMEOUT_S:g} s")
 
 
 def _function(scorer: Any) -> Callable[..., Any]:
@@ -48,24 +54,33 @@ def _function(scorer: Any) -> Callable[..., Any]:
     return found
 
 
-def _checked(name: str, answer: Any) -> Score:
-    value, raw = answer, None
-    if isinstance(answer, Mapping):
-        value, raw = answer.get("value"), answer.get("raw_value", answer.get("raw"))
-    elif not isinstance(answer, int | float) and hasattr(answer, "value"):
-        value, raw = answer.value, getattr(answer, "raw_value", None)
-        error = getattr(answer, "error", None)
-        if value is None and error is not None:
-            return Score(name, None, error=str(error))
+def _own_name(thing: Any) -> str | None:
+    """Return the `name` of a scorer or of its answer, if that is a text."""
+    name = thing.get("name") if isinstance(thing, Mapping) else getattr(thing, "name", None)
+    return name if isinstance(name, str) and name else None
+
+
+def _score(name: str, answer: Any) -> Score:
+    """Return the score that an answer is; raise `ValueError` if it is none."""
+    value, raw, error = _parts(answer)
+    if error is not None and value is None:
+        return Score(name, None, json_raw(raw), str(error))
     if value is None:
-        return Score(name, None, _number(raw))
-    number = _number(value)
-    if number is None or not 0 <= number <= 1:
-        return Score(name, None, error=f"a score is a number in [0, 1], not {value!r}")
-    return Score(name, number, number if raw is None else _number(raw))
+        return Score(name, None, json_raw(raw))
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"a score is a number in [0, 1], not {repr(value)[:80]}")
+    return Score(name, float(value), float(value) if raw is None else json_raw(raw))
 
 
-def _number(value: Any) -> float | None:
-    if not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+def _parts(answer: Any) -> tuple[Any, Any, Any]:
+    """Return the value, the raw value and the error of an answer."""
+    if isinstance(answer, Mapping):
+        if "value" not in answer and answer.get("error") is None:
+            keys = ", ".join(map(repr, answer)) or "nothing"
+            raise ValueError(f"a score is {_VALUE_KEYS}; 'value' is missing, there is {keys}")
+        raws = [answer[key] for key in _RAW_KEYS if answer.get(key) is not None]
+        return answer.get("value"), raws[0] if raws else None, answer.get("error")
+    if not isinstance(answer, int | float) and hasattr(answer, "value"):
+        raws = [one for key in _RAW_KEYS if (one := getattr(answer, key, None)) is not None]
+        return answer.value, raws[0] if raws else None, getattr(answer, "error", None)
+    return answer, None, None

@@ -100,7 +100,7 @@ def parse_scorer(raw: object) -> ScorerSpec:
     params = {key: _value(kind, key, row.parameters[key], given) for key in row.parameters}
     if "max" in params and params["max"] <= params["ideal"]:
         raise ScorerSyntaxError(f"scorer '{kind}': 'max' has to be more than 'ideal'")
-    return ScorerSpec(name or _default_name(kind, params), kind, params)
+    return ScorerSpec(name or _default_name(kind, params), kind, params, named=name is not None)
 
 
 def _kind(given: dict[str, Any]) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+LARGEST_RAW_BYTES: Final = 64 * 1024
 
 
 class Score(NamedTuple):
     """One measurement. `value` is in [0, 1], higher is better; None where nothing was measured.
 
-    `raw_value` is the measured quantity itself. `error` says why there is no value.
+    `raw_value` is the measured quantity itself, a JSON value. `error` says why there is no value.
     """
 
     name: str
     value: float | None
-    raw_value: float | None = None
+    raw_value: Any = None
     error: str | None = None
 
     def row(self) -> dict[str, Any]:
@@ -22,6 +27,28 @@ class Score(NamedTuple):
         if self.error is not None:
             fields["error"] = self.error
         return fields
+
+
+def json_raw(raw: Any) -> Any:
+    """Return a raw value as the JSON value that a row holds.
+
+    Raises `ValueError` for what JSON does not have (NaN, an object, an integer of more than 64
+    bits) and for more than 64 KiB.
+    """
+    try:
+        value = json.loads(json.dumps(raw, allow_nan=False))
+        size = len(orjson.dumps(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"the raw value is no JSON value: {reason}") from error
+    if size > LARGEST_RAW_BYTES:
+        raise ValueError(f"the raw value has {size} bytes as JSON, at most {LARGEST_RAW_BYTES}")
+    return value
+
+
+def stored_raw(raw: Any) -> Any:
+    """Return the raw value of a row: JSON text, or a number in rows of older versions."""
+    return orjson.loads(raw) if isinstance(raw, str) else raw
 
 
 def linear(amount: float, ideal: float, most: float) -> float:

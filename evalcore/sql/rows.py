@@ -20,7 +20,7 @@ _COLUMNS = """{
     latency_ms: 'DOUBLE', ttft_ms: 'DOUBLE', cost_usd: 'DOUBLE',
     input_tokens: 'BIGINT', output_tokens: 'BIGINT', attempts: 'INTEGER',
     started_at: 'BIGINT', ended_at: 'BIGINT', tags: 'VARCHAR[]', metadata: 'JSON',
-    scores: 'STRUCT(name VARCHAR, value DOUBLE, raw DOUBLE, error VARCHAR)[]',
+    scores: 'STRUCT(name VARCHAR, value DOUBLE, raw JSON, error VARCHAR)[]',
     assertions: 'STRUCT(name VARCHAR, type VARCHAR, block VARCHAR, outcome VARCHAR, score DOUBLE,
         weight DOUBLE, required DOUBLE, actual VARCHAR, expected VARCHAR, message VARCHAR,
         latency_ms DOUBLE, cost_usd DOUBLE, details JSON)[]'

@@ -90,7 +90,7 @@ def cases_to_decide(moments: Moments, boundary: float, alpha: float = 0.05) -> i
     At least 1; None where the mean lies on the boundary and no number would.
     """
     distance = abs(moments.mean - boundary)
-    if distance <= 1e-12:
+    if distance <= 1e-9:
         return None
     quantile = t_quantile(1 - alpha / 2, moments.df)
     # The standard error falls with the root of the number of values.

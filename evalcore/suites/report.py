@@ -14,7 +14,7 @@ from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
-from evalcore.scorers.score import Score
+from evalcore.scorers.score import Score, stored_raw
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
@@ -135,7 +135,6 @@ class SuiteReport:
 
 def _case_results(run: StoredRun) -> Iterator[CaseResult]:
     """Yield the results of a run's items from its stored rows and its plan."""
-    from evalcore.planning.spool import decode_part
     from evalcore.sql.tables import read_rows
 
     plan = run.manifest().plan
@@ -147,7 +146,7 @@ def _case_results(run: StoredRun) -> Iterator[CaseResult]:
                 place = row["item"] // plan.items_per_case
                 if place // plan.part_cases != number:
                     number = place // plan.part_cases
-                    cases = decode_part(run.plan_part(number))
+                    cases = run.cases(number, plan)
                 prefix = run.keys.item_events(row["item"])
                 known = prefix.rstrip("/").rpartition("/")[2] in executed
                 events = _events(run, prefix) if known else ()
@@ -170,7 +169,7 @@ def _case_result(
     error = row["error"]
     checks = tuple(_check(entry, evidence) for entry in row["assertions"] or ())
     scores = tuple(
-        Score(entry["name"], entry["value"], entry["raw"], entry.get("error"))
+        Score(entry["name"], entry["value"], stored_raw(entry["raw"]), entry.get("error"))
         for entry in row["scores"] or ()
     )
     return CaseResult(

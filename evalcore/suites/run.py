@@ -122,6 +122,14 @@ def off_the_loop(call: Callable[[], T]) -> T:
     return results[0]
 
 
+def check_mode(mode: object, example: str) -> None:
+    """Raise `UsageError` for what is no mode; `example` is a call that works."""
+    if not isinstance(mode, str) or mode not in set(Mode):
+        raise UsageError(
+            f"unknown mode {repr(mode)[:80]}: 'mode' is one of {', '.join(Mode)}, as in {example}"
+        )
+
+
 def chosen_store(store: Store | None) -> ObjectStore:
     """Return the store of a call; by default the one that the configuration names."""
     if store is None:
@@ -173,6 +181,7 @@ class _Call:
             raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
         if not isinstance(suite, EvalSuite):
             raise UsageError("run_suite() takes what define_suite() returns")
+        check_mode(mode, "run_suite(suite, mode='live')")
         self._suite, self._mode, self._store = suite, mode, store
         self._chosen, self._stopper = chosen, stopper
 

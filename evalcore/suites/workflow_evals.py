@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.formats.options import LoadOptions
-from evalcore.gates.wording import reaches
 from evalcore.model.mode import Mode
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
 from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
@@ -19,7 +19,14 @@ from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings
 from evalcore.suites.local_names import LocalNames
 from evalcore.suites.report import CheckResult, SuiteReport
-from evalcore.suites.run import Store, chosen_store, import_policy, off_the_loop, report_of
+from evalcore.suites.run import (
+    Store,
+    check_mode,
+    chosen_store,
+    import_policy,
+    off_the_loop,
+    report_of,
+)
 from evalcore.workflow.failure import NO_EXECUTOR
 
 Executor = Callable[[Any], Any]
@@ -107,6 +114,7 @@ def _run(
     cases: frozenset[str],
 ) -> EvalRun:
     settings = read_settings(os.environ, Path.cwd())
+    check_mode(mode, "run_eval(path, mode='live')")
     options = LoadOptions(
         format="workflow-harness",
         threshold=threshold,

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
+from evalcore.model.json_path import compile_json_path
 from evalcore.targets.context import BuildContext, check_address
 from evalcore.targets.exchange_evidence import evidence_of
 from evalcore.targets.messages import json_text
@@ -33,7 +34,7 @@ def _json_path(text: str) -> str:
     import jsonpath
 
     try:
-        jsonpath.compile(text)
+        compile_json_path(text)
     except jsonpath.JSONPathError as error:
         raise ValueError(f"is no JSONPath: {str(error).splitlines()[0]}") from None
     return text
@@ -127,9 +128,7 @@ class HttpTarget:
 
     @cached_property
     def _path(self) -> Any:
-        import jsonpath
-
-        return jsonpath.compile(self._options.response_path or "$")
+        return compile_json_path(self._options.response_path or "$")
 
     def _answer_in(self, body: str) -> str:
         path = self._options.response_path

@@ -42,7 +42,8 @@ def condition_holds(condition: Condition, look: Look) -> bool:
     """Whether the comparison holds.
 
     Texts are compared with the JSON text of what is no text; numbers by value, also where one of
-    them is written as text. What is missing or null equals, contains and matches nothing.
+    them is written as text. What is missing or null equals, contains and matches nothing; it is no
+    number, so `neq` does not hold either.
     """
     actual = look(condition.eval_key)
     operator = condition.operator
@@ -92,6 +93,10 @@ def _eq(actual: Any, value: Any) -> bool:
     return _equals(actual, value) if left is None or right is None else left == right
 
 
+def _neq(actual: Any, value: Any) -> bool:
+    return actual is not None and not _eq(actual, value)
+
+
 def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
     def check(actual: Any, value: Any) -> bool:
         left, right = _number(actual), _number(value)
@@ -101,18 +106,29 @@ def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bo
 
 
 def search(pattern: str, text: str) -> bool:
-    """Whether a Python pattern matches somewhere; raise `BlockError` if it is none, or too slow."""
-    import regex
+    """Whether a pattern of Python's `re` matches somewhere.
+
+    Raises `BlockError` if it is none, or if the search takes too long.
+    """
+    from evalcore.expressions import python_regex
 
     try:
-        # What `re` takes is the dialect; the `regex` package only brings the time limit.
-        re.compile(pattern)
-        return regex.search(pattern, text, regex.V0, timeout=_SEARCH_LIMIT_S) is not None
-    except (re.error, regex.error) as error:
+        compiled = re.compile(pattern)
+        items, flags = python_regex.parse(pattern, 0)
+        if python_regex.ends_soon(items, len(text)):
+            return compiled.search(text) is not None
+        return _timed_search(python_regex.translate(items, flags), text)
+    except (re.error, OverflowError, RecursionError, python_regex.Untranslatable) as error:
         raise BlockError("condition", f"invalid pattern {pattern!r}: {error}") from error
     except TimeoutError as error:
         message = f"the search for {pattern!r} took longer than {_SEARCH_LIMIT_S:g} s"
         raise BlockError("condition", message) from error
+
+
+def _timed_search(translated: str, text: str) -> bool:
+    import regex  # `re` cannot be interrupted
+
+    return regex.search(translated, text, regex.V0, timeout=_SEARCH_LIMIT_S) is not None
 
 
 def _prefixed(actual: Any, value: Any) -> bool:
@@ -143,7 +159,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
         "not_empty": _not(_empty),
         "regex": _matches,
         "eq": _eq,
-        "neq": _not(_eq),
+        "neq": _neq,
         "gt": _ordered(lambda left, right: left > right),
         "lt": _ordered(lambda left, right: left < right),
         "gte": _ordered(lambda left, right: left >= right),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evalcore.gates.wording import number
 from tests.end_to_end.judged import (
     given,
     judge,
@@ -279,6 +280,36 @@ def test_judges_have_a_cost_line_of_their_own(tmp_path: Path) -> None:
     assert report["summary"]["judge_cost_usd"] > 0
     assert report["summary"]["total_cost_usd"] is None
     assert report["cases"][0]["items"][0]["assertions"][0]["details"]["token_usage"]["input"] > 0
+
+
+def test_cost_under_counts_judges_when_it_is_told_to(tmp_path: Path) -> None:
+    gate = {"gate": "cost_under", "max": 0}
+    with model_server(script=replies(reply(1))) as server:
+        target = judge(server, name="t", model="gpt-4o")
+        test = {"id": "a", "input": "hello", "criteria": "c"}
+        gates = [
+            {**gate, **more}
+            for more in (
+                *({}, {"include_judges": True}),
+                *({"per_case": True}, {"perCase": True, "includeJudges": True}),
+            )
+        ]
+        path = write_suite(tmp_path, [test], targets=[target], execution={"target": "t",
+                           "grader_target": "t"}, evalcore={"gates": gates})  # fmt: skip
+        report = run(path).report
+    targets, judges = (report["summary"][f"{name}_cost_usd"] for name in ("total", "judge"))
+    assert targets > 0
+    assert judges > 0
+    messages = [gate["message"] for gate in report["gates"][:4]]
+    case, both = "of case 'a' in variant 'default' ", number(targets + judges)
+    assert messages == [
+        f"total cost of targets (USD) {number(targets)} ≥ 0; "
+        f"{number(judges)} USD of judges not counted",
+        f"total cost of targets and judges (USD) {both} ≥ 0",
+        f"cost of targets (USD) {case}{number(targets)} ≥ 0; "
+        f"{number(judges)} USD of judges not counted",
+        f"cost of targets and judges (USD) {case}{both} ≥ 0",
+    ]
 
 
 def test_recorded_judges_are_replayed_and_regraded(tmp_path: Path) -> None:

@@ -312,11 +312,29 @@ def test_the_flat_format_gives_the_shape_of_its_program(tmp_path: Path) -> None:
           broken: {do: {eval: "${1 / TEST_ITERATION}"}}
     """
     document = yaml.safe_load(run(tmp_path, suite=suite).out)
+    half, broken = document["tests"]["half"], document["tests"]["broken"]
 
+    assert list(document) == ["mean_score", "CI_95", "tests"]
     assert document["mean_score"] == 0.375
-    assert document["tests"]["half"]["scores"] == {0: 0.0, 1: 0.5}
-    assert document["tests"]["broken"]["mean_score"] == 0.5
-    assert list(document["tests"]["broken"]["errors"]) == [0]
+    # Over the means of the iterations, 0 and 0.75: ± 12.706 · 0.375.
+    assert document["CI_95"] == {
+        "min": pytest.approx(0.375 - 12.7062 * 0.375, abs=1e-4),
+        "max": pytest.approx(0.375 + 12.7062 * 0.375, abs=1e-4),
+    }
+    assert list(half) == ["mean_score", "CI_95", "scores"]
+    assert half["scores"] == {"0": 0.0, "1": 0.5}
+    assert list(broken) == ["mean_score", "CI_95", "scores", "errors"]
+    assert broken["mean_score"] == 0.5
+    assert list(broken["errors"]) == ["0"]
+
+
+def test_a_single_iteration_of_the_flat_format_has_no_interval(tmp_path: Path) -> None:
+    document = yaml.safe_load(run(tmp_path, suite="tests: {a: {do: {eval: 0.5}}}\n").out)
+
+    assert document == {
+        "mean_score": 0.5,
+        "tests": {"a": {"mean_score": 0.5, "scores": {"0": 0.5}}},
+    }
 
 
 def test_detail_adds_iterations_and_changes_nothing_else(tmp_path: Path) -> None:

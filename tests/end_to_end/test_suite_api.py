@@ -162,6 +162,25 @@ def test_a_scorer_that_raises_has_its_error_in_the_report(tmp_path: Path) -> Non
     assert report["decision"] == "pass"
 
 
+def test_a_scorers_raw_value_and_name_reach_the_report_through_reuse(tmp_path: Path) -> None:
+    (tmp_path / "flows.py").write_text(
+        "def f(case_input): return case_input\n"
+        "class Tone:\n"
+        "    name = 'tone'\n"
+        "    def score(self, artifact): return {'value': 1, 'rawValue': {'mood': ['calm', 3]}}\n"
+    )
+    text = """\
+    {name: n, flow: "flows:f", variants: [{id: v}], scorers: [{callable: "flows:Tone"}],
+     cases: [{id: a, input: x, assertions: [{type: contains, value: x}]}]}
+    """
+    (tmp_path / "s.yaml").write_text(text)
+    for flags in ((), ("--reuse",)):
+        ended = evalcore("run", "--json", "s.yaml", *flags, store=tmp_path / "st", cwd=tmp_path)
+        assert ended.report["cases"][0]["items"][0]["scores"] == [
+            {"name": "tone", "value": 1.0, "raw_value": {"mood": ["calm", 3]}, "error": None}
+        ]
+
+
 def test_run_eval_runs_a_workflow_file_of_the_examples(tmp_path: Path) -> None:
     result = run_eval(ROOT / "examples" / "extraction" / "suite.eval.yaml", store=tmp_path)
     assert result.passed

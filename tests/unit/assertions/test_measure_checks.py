@@ -24,6 +24,7 @@ MEASURED = Metrics(latency_ms=250.0, cost_usd=0.06, input_tokens=10, output_toke
     [
         ("cost", 0.06, PASSED),
         ("cost", 0.05, FAILED),
+        ("cost", 0.06 - 1e-17, PASSED),
         ("latency", 250, PASSED),
         ("latency", 249.9, FAILED),
         ("tokens", 15, PASSED),

@@ -8,8 +8,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.assertions import python_regex
 from evalcore.assertions.regex import compile_pattern
+from evalcore.expressions import python_regex
 from evalcore.model.assertion import Outcome
 from tests.unit.assertions.checking import (
     ERROR,

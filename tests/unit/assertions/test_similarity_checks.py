@@ -101,3 +101,21 @@ def test_the_opposite_of_a_graded_check_has_the_rest_of_the_score() -> None:
 def test_a_failure_says_the_measure() -> None:
     assert message("rouge-n", "x", value=FOX, threshold=0.75) == "ROUGE-1 is 0, below 0.75"
     assert message("levenshtein", "", value=FOX, threshold=5) == "the edit distance is more than 5"
+
+
+@pytest.mark.parametrize(
+    ("check", "output", "value", "threshold"),
+    [
+        ("rouge-n", "a b c", "a b c d e", 0.75),  # 2 · 1 · 0.6 / 1.6 in doubles is below 0.75
+        ("bleu", "the quick cat", FOX, None),
+    ],
+)
+@pytest.mark.parametrize("negate", [False, True])
+def test_a_score_that_only_rounding_keeps_below_the_threshold_reaches_it(
+    check: str, output: str, value: str, threshold: float | None, negate: bool
+) -> None:
+    measured = score(check, output, value=value, threshold=0.0)
+    least = measured + 1e-12 if threshold is None else threshold
+    assert measured < least
+    one = assertion(check, {"value": value, "threshold": least}, negate=negate)
+    assert result(one, output).outcome is (FAILED if negate else PASSED)

@@ -15,6 +15,8 @@ FOUND = {
     "a filter": ('[{"k": 1, "v": "x"}, {"k": 2, "v": "y"}]', "$[?@.k == 2].v", "y"),
     "descendants": ('{"a": {"b": {"c": 7}}}', "$..c", "7"),
     "the whole": ("[1]", "$", "[1]"),
+    "a slice of a list": ('{"a": ["x", "y", "z"]}', "$.a[1:]", "y"),
+    "slices below, not of strings": ('{"a": "hello", "l": [["x"]]}', "$..[0:1]", '["x"]'),
     "spaces around the expression": ('{"a": 1}', " $.a ", "1"),
 }
 
@@ -33,6 +35,8 @@ BROKEN = {
     "unknown": ("xpath:$.a", '{"a": "x"}'),
     "malformed": ("json_path:$[", "{}"),
     "empty": ("json_path:", "{}"),
+    "a slice of a string": ("json_path:$.a[0:2]", '{"a": "hello"}'),
+    "a slice with a step of a string": ("json_path:$.a[::-1]", '{"a": "hello"}'),
     "nested too deeply": ("json_path:$", "[" * 100_000),
 }
 

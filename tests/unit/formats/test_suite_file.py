@@ -171,6 +171,8 @@ def test_a_mistake_of_the_suite(tmp_path: Path, text: str, mistake: str) -> None
         ("{type: output.matches}", "the regular expression"),
         ("{type: contains}", "value: is required"),
         ("{type: word-count, value: many}", "whole number"),
+        ("{type: word-count, value: {min: 5, max: 3}}", "'min' (5) is above 'max' (3)"),
+        ("{type: not-word-count, value: {min: 1, max: 0}}", "is above"),
         ("{type: python, callable: nothing}", "module:function"),
         ("{type: llm_judge, minScore: 2}", "a number from 0 to 1"),
         ("{value: x}", "type: is required"),

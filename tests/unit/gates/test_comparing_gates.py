@@ -173,7 +173,14 @@ def test_a_wrong_parameter_says_what_would_work(written: Any, message: str) -> N
         ("required_cases:case_ids=a,b", {"case_ids": ("a", "b")}),
         ("custom=gates:check", {"callable": "gates:check", "name": None, "description": None}),
         ("noRegressions:firstRun=pass", {"allow_metric_regressions": False, "first_run": "pass"}),
-        ("cost_under:max=1,per_case=true", {"max": 1.0, "per_case": True}),
+        (
+            "cost_under:max=1,per_case=true",
+            {"max": 1.0, "per_case": True, "include_judges": False},
+        ),
+        (
+            "costUnder:max=1,includeJudges=true",
+            {"max": 1.0, "per_case": False, "include_judges": True},
+        ),
     ],
 )
 def test_parameters_on_the_command_line(text: str, params: dict[str, Any]) -> None:

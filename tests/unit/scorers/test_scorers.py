@@ -127,17 +127,58 @@ class Mine:
     [
         (lambda artifact: 0.5, 0.5, 0.5),
         (lambda artifact: len(artifact.output) == 2, 1.0, 1.0),
-        (lambda artifact: {"value": 0.5, "raw_value": 12}, 0.5, 12.0),
+        (lambda artifact: {"value": 0.5, "raw_value": 12}, 0.5, 12),
+        (lambda artifact: {"value": 0.5, "rawValue": "good"}, 0.5, "good"),
+        (lambda artifact: {"value": 0.5, "rawValue": 0}, 0.5, 0),
+        (
+            lambda artifact: {"value": 0.5, "raw": {"a": [1, None, True]}},
+            0.5,
+            {"a": [1, None, True]},
+        ),
+        (lambda artifact: Score("s", 0.5, ("a", 1.5)), 0.5, ["a", 1.5]),
+        (lambda artifact: Score("s", None, "skipped"), None, "skipped"),
         (lambda artifact: None, None, None),
         (Mine(), 0.25, 5.0),
         (Mine, 0.25, 5.0),
     ],
-    ids=["number", "bool", "mapping", "not measured", "object", "class"],
+    ids=[
+        *("number", "bool", "mapping", "text", "zero", "nested", "tuple", "unmeasured, with a raw"),
+        *("not measured", "object", "class"),
+    ],
 )
 def test_a_scorer_of_ones_own(scorer: Any, value: float | None, raw: float | None) -> None:
     entry = asked(scorer)
     assert (entry["value"], entry["raw"]) == (value, raw)
     assert "error" not in entry
+
+
+class Unnamed:
+    def score(self, artifact: Artifact) -> float:
+        return 0.5
+
+
+@pytest.mark.parametrize(
+    ("written", "scorer", "name"),
+    [
+        ({}, Mine(), "mine"),
+        ({}, Mine, "mine"),
+        ({"name": "yours"}, Mine(), "yours"),
+        ({}, lambda artifact: Score("said", 0.5), "said"),
+        ({}, lambda artifact: {"name": "said", "value": 0.5}, "said"),
+        ({}, Unnamed(), "thing"),
+        ({}, lambda artifact: 0.5, "thing"),
+    ],
+    ids=["object", "class", "the suite's", "a score's", "a mapping's", "no name", "a function"],
+)
+def test_a_scorer_has_its_own_name_unless_the_suite_gives_one(
+    written: dict[str, str], scorer: Any, name: str
+) -> None:
+    spec = parse_scorer({"callable": "local:thing", **written})
+    objects = {"local:thing": scorer}
+    (entry,) = asyncio.run(
+        score_evidence([spec], Evidence("x"), Case("c"), imports=ImportPolicy(), objects=objects)
+    )
+    assert entry["name"] == name
 
 
 def raises(artifact: Artifact) -> float:
@@ -156,9 +197,19 @@ def leaves(artifact: Artifact) -> float:
         (lambda artifact: 1.5, "in [0, 1]"),
         (lambda artifact: float("nan"), "in [0, 1]"),
         (lambda artifact: "good", "in [0, 1]"),
-        (lambda artifact: {"score": 1}, None),
+        (lambda artifact: {"score": 1}, "'value' is missing, there is 'score'"),
+        (lambda artifact: {}, "'value' is missing"),
+        (lambda artifact: {"raw_value": 1}, "'value' is missing"),
+        (lambda artifact: {"value": 1, "raw_value": float("nan")}, "no JSON value"),
+        (lambda artifact: {"value": 1, "raw_value": {1, 2}}, "no JSON value"),
+        (lambda artifact: {"value": 1, "raw_value": 2**70}, "no JSON value"),
+        (lambda artifact: {"value": 1, "raw_value": "x" * 70_000}, "70002 bytes as JSON"),
+        (lambda artifact: {"value": None, "error": "no luck"}, "no luck"),
     ],
-    ids=["raises", "exits", "too large", "nan", "text", "no value"],
+    ids=[
+        *("raises", "exits", "too large", "nan", "text", "no value", "nothing", "only a raw"),
+        *("raw nan", "raw set", "raw integer", "raw too large", "its own error"),
+    ],
 )
 def test_a_failing_scorer_is_an_error_and_never_a_zero(scorer: Any, reason: str | None) -> None:
     entry = asked(scorer)

@@ -186,6 +186,12 @@ def test_another_baseline_may_be_chosen_among_the_variants(tmp_path: Path) -> No
     ("choices", "mistake"),
     [
         ({"mode": "lives"}, "unknown mode 'lives'"),
+        (
+            {"mode": {"mode": "live"}},
+            "unknown mode {'mode': 'live'}: 'mode' is one of live, record, replay, auto, as in "
+            "run_suite(suite, mode='live')",
+        ),
+        ({"mode": None}, "unknown mode None"),
         ({"cases": ["helo"]}, "Did you mean 'hello'?"),
         ({"variants": ["bas"]}, "Did you mean 'base'?"),
         ({"iterations": 0}, "iterations is a whole number"),

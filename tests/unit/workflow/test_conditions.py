@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -50,6 +51,9 @@ def check(output: Any, operator: str, value: Any = None, key: str | None = "x") 
         ("eq", "high", "high", True),
         ("neq", 4, 5, True),
         ("neq", 5, 5.0, False),
+        ("neq", "low", "high", True),
+        ("neq", None, 5, False),
+        ("neq", None, "high", False),
         ("gt", 5, 4, True),
         ("gt", "5.5", 5, True),
         ("gt", "many", 5, False),
@@ -64,6 +68,43 @@ def check(output: Any, operator: str, value: Any = None, key: str | None = "x") 
 )
 def test_an_operator(operator: str, actual: Any, value: Any, expected: bool) -> None:
     assert check({"x": actual}, operator, value) is expected
+
+
+# Patterns that Python's `re` and the `regex` package read differently, and texts they tell apart.
+DIALECT: list[tuple[str, list[str]]] = [
+    ("(?:foobar){e<=1}", ["fobar", "foobar", "foobar{e<=1}"]),
+    ("a{s<=2,i<=1}", ["b", "a", "a{s<=2,i<=1}"]),
+    ("a{e<=1:[a-z]}", ["b", "a{e<=1:a}"]),
+    ("[[:alpha:]]", ["x", ":]", "a]"]),
+    ("[a&&b]", ["a", "&"]),
+    (r"^\s$", ["\x1c", " ", "x"]),
+    ("(?i)\u0130", ["i", "\u0131"]),
+    (r"\N{DIGIT ONE}", ["1", "2"]),
+]
+REFUSED = [
+    r"\p{L}", "(?R)", "(a(?1)?b)", "(?|(a)|(b))", r"\X", r"\K", "(?V1)a", "(?b)a", "(?&n)",
+    "(*FAIL)", r"(?<=a+)b", r"\m",
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")
+@pytest.mark.parametrize(("pattern", "texts"), DIALECT, ids=[row[0] for row in DIALECT])
+@pytest.mark.parametrize("padding", ["", "\n" * 200_000], ids=["short", "long"])
+def test_patterns_are_those_of_pythons_re(pattern: str, texts: list[str], padding: str) -> None:
+    for text in texts:
+        expected = re.search(pattern, text + padding) is not None
+        assert check({"x": text + padding}, "regex", pattern) is expected
+
+
+@pytest.mark.parametrize("pattern", REFUSED)
+def test_patterns_that_are_none_in_python_are_refused(pattern: str) -> None:
+    with pytest.raises(BlockError, match="invalid pattern"):
+        check({"x": "abc"}, "regex", pattern)
+
+
+def test_a_missing_value_is_neither_equal_to_a_number_nor_not() -> None:
+    assert not check({"y": 1}, "eq", 5)
+    assert not check({"y": 1}, "neq", 5)
 
 
 def test_every_operator_of_the_page_is_there() -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from evalcore.assertions.character_sets import (
+from evalcore.expressions.character_sets import (
     ANYTHING,
     Folding,
     character_set,

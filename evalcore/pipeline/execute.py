@@ -201,7 +201,7 @@ def run_pool(
         pool = Pool(bench, calls.context, options.share or WHOLE)
         if options.on_start is not None:
             options.on_start(pool)
-        with calls.watchdog.watching(pool):
+        with calls.stopping(pool), calls.watchdog.watching(pool):
             await pool.run(rest.shards, rest.begun, following)
 
     asyncio.run(execute())
@@ -241,7 +241,6 @@ def reopen_run(run: StoredRun) -> None:
     The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
     run.store.delete(run.keys.cancel)
-    run.store.delete(run.keys.pot)
     abandoned = unfinished_claims(run)
 
     def reopened(current: Manifest) -> Manifest:

@@ -25,6 +25,7 @@ from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.pipeline.against import open_baseline
@@ -129,6 +130,7 @@ def finish_run(
         )
     facts = execution_facts(manifest, receipts) | _history_facts(run, manifest.plan, receipts)
     facts.pop("abandoned_claims", None)
+    facts |= _budget_facts(run, manifest)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -171,6 +173,28 @@ def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt])
             started = datetime.fromtimestamp(history.first_started_at, UTC)
             facts["first_shard_started_at"] = iso_time(started)
     return facts
+
+
+def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
+    """Return what the run has spent of its budget, over all attempts; nothing without one."""
+    limits = run.definition.limits
+    if not limits.budgeted or manifest.mode == Mode.REPLAY:
+        return {}
+    from evalcore.execution.shared_limits import decode_limits
+
+    try:
+        stored = run.store.get(run.keys.limits)
+    except ObjectNotFoundError:
+        return {}
+    billed = decode_limits(stored.data, run.keys.limits).billed
+    bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
+    return {
+        "budget": {
+            **bounds,
+            "billed": billed.known._asdict(),
+            "unsettled": billed.unsettled._asdict(),
+        }
+    }
 
 
 @contextmanager
@@ -290,5 +314,6 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
+        budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
     )

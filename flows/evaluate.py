@@ -46,7 +46,7 @@ from flows.lanes import (
 )
 from flows.parameters import EvaluateParameters, load_options, takes_parameters
 from flows.permitted import permitted_store, permitted_suite, this_worker
-from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, publish
+from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, logged, publish
 from flows.tasks import execute_shard
 
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
@@ -151,7 +151,7 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         suite = load(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
         for warning in suite.warnings:
-            get_run_logger().warning("%s: %s", parameters.suite, warning)
+            get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         workers = parameters.lanes or _PLAN_WORKERS
         plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))

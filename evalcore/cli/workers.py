@@ -30,6 +30,7 @@ from evalcore.pipeline.silence import Silence
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
+from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from evalcore.cli.run import RunOptions
@@ -57,6 +58,7 @@ def run_workers(
     shows a sign of life.
     """
     refuse_store_without_conditions(run)
+    hide_process()
     command = [*COMMAND, run.run_id, "--store", run.store.url, "--part", str(os.getpid())]
     for root in roots:
         command += ["--root", str(root)]

@@ -170,7 +170,8 @@ def test_a_frozen_field_that_was_changed_is_damage(
 @pytest.mark.parametrize("field", ["state", "started_at", "ended_at", "counts", "decision"])
 def test_fields_that_a_run_changes_are_not_signed(keyed: Project, field: str) -> None:
     run = keyed.plan()
-    value = {"counts": {"planned": 9}, "state": "cancelled"}.get(field, "2026-01-01T00:00:00Z")
+    values = {"counts": {"planned": 9}, "state": "cancelled", "decision": "pass"}
+    value = values.get(field, "2026-01-01T00:00:00Z")
     keyed.edit(run, "manifest.json", put(field, value=value))
 
     assert keyed.accept(run).run.run_id == run.run_id

@@ -22,6 +22,8 @@ from evalcore.report.comparison import comparison_entries
 class RunFacts:
     """The block `run`: what differs from run to run. Times are ISO 8601 in UTC.
 
+    `budget` is what a run with a budget has spent of it: `billed` as providers said, and what was
+    reserved by calls that came to no end (`unsettled`), each `{cost_usd, tokens}`.
     `reused` has `{run, items}` for each earlier run whose evidence was taken over.
     """
 
@@ -33,6 +35,14 @@ class RunFacts:
     reexecuted: int
     engine: Mapping[str, str]
     reused: tuple[Mapping[str, Any], ...] = ()
+    budget: Mapping[str, Any] | None = None
+
+    def block(self) -> dict[str, Any]:
+        """Return the JSON object; without a budget it has no such key."""
+        values = asdict(self)
+        if self.budget is None:
+            del values["budget"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,7 @@ def report_head(report: Report) -> dict[str, Any]:
     """Return the report as JSON values, without `cases`."""
     summary, comparison = report.summary, report.summary.comparison
     return {
-        "run": asdict(report.run),
+        "run": report.run.block(),
         "suite": report.suite,
         "format": report.format,
         "decision": report.decision,

@@ -114,12 +114,55 @@ class DamagedRunError(EvalError):
         listed = "; ".join(map(str, self.damages[:_LISTED_DAMAGES]))
         if (left := len(self.damages) - _LISTED_DAMAGES) > 0:
             listed = f"{listed}; and {left} more"
-        remedy = (
-            f"`evalcore runs verify {self.run_id} --repair` executes those shards again"
-            if self.repairable
-            else "restore it from a copy of the store, or run the suite again"
+        return f"run {self.run_id} is damaged: {listed}; {self.remedy}"
+
+    @property
+    def remedy(self) -> str:
+        """What would work."""
+        if self.repairable:
+            return f"`evalcore runs verify {self.run_id} --repair` executes those shards again"
+        return "restore it from a copy of the store, or run the suite again"
+
+
+class StalledError(EvalError):
+    """A run in which nothing was in flight for `silence_s` and nothing came; it can be resumed.
+
+    `state` says what it waited for.
+    """
+
+    exit_code = ExitCode.ERRORS
+
+    def __init__(self, run_id: str, silence_s: float, state: str) -> None:
+        super().__init__(run_id, silence_s, state)
+        self.run_id = run_id
+        self.silence_s = silence_s
+        self.state = state
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id}: nothing was in flight and nothing was committed for "
+            f"{self.silence_s:g} s: {self.state}; go on with: evalcore run --resume {self.run_id}"
         )
-        return f"run {self.run_id} is damaged: {listed}; {remedy}"
+
+
+class WorkersFailedError(EvalError):
+    """The workers of a run cannot end it, for the reason given.
+
+    If it is `resumable` the message says how, unless the reason does.
+    """
+
+    exit_code = ExitCode.ERRORS
+
+    def __init__(self, run_id: str, reason: str, resumable: bool = True) -> None:
+        super().__init__(run_id, reason, resumable)
+        self.run_id = run_id
+        self.reason = reason
+        self.resumable = resumable
+
+    def __str__(self) -> str:
+        if not self.resumable:
+            return self.reason
+        return f"{self.reason}; go on with: evalcore run --resume {self.run_id}"
 
 
 class ObjectNotFoundError(StoreError):

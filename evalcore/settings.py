@@ -35,7 +35,9 @@ class Settings:
     with inputs, outputs and messages of errors (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses
     of object stores below which a suite may name files of tests, beside those in the configured
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
-    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S).
+    without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). `stall_s`:
+    after so many seconds with nothing in flight and nothing committed a run ends
+    (EVALCORE_STALL_S).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
     in the system's temporary folder. `isolation`: where the Python of suites in files runs,
     `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
@@ -53,6 +55,7 @@ class Settings:
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
     lease_s: float = 20.0
+    stall_s: float = 60.0
     workspaces: str | None = None
     isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
@@ -82,18 +85,13 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
             values["redact_patterns"] = _patterns(given.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
+    _read_durations(environment, values)
     given = environment.get("EVALCORE_ISOLATION")
     if given:
         try:
             values["isolation"] = _isolation(given)
         except ValueError as error:
             raise SettingsError(f"EVALCORE_ISOLATION{error}") from None
-    given = environment.get("EVALCORE_LEASE_S")
-    if given:
-        try:
-            values["lease_s"] = _seconds(float(given))
-        except ValueError:
-            raise SettingsError(f"EVALCORE_LEASE_S: {_SECONDS_WANTED}") from None
     settings = Settings(**values)
     # Every process that executes or shows anything reads its settings first.
     PROCESS.learn_environment(environment, settings.readable_names)
@@ -105,6 +103,7 @@ _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits", "workspaces")
 _LISTS = ("allow_imports", "readable_names", "allow_datasets")
 _SWITCHES = ("otel", "otel_content")
+_DURATIONS = ("lease_s", "stall_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
 
@@ -125,6 +124,17 @@ def _read_file(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise SettingsError(f"{path}: {name}{error}") from None
     return values
+
+
+def _read_durations(environment: Mapping[str, str], values: dict[str, Any]) -> None:
+    """Add what the environment says of times in seconds."""
+    for name in _DURATIONS:
+        text = environment.get(f"EVALCORE_{name.upper()}")
+        if text:
+            try:
+                values[name] = _seconds(float(text))
+            except ValueError:
+                raise SettingsError(f"EVALCORE_{name.upper()}: {_SECONDS_WANTED}") from None
 
 
 def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> None:
@@ -290,6 +300,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel_content": _switch,
     "allow_datasets": _texts,
     "lease_s": _seconds,
+    "stall_s": _seconds,
     "workspaces": _text,
     "isolation": _isolation,
     "providers": _providers,

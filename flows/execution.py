@@ -26,7 +26,6 @@ from evalcore.pipeline import (
     settle_plan,
 )
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
-from evalcore.planning.spool import decode_part
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.rate_limits import PrefectRates
@@ -119,8 +118,8 @@ class Execution:
         """Return what names shards: `shard-00042`, and its case where it is a single work item."""
         if self.plan.shard_size > 1 or self.plan.items > SINGLE_ITEM_LIMIT:
             return shard_name
-        parts = (self.run.plan_part(number) for number in range(self.plan.parts))
-        cases = [case for part in parts for case in decode_part(part)]
+        parts = range(self.plan.parts)
+        cases = [case for part in parts for case in self.run.cases(part, self.plan)]
         return lambda shard: f"{shard_name(shard)} {self._item_name(shard, cases)}"
 
     def _item_name(self, item: int, cases: Sequence[Case]) -> str:

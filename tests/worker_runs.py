@@ -40,7 +40,8 @@ async def answer(question, *, context):
 SUITE = """\
 name: shared
 execution: {target: slow, workers: 4, threshold: 0.5}
-targets: [{name: slow, provider: python, callable: 'shared_target:answer'}]
+targets:
+  - {name: slow, provider: python, callable: 'shared_target:answer', isolation: inline}
 tests: cases.jsonl
 assertions: [{type: icontains, value: ' is '}]
 """

@@ -1,27 +1,99 @@
-"""Which of a run's result parts are damaged: asked when reading all of them has failed."""
+"""Which of a run's result parts do not hold the rows of their shard, and what is wrong there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 
+from evalcore.analytics.named_queries import query_text
+from evalcore.errors import Damage
+from evalcore.model.run import StoredPart
 from evalcore.sql.connection import connect, literal_path
 
+_HASHERS = 4
+_COLUMNS = frozenset(
+    {"item", "case_id", "case_group", "variant", "status", "outcome", "score", "threshold"}
+    | {"iteration", "exec_key", "grade_key", "reason", "error", "output", "output_ref", "evidence"}
+    | {"latency_ms", "cost_usd", "input_tokens", "output_tokens", "attempts", "started_at"}
+    | {"ended_at", "tags", "metadata", "scores", "assertions"}
+)
 # Hashing a row reads every column of it.
-_READ = "SELECT count(hash(row)) FROM read_parquet($1) AS row"
+_READ = "SELECT count(hash(row)) FROM read_parquet($1, hive_partitioning = false) AS row"
+_DESCRIBE = "DESCRIBE SELECT * FROM read_parquet($1, hive_partitioning = false)"
+_DISTINCT = "SELECT count(DISTINCT item) FROM read_parquet($1, hive_partitioning = false)"
 
 
-def damaged_parts(parts: Sequence[Path]) -> tuple[int, ...]:
-    """Return the places of the parts that cannot be read as Parquet files."""
-    return tuple(place for place, part in enumerate(parts) if not _can_be_read(part))
+def stored_parts(files: Mapping[int, Path], shards: Mapping[int, range]) -> list[StoredPart]:
+    """Return the rows and the digest of the parts (by shard, in order) as they are now."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_HASHERS) as hashers:
+        digests = list(hashers.map(_digest, files.values()))
+    rows = (len(shards[shard]) for shard in files)
+    return [StoredPart(count, digest) for count, digest in zip(rows, digests, strict=True)]
 
 
-def _can_be_read(part: Path) -> bool:
-    with connect() as connection:
-        try:
-            connection.execute(_READ, [literal_path(part)]).fetchall()
-        except duckdb.Error:
-            return False
-    return True
+def changed_parts(
+    files: Mapping[int, Path], now: Sequence[StoredPart], final: Sequence[StoredPart]
+) -> list[int]:
+    """Return the shards whose parts are not those that the run ended with."""
+    return [shard for shard, part in zip(files, now, strict=True) if part != final[shard]]
+
+
+def suspicious_parts(files: Mapping[int, Path], shards: Mapping[int, range]) -> list[int]:
+    """Return the shards whose parts cannot hold one row for each item; all if one is unreadable.
+
+    Items that stand twice in the place of others are not noticed: each row counts.
+    """
+    connection = connect()
+    paths = [literal_path(path) for path in files.values()]
+    try:
+        connection.execute("SET VARIABLE files = $1", [paths])
+        rows = connection.execute(query_text("part_rows")).fetchall() if paths else []
+    except duckdb.Error:
+        return list(files)
+    by_file = {name: counts for name, *counts in rows}
+    return [
+        shard
+        for shard, path in files.items()
+        if by_file.get(str(path))
+        != [len(shards[shard]), 0, shards[shard].start, shards[shard].stop - 1]
+    ]
+
+
+def describe_part(shard: int, path: Path, items: range) -> Damage | None:
+    """Return what is wrong with a shard's part, None if it has one row for each item."""
+    try:
+        reason = _wrong(path, items)
+    except duckdb.Error:
+        reason = "is no whole Parquet file"
+    return None if reason is None else Damage(f"shard {shard}", reason, shard)
+
+
+def _wrong(path: Path, items: range) -> str | None:
+    file, connection = literal_path(path), connect()
+    columns = {name for name, *_ in connection.execute(_DESCRIBE, [file]).fetchall()}
+    if missing := sorted(_COLUMNS - columns):
+        return f"has no column {missing[0]!r}"
+    connection.execute(_READ, [file]).fetchall()
+    connection.execute("SET VARIABLE files = $1", [[file]])
+    counted = connection.execute(query_text("part_rows")).fetchone()
+    if counted is None or counted[1] != len(items):
+        return f"has {0 if counted is None else counted[1]} of {len(items)} rows"
+    _, _, nulls, first, last = counted
+    if nulls:
+        return f"has {nulls} of {len(items)} rows without an item, a case, a variant or a state"
+    if (first, last) != (items.start, items.stop - 1):
+        return f"holds the items {first} to {last} instead of {items.start} to {items.stop - 1}"
+    distinct = connection.execute(_DISTINCT, [file]).fetchone()
+    if distinct is None or distinct[0] != len(items):
+        return f"has rows of {0 if distinct is None else distinct[0]} of {len(items)} items"
+    return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

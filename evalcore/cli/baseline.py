@@ -16,6 +16,7 @@ from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline import iso_time, load
+from evalcore.pipeline.integrity import check_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.baselines import (
     DEFAULT_NAME,
@@ -57,6 +58,7 @@ def set_command(
     """
     opened, suite = chosen_store(store), _suite_name(suite, store)
     manifest = _completed(opened, suite, run_id)
+    check_run(find_run(opened, manifest.id))
     if not force:
         _require_measured(manifest)
     moment = iso_time(datetime.now(UTC))

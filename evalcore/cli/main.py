@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from evalcore.cli import contributed
-from evalcore.errors import EvalError, ExitCode
+from evalcore.errors import DamagedRunError, EvalError, ExitCode
 from evalcore.version import VERSION
 
 COMMANDS = {
@@ -55,6 +55,18 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; what is wrong with a damaged run is also told as JSON if it asks."""
+        try:
+            return super().invoke(ctx)
+        except DamagedRunError as error:
+            from evalcore.cli.options import AS_JSON
+            from evalcore.report.damaged import render_damaged
+
+            if ctx.meta.get(AS_JSON):
+                click.echo(render_damaged(error, "json"), nl=False)
+            raise
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table without importing anything of it."""

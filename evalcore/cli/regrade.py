@@ -22,6 +22,7 @@ from evalcore.errors import RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.pipeline import load
+from evalcore.pipeline.integrity import check_run
 from evalcore.storage.runs import StoredRun, find_run
 
 
@@ -51,6 +52,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
         raise RunConflictError(
             f"run {run_id} is {manifest.state}; `evalcore run --resume {run_id}` ends it first"
         )
+    check_run(source)
     path = Path(suite_file) if suite_file else _source_file(source)
     if not path.is_file():
         raise UsageError(

@@ -8,12 +8,19 @@ from pathlib import Path
 import click
 
 from evalcore.cli.exporting import export_option, export_view
-from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
-from evalcore.cli.showing import present, print_terminal
-from evalcore.errors import UsageError
+from evalcore.cli.options import (
+    AS_JSON,
+    chosen_store,
+    json_option,
+    store_option,
+    verbose_option,
+)
+from evalcore.cli.showing import one_line, present, print_terminal
+from evalcore.errors import DamagedRunError, UsageError
 from evalcore.pipeline import RunView, view_run
+from evalcore.report.damaged import render_damaged
 from evalcore.report.registry import JSON, check_form, find_form
-from evalcore.storage.runs import find_run
+from evalcore.storage.runs import StoredRun, find_run
 
 _OUTPUT_HELP = "Write the form to this file instead of standard output."
 
@@ -46,15 +53,34 @@ def report(
     chosen = _chosen_form({**flags, JSON: as_json}, form)
     if output is not None and chosen is None:
         raise UsageError("-o: say which form to write: --html, --junit, --markdown, …")
-    with view_run(find_run(chosen_store(store), run_id)) as view:
+    run = find_run(chosen_store(store), run_id)
+    try:
+        _show(run, chosen, output, exports, verbose=verbose)
+    except DamagedRunError as error:
+        # Printed here in any form, JSON too.
+        click.get_current_context().meta[AS_JSON] = False
+        if chosen is not None:
+            _tell((render_damaged(error, chosen),), output)
+        raise
+
+
+def _show(
+    run: StoredRun, form: str | None, output: Path | None, exports: list[Path], *, verbose: bool
+) -> None:
+    with view_run(run) as view:
         export_view(view, exports)
-        if chosen is None:
+        if form is None:
             print_terminal(view, verbose=verbose)
-        elif output is None:
-            for piece in _pieces(view, chosen):
-                click.echo(piece, nl=False)
         else:
-            _write(_pieces(view, chosen), output)
+            _tell(_pieces(view, form), output)
+
+
+def _tell(pieces: Iterable[str | bytes], output: Path | None) -> None:
+    if output is not None:
+        _write(pieces, output)
+        return
+    for piece in pieces:
+        click.echo(piece, nl=False)
 
 
 def _chosen_form(flags: dict[str, bool], named: str | None) -> str | None:
@@ -78,4 +104,4 @@ def _write(pieces: Iterable[str | bytes], path: Path) -> None:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
     except OSError as error:
         raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {path}", err=True)
+    click.echo(one_line(f"wrote {path}"), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ from evalcore.cli.scripts import (
     tell_beside,
 )
 from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
-from evalcore.errors import ExitCode, UsageError
+from evalcore.errors import ExitCode, StalledError, UsageError
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import ISOLATIONS, Isolation
@@ -57,6 +58,7 @@ from evalcore.pipeline import (
     view_run,
 )
 from evalcore.pipeline.baseline import settle_baseline
+from evalcore.pipeline.integrity import check_plan
 from evalcore.pipeline.plan import HISTORY
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -126,7 +128,7 @@ def run(**given: Any) -> int:
             raise UsageError("--resume takes no suite file: the plan in the store holds all")
         if mode is not None:
             raise UsageError("--resume takes no --mode: the run goes on in its own")
-        return int(_resume(chosen_store(address), resume, options))
+        return int(resume_run(chosen_store(address), resume, options))
     # A replay asks nobody: a machine without keys can do it.
     needed = options.mode != Mode.REPLAY
     wanted = load_options(given, address, options.imports)
@@ -193,14 +195,17 @@ class RunOptions:
         return options
 
 
-def _resume(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
-    """Go on with a run; a completed one is only shown."""
+def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
+    """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
     run = find_run(store, run_id)
-    if run.manifest().state is State.COMPLETED:
+    manifest = run.manifest()
+    if manifest.state is State.COMPLETED:
         with view_run(run) as view:
             show(view, options)
             export_view(view, options.exports)
             return exit_code([view.report.decision])
+    # No worker is started for what none could execute.
+    check_plan(run, manifest)
     reopen_run(run)
     # A plan in a store may have been written by somebody else: its folder is trusted only below
     # the current one.
@@ -222,6 +227,7 @@ def _execute(
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
+    complete = True
     # Lines of a log are read by machines: nothing else stands between them.
     quiet = (configured.log or "").startswith("json")
     with (
@@ -237,6 +243,7 @@ def _execute(
             warn=tell_warning,
             keep_workspaces=options.keep_workspaces,
             stopped=lambda: stopper.stopped,
+            abandon=None if options.prefect else abandon_process,
             isolation=Isolation(options.isolation or configured.isolation),
         )
         if options.prefect:
@@ -247,12 +254,12 @@ def _execute(
             from evalcore.cli.workers import run_workers
 
             with stopper:
-                run_workers(run, options, roots, progress, lambda: stopper.stopped)
+                complete = run_workers(run, options, roots, progress, lambda: stopper.stopped)
         else:
             with stopper:
                 receipts = execute_run(run, execute)
-    if stopper.stopped or (options.workers is not None and run.is_cancel_requested()):
-        cancel_run(run, receipts, now=datetime.now(UTC))
+    if stopper.stopped or not complete:
+        cancel_run(run, receipts, now=datetime.now(UTC), begun=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     now, decide = datetime.now(UTC), DecideOptions(policy)
@@ -269,6 +276,14 @@ def _execute(
 def tell_warning(message: str) -> None:
     """Tell people something that decides nothing."""
     click.echo(f"Warning: {one_line(message)}", err=True)
+
+
+def abandon_process(error: StalledError) -> None:
+    """End a process whose run does not end by itself any more; nothing that it could do helps."""
+    from evalcore.cli.main import show_error
+
+    show_error(error)
+    os._exit(error.exit_code)
 
 
 class Stopper:

@@ -10,16 +10,21 @@ import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
-from evalcore.errors import ExitCode, RunConflictError
+from evalcore.cli.verify import verify_command
+from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
 from evalcore.gates.decide import exit_code
 from evalcore.model.gate import Decision
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline import cancel_run
+from evalcore.pipeline.integrity import verify_run
 from evalcore.report.document import on_one_line
-from evalcore.storage.runs import find_run, list_runs
+from evalcore.storage.runs import UnreadableRun, find_run, list_all_runs
 
 if TYPE_CHECKING:
     from evalcore.pipeline.watch import Watched
+
+
+_DAMAGED = "damaged"
 
 
 @click.group()
@@ -33,15 +38,18 @@ def runs() -> None:
 @json_option
 def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     """List runs, newest first."""
-    found = list(list_runs(chosen_store(store), suite))
+    listed = list(list_all_runs(chosen_store(store), suite))
     if as_json:
-        click.echo(on_one_line(orjson.dumps([_summary(manifest) for manifest in found]).decode()))
+        click.echo(on_one_line(orjson.dumps([_entry(run) for run in listed]).decode()))
         return
-    for manifest in found:
-        decision = manifest.decision or manifest.state
-        line = f"{manifest.id}  {decision:<12}  {manifest.plan.items:>8} items  {manifest.suite}"
+    for run in listed:
+        if isinstance(run, UnreadableRun):
+            line = f"{run.id}  {_DAMAGED:<12}  {run.reason}  {run.suite}"
+        else:
+            decision = run.decision or run.state
+            line = f"{run.id}  {decision:<12}  {run.plan.items:>8} items  {run.suite}"
         click.echo(one_line(line))
-    if not found:
+    if not listed:
         click.echo("no runs yet", err=True)
 
 
@@ -49,14 +57,26 @@ def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
 @click.argument("run_id", metavar="RUN")
 @store_option
 @json_option
-def show_command(run_id: str, store: str | None, as_json: bool) -> None:
-    """Show one run's manifest: its plan, settings, state and counts."""
-    manifest = find_run(chosen_store(store), run_id).manifest()
+def show_command(run_id: str, store: str | None, as_json: bool) -> int:
+    """Show one run's manifest: its plan, settings, state and counts.
+
+    The exit code is 4 if its plan or its results are damaged.
+    """
+    run = find_run(chosen_store(store), run_id)
+    manifest, damages = run.manifest(), verify_run(run, thorough=False)
+    code = ExitCode.ERRORS if damages else ExitCode.PASS
     if as_json:
-        click.echo(on_one_line(orjson.dumps(manifest).decode()))
-        return
+        told = {"damaged": [damage._asdict() for damage in damages]} if damages else {}
+        document = orjson.loads(orjson.dumps(manifest)) | told
+        click.echo(on_one_line(orjson.dumps(document).decode()))
+        return int(code)
     for name, value in _summary(manifest).items():
         click.echo(one_line(f"{name:<12} {value if value is not None else '–'}"))
+    for damage in damages:
+        click.echo(one_line(f"{_DAMAGED:<12} {damage}"))
+    if damages:
+        click.echo(DamagedRunError(run_id, damages).remedy, err=True)
+    return int(code)
 
 
 @runs.command("cancel")
@@ -116,6 +136,8 @@ def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bo
     return int(exit_code([Decision(watched.decision)]))
 
 
+runs.add_command(verify_command)
+
 # What changes although nothing has happened.
 _MOVING = ("items_per_s", "left_s", "elapsed_s")
 
@@ -139,6 +161,14 @@ def _progress(watched: Watched) -> str:
     elif watched.left_s is not None:
         parts.append(f"about {watched.left_s:.0f} s left")
     return ", ".join(parts)
+
+
+def _entry(run: Manifest | UnreadableRun) -> dict[str, Any]:
+    if isinstance(run, Manifest):
+        return _summary(run)
+    return {"id": run.id, "suite": run.suite, "state": _DAMAGED, "decision": None} | {
+        "reason": run.reason
+    }
 
 
 def _summary(manifest: Manifest) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,17 @@ import click
 
 from evalcore.cli.options import chosen_store, json_option, settings, store_option, verbose_option
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.run import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions, Stopper, show, tell_warning
-from evalcore.errors import ExitCode
+from evalcore.cli.run import (
+    ALLOW_IMPORT_HELP,
+    KEEP_HELP,
+    RunOptions,
+    Stopper,
+    abandon_process,
+    show,
+    tell_warning,
+)
+from evalcore.cli.worker_process import send_fault
+from evalcore.errors import EvalError, ExitCode, StalledError
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
@@ -26,8 +36,10 @@ from evalcore.pipeline import (
     finish_run,
     view_run,
 )
+from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.process_privacy import hide_process
 
 _LEASE_HELP = "After twice as long without a sign of life others take over.  [20]"
 
@@ -47,6 +59,8 @@ _LEASE_HELP = "After twice as long without a sign of life others take over.  [20
 @click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
 @click.option("--root", "roots", multiple=True, type=click.Path(path_type=Path), hidden=True)
 @click.option("--part", type=int, hidden=True, help="Process id of the parent, which decides.")
+@click.option("--fault-fd", type=int, hidden=True, help="Where the parent is told of an error.")
+@click.option("--isolated", type=int, hidden=True, help="The only shard, one item at a time.")
 @store_option
 @json_option
 @verbose_option
@@ -56,12 +70,34 @@ def worker(**given: Any) -> int:
     Ends when every shard has its result; whoever comes to the end decides the run and shows its
     report. Exit codes are those of `evalcore run`.
     """
+    hide_process()
+    fault_fd = given.pop("fault_fd")
+    if fault_fd is None:
+        return _work(given, abandon_process)
+    os.set_inheritable(fault_fd, False)
+
+    def abandon(error: StalledError) -> None:
+        send_fault(fault_fd, error)
+        os._exit(error.exit_code)
+
+    try:
+        return _work(given, abandon)
+    except EvalError as error:
+        if os.getppid() != given["part"]:  # nobody else says it
+            raise
+        send_fault(fault_fd, error)
+        return int(error.exit_code)
+
+
+def _work(given: dict[str, Any], abandon: Callable[[StalledError], None]) -> int:
     run = find_run(chosen_store(given["store"]), given["run_id"])
     part = given["part"]
     options = RunOptions(given["as_json"], given["verbose"], imports=given["imports"])
     allowed = (*settings().allow_imports, *options.imports)
     policy = ImportPolicy(roots=given["roots"] or _trusted_folders(run), allowed=allowed)
     manifest, stopper = run.manifest(), Stopper()
+    if part is None:  # a parent has looked before it started this worker
+        check_plan(run, manifest)
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
         execute = ExecuteOptions(
@@ -73,15 +109,16 @@ def worker(**given: Any) -> int:
             warn=tell_warning,
             keep_workspaces=given["keep_workspace"],
             stopped=lambda: stopper.stopped,
+            abandon=abandon,
             isolation=Isolation(settings().isolation),
         )
         name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = given["lease_s"] or execute.settings.lease_s
-        end = execute_lane(run, execute, lane=name, lease_s=lease_s)
+        end = execute_lane(run, execute, lane=name, lease_s=lease_s, isolated=given["isolated"])
     if part is not None and os.getppid() == part:
-        return int(ExitCode.PASS)
+        return int(ExitCode.ERRORS if stopper.stopped else ExitCode.PASS)
     if end.cancelled:
-        cancel_run(run, end.receipts, now=datetime.now(UTC))
+        cancel_run(run, end.receipts, now=datetime.now(UTC), begun=end.begun)
     if end.cancelled or stopper.stopped:
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return int(ExitCode.ERRORS)

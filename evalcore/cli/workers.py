@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.errors import ExitCode, StoreError, UsageError
+from evalcore.cli.worker_process import (
+    COMMAND,
+    WorkerFault,
+    WorkerProcess,
+    describe_end,
+    is_interpreter_death,
+)
+from evalcore.errors import ExitCode, StoreError, UsageError, WorkersFailedError
+from evalcore.execution.crashes import Abandoned, abandon_claims
 from evalcore.model.run import State
 from evalcore.pipeline.lane import refuse_store_without_conditions
+from evalcore.pipeline.silence import Silence
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from evalcore.cli.run import RunOptions
 
-_COMMAND = (sys.executable, "-P", "-c", "from evalcore.cli.main import main; main()", "worker")
 _POLL_S = 0.1
 _LOOK_S = 1.0
 _RESTARTS_PER_WORKER = 3
+_SAME_END = 3
+_MOST_DEATHS = 50
 _STOP_S = 20.0
 
 
@@ -36,15 +48,17 @@ def run_workers(
     roots: Sequence[Path],
     progress: ProgressDisplay,
     stopped: Callable[[], bool],
-) -> None:
-    """Return when every shard has its result, or when the run was stopped or cancelled.
+) -> bool:
+    """Return when every shard has its result: True; False if the run was stopped or cancelled.
 
-    Workers that die are started again, a few times. With no workers of its own it waits for those
-    that are started elsewhere. Raises `StoreError` if no worker is left, `UsageError` if they
-    refuse the run.
+    Workers that die are started again, a few times, and not if they die in the same way. With no
+    workers of its own it waits for those that are started elsewhere. Raises `WorkersFailedError` if
+    no worker is left or none can do it, `UsageError` if they refuse the run, `StalledError` if none
+    shows a sign of life.
     """
     refuse_store_without_conditions(run)
-    command = [*_COMMAND, run.run_id, "--store", run.store.url, "--part", str(os.getpid())]
+    hide_process()
+    command = [*COMMAND, run.run_id, "--store", run.store.url, "--part", str(os.getpid())]
     for root in roots:
         command += ["--root", str(root)]
     for module in options.imports:
@@ -54,64 +68,153 @@ def run_workers(
     count = options.workers or 0
     if not count:
         click.echo(f"waiting for: evalcore worker {run.run_id} --store {run.store.url}", err=True)
+    configured = settings()
+    silence = Silence(run, configured.stall_s, configured.lease_s)
     with ExitStack() as stack:
-        workers = _Workers(command, count)
+        workers = _Workers(run, command, count, stopped)
         stack.callback(workers.stop)
         look_at = time.monotonic() + _LOOK_S
         while not stopped():
             if workers.tend() and count:
-                return
+                return _is_complete(run)
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + _LOOK_S
-                if _is_over(run, progress):
-                    workers.wait()
-                    return
+                # The workers cope with a store that is away for a while; so does their parent.
+                with suppress(StoreError):
+                    over, done = _look(run)
+                    progress.committed(done)
+                    if over:
+                        workers.wait()
+                        return _is_complete(run)
+                    if silence.note_items(done):
+                        workers.note_progress()
+                silence.check(workers.kill)
             time.sleep(_POLL_S)
+    return False
 
 
-def _is_over(run: StoredRun, progress: ProgressDisplay) -> bool:
-    """Say whether all shards have their results, or somebody wants no more; show how many."""
+def _is_complete(run: StoredRun) -> bool:
+    plan = run.manifest().plan
+    return plan.settled and not pending_shards(plan, run.written_shards())
+
+
+def _look(run: StoredRun) -> tuple[bool, int]:
+    """Return whether the run is over, complete or not, and how many items have their results."""
     manifest = run.manifest()
     plan, written = manifest.plan, run.written_shards()
-    progress.committed(sum(len(plan.shard_items(shard)) for shard in written))
+    done = sum(len(plan.shard_items(shard)) for shard in written)
     complete = plan.settled and not pending_shards(plan, written)
-    return complete or manifest.state is not State.RUNNING or run.is_cancel_requested()
+    over = complete or manifest.state is not State.RUNNING or run.is_cancel_requested()
+    return over, done
 
 
 class _Workers:
-    """Processes that are started again when they die."""
+    """Processes that are started again when they die, unless they die in the same way."""
 
-    def __init__(self, command: Sequence[str], count: int) -> None:
+    def __init__(
+        self, run: StoredRun, command: Sequence[str], count: int, stopped: Callable[[], bool]
+    ) -> None:
+        self._run = run
         self._command = command
+        self._stopped = stopped
+        self._count = count
         self._restarts = _RESTARTS_PER_WORKER * count
         self._started = 0
-        self._running = [self._start() for _ in range(count)]
+        self._deaths = 0
+        self._ends: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+        self._running: list[WorkerProcess] = []
+        for _ in range(count):
+            self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, isolated: int | None = None) -> None:
         self._started += 1
         name = f"worker-{os.getpid()}-{self._started}"
-        # In this process's group: what a terminal stops or kills are all of them.
-        return subprocess.Popen(
-            [*self._command, "--name", name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
+        self._running.append(WorkerProcess(self._command, name, isolated))
 
     def tend(self) -> bool:
         """Start dead workers again; return whether all have come to their end."""
-        left = []
-        for worker in self._running:
+        for worker in tuple(self._running):
             code = worker.poll()
-            if code is None:
-                left.append(worker)
-            elif code == ExitCode.USAGE:
-                raise UsageError("the workers refuse the run (their message stands above)")
-            elif code != ExitCode.PASS and self._restarts > 0:
-                self._restarts -= 1
-                click.echo(f"a worker ended with exit code {code}; starting another", err=True)
-                left.append(self._start())
-            elif code != ExitCode.PASS and len(self._running) == 1:
-                raise StoreError(f"no worker is left: the last one ended with exit code {code}")
-        self._running = left
-        return not left
+            if code is None or self._stopped():
+                continue
+            with suppress(StoreError):  # it is tended again when the store is back
+                self._tend(worker, code)
+        return not self._running
+
+    def note_progress(self) -> None:
+        """Note that results came: what was wrong with the store has passed."""
+        self._faults.clear()
+        self._restarts = _RESTARTS_PER_WORKER * self._count
+
+    def _tend(self, worker: WorkerProcess, code: int) -> None:
+        fault = worker.fault()
+        if code == ExitCode.PASS and self._has_done_its_part(worker):
+            self._running.remove(worker)
+            return
+        if code == ExitCode.USAGE:
+            told = "the workers refuse the run (their message stands above)"
+            raise UsageError(told if fault is None else fault.message)
+        if fault is not None and fault.final:
+            raise WorkersFailedError(self._run.run_id, fault.message, resumable=False)
+        dead = fault is None and is_interpreter_death(code)
+        how = describe_end(code)
+        isolated = worker.isolated is not None
+        left = abandon_claims(
+            self._run, worker.name, death=how if dead else None, isolated=isolated
+        )
+        self._running.remove(worker)
+        if fault is not None:
+            self._note_fault(fault)
+        elif not dead or not left.shards:
+            self._note_end(how, left)
+        else:
+            self._note_death(code, left)
+        for shard in left.isolated:
+            self._start(shard)
+        if worker.isolated is None or not left.isolated:
+            self._restart(worker, code, dead=dead and bool(left.shards))
+
+    def _has_done_its_part(self, worker: WorkerProcess) -> bool:
+        """Whether a worker that says so has come to its end."""
+        if worker.isolated is not None and self._run.has_result(worker.isolated):
+            return True
+        return _look(self._run)[0]
+
+    def _restart(self, worker: WorkerProcess, code: int, *, dead: bool) -> None:
+        if dead or self._restarts > 0:
+            self._restarts -= not dead
+            click.echo(f"a worker ended with {describe_end(code)}; starting another", err=True)
+            self._start(worker.isolated if not dead else None)
+        elif not self._running:
+            raise WorkersFailedError(
+                self._run.run_id, f"no worker is left: the last one ended with {describe_end(code)}"
+            )
+
+    def _note_fault(self, fault: WorkerFault) -> None:
+        """Count an error that another process may not meet; raise it if all meet it."""
+        same = _without_numbers(fault.message)
+        self._faults[same] += 1
+        alone = fault.stalled and not self._running
+        if alone or self._faults[same] >= _SAME_END:
+            raise WorkersFailedError(self._run.run_id, fault.message, resumable=not fault.stalled)
+
+    def _note_end(self, how: str, left: Abandoned) -> None:
+        """Count an end that says nothing of the shards; raise it if it is always the same."""
+        end = f"{how} {sorted(left.shards)}"
+        self._ends[end] += 1
+        if self._ends[end] >= _SAME_END:
+            what = f"a worker ended {_SAME_END} times in the same way ({how})"
+            shards = ", ".join(map(str, sorted(left.shards)))
+            reason = f"{what} while it executed shard {shards}" if shards else what
+            raise WorkersFailedError(self._run.run_id, reason)
+
+    def _note_death(self, code: int, left: Abandoned) -> None:
+        """Count an interpreter's death, which has its items; raise it if there is no end of it."""
+        self._deaths += 1
+        if left.hopeless or self._deaths >= _MOST_DEATHS:
+            reason = f"the workers' processes died {self._deaths} times, last with "
+            raise WorkersFailedError(self._run.run_id, reason + describe_end(code))
 
     def wait(self) -> None:
         """Wait, not for ever, for the end of those whose run is over."""
@@ -122,13 +225,21 @@ class _Workers:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """Ask those that run to stop between items, and wait for it."""
+        """Ask those that run to stop between items, and wait for it, not for ever."""
         for worker in self._running:
             if worker.poll() is None:
-                worker.terminate()
+                worker.process.terminate()
+        self.wait()
+        self.kill()
+
+    def kill(self) -> None:
+        """End those that run."""
         for worker in self._running:
-            try:
-                worker.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
+            if worker.poll() is None:
+                worker.process.kill()
+                worker.process.wait()
+
+
+def _without_numbers(message: str) -> str:
+    """Return what the messages of the same fault have in common."""
+    return re.sub(r"\d[0-9a-f]*", "#", message)

@@ -13,6 +13,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import orjson
@@ -38,7 +39,10 @@ class Lease(NamedTuple):
 
     `lane` executes the shard, as the `attempt`-th that began it; `sequence` counts renewals.
     `lease_s` 0 is a claim that nobody renews: a process that runs its shards alone. `started_at`
-    (seconds since the epoch) is when the shard was begun first.
+    (seconds since the epoch) is when the shard was begun first. `deaths` counts the processes whose
+    interpreter died while they executed it, the last one as `death` says; `item` is what an
+    isolated shard (execution.crashes) has begun, `culprits` are the items that are not executed
+    any more.
     """
 
     lane: str
@@ -46,6 +50,10 @@ class Lease(NamedTuple):
     lease_s: float = 0.0
     sequence: int = 0
     attempt: int = 1
+    deaths: int = 0
+    death: str = ""
+    item: int | None = None
+    culprits: tuple[int, ...] = ()
 
     def encoded(self) -> bytes:
         """Return the claim's content."""
@@ -58,7 +66,11 @@ class Lease(NamedTuple):
     def taken_over(self, lane: str, lease_s: float) -> Lease:
         """Return the lease of the next one to begin the shard."""
         return self._replace(
-            lane=lane, lease_s=lease_s, sequence=self.sequence + 1, attempt=self.attempt + 1
+            lane=lane,
+            lease_s=lease_s,
+            sequence=self.sequence + 1,
+            attempt=self.attempt + 1,
+            item=None,
         )
 
 
@@ -67,6 +79,7 @@ def decode_lease(data: bytes) -> Lease:
     try:
         raw = orjson.loads(data)
         known = {name: raw[name] for name in Lease._fields if name in raw}
+        known["culprits"] = tuple(known.get("culprits", ()))
         return Lease(**{"lane": "", "started_at": 0.0, **known})
     except (ValueError, TypeError):
         return Lease("", 0.0)
@@ -107,6 +120,7 @@ class Claims:
         self._free: deque[int] = deque()
         self._looking = threading.Lock()
         self._lock = threading.Lock()
+        self._swapping = threading.Lock()
         self._abandoned: Mapping[str, str] = {}
         # Of all shards without a result, those that this lane has not begun.
         self.others: frozenset[int] = frozenset()
@@ -122,6 +136,12 @@ class Claims:
         with self._lock:
             found = self._held.get(shard)
         return time.time() if found is None else found[0].started_at
+
+    def lease(self, shard: int) -> Lease | None:
+        """Return the lease on a shard that this lane holds."""
+        with self._lock:
+            found = self._held.get(shard)
+        return None if found is None else found[0]
 
     def settle(self, plan: Plan) -> None:
         """Take the plan that the pilot has settled."""
@@ -200,13 +220,6 @@ class Claims:
                 if seen.since <= least or self._abandoned.get(str(shard)) == seen.etag
             ]
 
-    @property
-    def others_live(self) -> bool:
-        """Whether (as of the last `look`) others hold claims that have not expired."""
-        expired = self._expired()
-        with self._lock:
-            return len(self._seen) > len(expired)
-
     def dead_lanes(self) -> frozenset[str]:
         """Return the lanes whose claims (as of the last `look`) have expired."""
         found = set()
@@ -243,6 +256,41 @@ class Claims:
         self._hold(shard, taken, etag)
         return True
 
+    def take(self, shard: int) -> bool:
+        """Claim a shard whose holder has died for sure; False if it needs no execution any more."""
+        store, key = self._run.store, self._run.keys.claim(shard)
+        for _ in range(_SWAPS):
+            if self._run.has_result(shard):
+                return False
+            stored = store.get(key)
+            taken = decode_lease(stored.data).taken_over(self.lane, self.lease_s)
+            etag = store.compare_and_swap(key, taken.encoded(), stored.etag)
+            if etag is not None:
+                self._hold(shard, taken, etag)
+                return True
+        raise StoreError(f"{key}: the claim is changed all the time")
+
+    def note_item(self, shard: int, item: int) -> None:
+        """Note in the claim of a shard that this item begins."""
+        with self._swapping:
+            with self._lock:
+                held = self._held.get(shard)
+            if held is not None:
+                self._swap(shard, held[0].renewed()._replace(item=item), held[1])
+
+    def _swap(self, shard: int, lease: Lease, etag: str) -> bool:
+        """Change the claim of a shard that is held; False if another lane has taken it over."""
+        key = self._run.keys.claim(shard)
+        swapped = self._run.store.compare_and_swap(key, lease.encoded(), etag)
+        with self._lock:
+            if shard not in self._held:  # committed meanwhile
+                return True
+            if swapped is None:
+                del self._held[shard]
+                return False
+            self._held[shard] = (lease, swapped)
+        return True
+
     def _hold(self, shard: int, lease: Lease, etag: str) -> None:
         with self._lock:
             self._held[shard] = (lease, etag)
@@ -254,24 +302,13 @@ class Claims:
 
         What the store refuses for another reason is tried again the next time.
         """
-        with self._lock:
-            held = dict(self._held)
         lost = []
-        for shard, (lease, etag) in held.items():
-            renewed = lease.renewed()
-            try:
-                key = self._run.keys.claim(shard)
-                swapped = self._run.store.compare_and_swap(key, renewed.encoded(), etag)
-            except StoreError:
-                continue
-            with self._lock:
-                if shard not in self._held:  # committed meanwhile
-                    continue
-                if swapped is None:
-                    del self._held[shard]
+        for shard in self.held:
+            with self._swapping, suppress(StoreError):
+                with self._lock:
+                    held = self._held.get(shard)
+                if held is not None and not self._swap(shard, held[0].renewed(), held[1]):
                     lost.append(shard)
-                else:
-                    self._held[shard] = (renewed, swapped)
         return tuple(lost)
 
     def release(self, shard: int) -> None:
@@ -280,22 +317,22 @@ class Claims:
             self._held.pop(shard, None)
 
 
-def begin_alone(run: StoredRun, shard: int, now: float) -> bool:
-    """Note that a process which works alone begins a shard, whoever had it before.
+def begin_alone(run: StoredRun, shard: int, now: float) -> Lease | None:
+    """Note that a process which works alone begins a shard, whoever had it before; return the note.
 
-    False if the shard has been committed meanwhile. `now` in seconds since the epoch.
+    None if the shard has been committed meanwhile. `now` in seconds since the epoch.
     """
     store, key = run.store, run.keys.claim(shard)
     lease = Lease("", now)
     for _ in range(_SWAPS):
         if store.put_if_absent(key, lease.encoded()) is not None:
-            return True
+            return lease
         if run.has_result(shard):
-            return False
+            return None
         stored = store.get(key)
         again = decode_lease(stored.data).taken_over("", 0.0)
         if store.compare_and_swap(key, again.encoded(), stored.etag) is not None:
-            return True
+            return again
     raise StoreError(f"{key}: the claim is changed all the time")
 
 

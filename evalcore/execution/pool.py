@@ -12,13 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 from evalcore.execution.bench import Bench, OpenShard, Task
 from evalcore.execution.calls import Calls, Session
 from evalcore.execution.context import CallContext
 from evalcore.execution.row import Finished
 from evalcore.execution.slots import Slot, Slots
+from evalcore.execution.watchdog import Standing
 from evalcore.execution.window import WHOLE, Share
+
+T = TypeVar("T")
 
 # A completed shard's rows stay in memory until they are committed.
 _MAX_COMMITS = 2
@@ -49,6 +54,8 @@ class Pool:
         self._sampled = asyncio.Event()
         self._committed = asyncio.Event()
         self._finished = 0
+        self._opens_shard = False
+        self._waits_for = ""
         self._commits: set[asyncio.Task[None]] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[None] | None = None
@@ -63,6 +70,20 @@ class Pool:
     def fail(self, error: BaseException) -> None:
         """End the run with this error, as `stop` does."""
         self._finish(error)
+
+    def standing(self) -> Standing:
+        """Return what the pool does at this moment; safe in any thread."""
+        slots = self._slots.open
+        waiting = sum(slot.waits for slot in slots)
+        return Standing(
+            running=len(slots) - waiting,
+            waiting=waiting,
+            queued=len(self._queue),
+            commits=sum(not commit.done() for commit in tuple(self._commits)),
+            opens_shard=self._opens_shard,
+            finished=self._finished,
+            waits_for=self._waits_for,
+        )
 
     async def run(
         self,
@@ -136,21 +157,36 @@ class Pool:
         """
         while True:
             await self._wanted.wait()
-            while len(self._commits) >= _MAX_COMMITS:
-                self._committed.clear()
-                await self._committed.wait()
-            opened = await asyncio.to_thread(self._open_next)
+            with self._waiting_for("commits"):
+                while len(self._commits) >= _MAX_COMMITS:
+                    self._committed.clear()
+                    await self._committed.wait()
+            opened = await self._in_thread(self._open_next)
             if opened is not None:
                 self._queue.extend(opened)
                 if opened:
                     self._wanted.clear()
                     self._grow()
             elif self._following is not None:
-                await self._sampled.wait()
+                with self._waiting_for("the pilot's items, which show how long one takes"):
+                    await self._sampled.wait()
                 following, self._following = self._following, None
-                self._shards = iter(await asyncio.to_thread(following))
+                self._shards = iter(await self._in_thread(following))
             else:
                 return
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        self._opens_shard = True
+        try:
+            return await asyncio.to_thread(call)
+        finally:
+            self._opens_shard = False
+
+    @contextmanager
+    def _waiting_for(self, what: str) -> Iterator[None]:
+        self._waits_for = what
+        yield
+        self._waits_for = ""
 
     def _open_next(self) -> list[Task] | None:
         """Return the items of the next shard, None after the last; may block for long."""

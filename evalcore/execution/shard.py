@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from evalcore.errors import StoreError
 from evalcore.execution.bench import OpenShard
 from evalcore.execution.claims import begin_alone
+from evalcore.execution.crashes import without_culprits
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.observability.observer import Observer
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
-from evalcore.planning.spool import decode_part
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
@@ -89,12 +89,16 @@ class StoredShards:
         """
         with self._lock:
             self._started[shard] = time.time()
-            alone = self._claims is None
-            if alone and not begin_alone(self._run, shard, self._started[shard]):
-                return []
+            if self._claims is not None:
+                lease = self._claims.lease(shard)
+            else:
+                lease = begin_alone(self._run, shard, self._started[shard])
+                if lease is None:
+                    return []
             if self._reused is not None:
                 self._reused.prepare(self.plan.shard_items(shard))
-            return expand_shard(self._expander, self.plan, shard, self._cases(shard))
+            items = expand_shard(self._expander, self.plan, shard, self._cases(shard))
+        return items if lease is None or not lease.culprits else without_culprits(items, lease)
 
     def _cases(self, shard: int) -> list[Case]:
         """Return the cases of a shard; the part that was read last is kept."""
@@ -103,7 +107,7 @@ class StoredShards:
         size = self.plan.part_cases
         for number in range(wanted.start // size, (wanted.stop - 1) // size + 1):
             if self._part[0] != number:
-                self._part = (number, decode_part(self._run.plan_part(number), opened=True))
+                self._part = (number, self._run.cases(number, self.plan, opened=True))
             first = number * size
             start, stop = max(wanted.start - first, 0), min(wanted.stop - first, size)
             cases.extend(self._part[1][start:stop])

@@ -16,6 +16,7 @@ from evalcore.formats.shapes import CALLABLE
 from evalcore.formats.source import as_json, read_document
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.wording import shown_path, suggest
+from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import KINDS
 from evalcore.trust.files import repository_root, resolve_inside
@@ -25,6 +26,8 @@ FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
 _FILES: Final = (".yaml", ".yml", ".json")
 _MODELS: Final = ("openai", "anthropic")
+# Types of nodes that factories use without registering them (spec/suite-api.md, Node flows).
+_AGENTS: Final = ("claude.agent", "opencode.agent")
 _FORMS: Final = "a flow is module:function, a workflow file, or a target's name"
 
 
@@ -74,8 +77,10 @@ class FlowReader:
         """Take the suite level: its `primary_output` and its own `targets`."""
         self._targets, self._folder, self._problems = targets, folder, problems
         self._primary: str | None = raw.get("primary_output")
+        inline = raw.get("targets") or ()
+        self._own_names = [entry["name"] for entry in inline]
         self._inline_models = [
-            entry["name"] for entry in raw.get("targets") or () if entry.get("provider") in _MODELS
+            entry["name"] for entry in inline if entry.get("provider") in _MODELS
         ]
 
     def read(self, flow: Any, variants: Sequence[Mapping[str, Any]]) -> Flow:
@@ -85,6 +90,8 @@ class FlowReader:
             return Flow({}, None)
         if target.kind in {FLOW, WORKFLOW}:
             names = [raw.get("provider") for raw in variants]
+            if "callable" in target.options:  # its nodes may be of any type
+                names += [*self._own_names, *_AGENTS]
             known = dict(target.options)
             before = known.get("providers", {})
             options = self._with_providers(known, [*before, *names], ("variants",))
@@ -171,9 +178,13 @@ class FlowReader:
             self._problems.add((*loc, "callable"), "is a function, written module:function")
             return None
         for key in flow:
-            if key not in {"callable", "behaviour"}:
-                hint = suggest(key, ("callable",))
+            if key not in {"callable", "behaviour", "isolation"}:
+                hint = suggest(key, ("callable", "isolation"))
                 self._problems.add((*loc, key), f"unknown key '{key}'.{hint}")
+        isolation = flow.get("isolation")
+        if isolation is not None and isolation not in ISOLATIONS:
+            self._problems.add((*loc, "isolation"), f"is {' or '.join(ISOLATIONS)}")
+            return None
         options = {key: value for key, value in flow.items() if value is not None}
         if self._primary is not None:
             options["primary_output"] = self._primary

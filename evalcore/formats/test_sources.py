@@ -75,7 +75,7 @@ def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
                     continue
                 if type(value) is dict and "output" in value:
                     _move_output(value, problems)
-                yield RawTest(value, (), problems, mark in line)
+                yield RawTest(value, (), problems, mark in line, is_data=True)
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
     yield RawTest(NO_TEST, (), problems)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -49,10 +49,22 @@ class Plan:
         start = self.pilot + (shard - bool(self.pilot)) * self.shard_size
         return range(start, min(start + self.shard_size, self.items))
 
+    def cases_of_part(self, part: int) -> int:
+        """Return how many cases a part of the plan holds."""
+        return max(0, min(self.part_cases, self.cases - part * self.part_cases))
+
     @property
     def items_per_case(self) -> int:
         """Work items that one case has."""
         return self.variants * self.iterations
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A shard's result part as it was when the run became final: its rows and its bytes' digest."""
+
+    rows: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,8 @@ class Manifest:
     `settings` holds what was decided when the run was planned; its `latency_s` is the median time
     of an item that history knew or the pilot has shown, None if nobody knows.
     `execution` holds what this and earlier processes measured: when the first shard started and
-    the last one was committed, and how many items had to be executed again.
+    the last one was committed, and how many items had to be executed again. `parts` are the result
+    parts of a final run in the order of its shards; None before, and in runs of earlier versions.
     """
 
     id: str
@@ -80,4 +93,10 @@ class Manifest:
     counts: Mapping[str, int] | None = None
     decision: str | None = None
     execution: Mapping[str, Any] = field(default_factory=dict)
+    parts: Sequence[StoredPart] | None = None
     schema: int = SCHEMA
+
+    @property
+    def times_resumed(self) -> int:
+        """How often the run has been resumed."""
+        return int(self.execution.get("times_resumed", 0))

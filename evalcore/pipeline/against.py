@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import ObjectNotFoundError
+from evalcore.errors import DamagedRunError, ObjectNotFoundError
 from evalcore.model.comparison import Tolerances
 from evalcore.model.run import Manifest
 from evalcore.model.suite import SuiteDefinition
+from evalcore.pipeline.integrity import check_parts, check_shards
 from evalcore.pipeline.plan import is_instant
 from evalcore.storage.runs import StoredRun, open_run
 
@@ -38,23 +39,31 @@ def open_baseline(
         yield None, None
     else:
         earlier = open_run(run.store, recorded["suite"], recorded["run"])
-        try:
-            earlier_manifest = earlier.manifest()
-        except ObjectNotFoundError:
-            yield None, f"the baseline run {recorded['run']} is not in the store any more"
-            return
-        with against_run(definition, earlier, earlier_manifest) as against:
-            yield against, None
+        with ExitStack() as stack:
+            against: Against | None = None
+            try:
+                manifest = earlier.manifest()
+                against = stack.enter_context(against_run(definition, earlier, manifest))
+            except ObjectNotFoundError:
+                reason = f"the baseline run {recorded['run']} is not in the store any more"
+            except DamagedRunError as error:
+                reason = f"the baseline {error}"
+            yield against, None if against is not None else reason
 
 
 @contextmanager
 def against_run(
     definition: SuiteDefinition, earlier: StoredRun, manifest: Manifest
 ) -> Iterator[Against]:
-    """Give an earlier run as the baseline; its files last as long as the context."""
+    """Give an earlier run as the baseline; its files last as long as the context.
+
+    Raises `DamagedRunError` unless it has a row for each of its items.
+    """
     from evalcore.analytics.compare import EarlierRun
 
+    check_shards(earlier, manifest)
     with earlier.result_files(manifest.plan) as parts:
+        check_parts(earlier, manifest, parts)
         variants = tuple(variant.id for variant in earlier.definition.variants)
         yield _against(definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants))
 

@@ -12,6 +12,7 @@ from evalcore.model.gate import GateResult, GateSpec
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Summary
 from evalcore.pipeline.against import against_run
+from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
 from evalcore.storage.runs import StoredRun
 
 _GATE = GateSpec("no_regressions")
@@ -41,7 +42,9 @@ def compare_runs(baseline: StoredRun, candidate: StoredRun) -> ComparedRuns:
     policy = replace(definition.policy, gates=(_GATE,))
     with ExitStack() as stack:
         against = stack.enter_context(against_run(definition, baseline, manifests[0]))
+        check_shards(candidate, manifests[1])
         parts = stack.enter_context(candidate.result_files(manifests[1].plan))
+        check_parts(candidate, manifests[1], parts)
         tables = stack.enter_context(Aggregates(parts, manifests[1].plan, policy, against))
         summary = tables.summary()
     (gate,) = decide_gates(policy, summary)
@@ -55,4 +58,5 @@ def _completed(run: StoredRun) -> Manifest:
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` ends it"
         )
+    check_plan(run, manifest)
     return manifest

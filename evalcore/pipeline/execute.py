@@ -25,7 +25,6 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.execution.claims import Claims
-    from evalcore.execution.context import CallContext
 
 
 def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
@@ -129,11 +128,11 @@ def execute_with_pilot(
     bench = Bench(make_runner(run, options, calls), work, progress, calls.observer)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
-        run_pool(bench, rest, calls.context, options, following)
+        run_pool(bench, rest, calls, options, following)
     else:
         rest = run_instant(bench, following(), options.stopped)
         if rest.begun:
-            run_pool(bench, rest, calls.context, options)
+            run_pool(bench, rest, calls, options)
     return tuple(receipts)
 
 
@@ -164,7 +163,7 @@ def execute_shards(
     bench = Bench(runner, work, options.progress, options.calls.observer)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
-        run_pool(bench, rest, options.calls.context, options)
+        run_pool(bench, rest, options.calls, options)
     return tuple(receipts)
 
 
@@ -188,7 +187,7 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
 def run_pool(
     bench: Bench,
     rest: Rest,
-    context: CallContext,
+    calls: RunCalls,
     options: ExecuteOptions,
     following: Callable[[], Iterable[int]] | None = None,
 ) -> None:
@@ -199,26 +198,40 @@ def run_pool(
     from evalcore.execution.window import WHOLE
 
     async def execute() -> None:
-        pool = Pool(bench, context, options.share or WHOLE)
+        pool = Pool(bench, calls.context, options.share or WHOLE)
         if options.on_start is not None:
             options.on_start(pool)
-        await pool.run(rest.shards, rest.begun, following)
+        with calls.stopping(pool), calls.watchdog.watching(pool):
+            await pool.run(rest.shards, rest.begun, following)
 
     asyncio.run(execute())
 
 
-def cancel_run(run: StoredRun, receipts: Sequence[ShardReceipt], *, now: datetime) -> Manifest:
-    """Note that a run was stopped: its committed rows stay, and it can be resumed."""
+def cancel_run(
+    run: StoredRun,
+    receipts: Sequence[ShardReceipt],
+    *,
+    now: datetime,
+    begun: Manifest | None = None,
+) -> Manifest:
+    """Note that a run was stopped: its committed rows stay, and it can be resumed.
+
+    `begun` is the manifest as it was when the caller began to execute: a run that has been resumed
+    since then goes on.
+    """
 
     def cancelled(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
+            return current
+        if begun is not None and current.times_resumed != begun.times_resumed:
             return current
         facts = execution_facts(current, receipts)
         ended = iso_time(now)
         return replace(current, state=State.CANCELLED, ended_at=ended, execution=facts)
 
     manifest = run.update(cancelled)
-    tell_stop(manifest)
+    if manifest.state is State.CANCELLED:
+        tell_stop(manifest)
     return manifest
 
 
@@ -228,13 +241,13 @@ def reopen_run(run: StoredRun) -> None:
     The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
     run.store.delete(run.keys.cancel)
-    run.store.delete(run.keys.pot)
     abandoned = unfinished_claims(run)
 
     def reopened(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        facts = {**current.execution, "abandoned_claims": abandoned}
+        resumed = current.times_resumed + 1
+        facts = {**current.execution, "abandoned_claims": abandoned, "times_resumed": resumed}
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(reopened)

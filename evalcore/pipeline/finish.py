@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.errors import RunConflictError, StoreError
+from evalcore.errors import (
+    Damage,
+    DamagedRunError,
+    EvalError,
+    ObjectNotFoundError,
+    RunConflictError,
+)
 from evalcore.execution.claims import read_history
 from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
@@ -19,10 +25,12 @@ from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
-from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.mode import Mode
+from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
+from evalcore.pipeline.integrity import check_counts, check_parts, check_plan, check_shards
 from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
@@ -38,9 +46,16 @@ if TYPE_CHECKING:
 class RunView:
     """A run's report together with the tables behind it, open as long as its context."""
 
-    def __init__(self, run: StoredRun, report: Report, tables: Aggregates) -> None:
+    def __init__(
+        self,
+        run: StoredRun,
+        report: Report,
+        tables: Aggregates,
+        parts: tuple[StoredPart, ...],
+    ) -> None:
         self.run = run
         self.report = report
+        self.parts = parts
         self._tables = tables
 
     def json(self, *, newline: str = "\n") -> bytes:
@@ -115,12 +130,14 @@ def finish_run(
         )
     facts = execution_facts(manifest, receipts) | _history_facts(run, manifest.plan, receipts)
     facts.pop("abandoned_claims", None)
+    facts |= _budget_facts(run, manifest)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
         ended_at=iso_time(now),
         execution=facts,
     )
+    check_plan(run, manifest, thorough=False)
     with _view(run, ended, options or DecideOptions()) as view:
         run.store.put(run.keys.report, view.json())
         summary = view.report.summary
@@ -132,6 +149,7 @@ def finish_run(
             "counts": asdict(summary.counts),
             "decision": view.report.decision,
             "execution": facts,
+            "parts": view.parts,
         }
         settled = run.update(
             lambda now: now if now.state is State.COMPLETED else replace(now, **final)
@@ -157,15 +175,43 @@ def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt])
     return facts
 
 
+def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
+    """Return what the run has spent of its budget, over all attempts; nothing without one."""
+    limits = run.definition.limits
+    if not limits.budgeted or manifest.mode == Mode.REPLAY:
+        return {}
+    from evalcore.execution.shared_limits import decode_limits
+
+    try:
+        stored = run.store.get(run.keys.limits)
+    except ObjectNotFoundError:
+        return {}
+    billed = decode_limits(stored.data, run.keys.limits).billed
+    bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
+    return {
+        "budget": {
+            **bounds,
+            "billed": billed.known._asdict(),
+            "unsettled": billed.unsettled._asdict(),
+        }
+    }
+
+
 @contextmanager
 def view_run(run: StoredRun) -> Iterator[RunView]:
-    """Give the view of a completed run; everything comes from the store."""
+    """Give the view of a completed run; everything comes from the store.
+
+    Raises `DamagedRunError` unless each planned item has its row.
+    """
     manifest = run.manifest()
     if manifest.state is not State.COMPLETED:
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` ends it"
         )
+    check_plan(run, manifest)
+    check_shards(run, manifest)
     with _view(run, manifest) as view:
+        check_counts(manifest, asdict(view.report.summary.counts))
         yield view
 
 
@@ -183,10 +229,12 @@ def _view(
     with ExitStack() as stack:
         against, no_baseline = stack.enter_context(open_baseline(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
-        with _damage_named(run, parts):
-            aggregates = Aggregates(parts, manifest.plan, definition.policy, against)
-        tables = stack.enter_context(aggregates)
+        stored = check_parts(run, manifest, parts)
+        stack.enter_context(_damage_named(run, manifest, parts))
+        tables = stack.enter_context(Aggregates(parts, manifest.plan, definition.policy, against))
         summary = replace(tables.summary(), no_baseline=no_baseline)
+        if not summary.adds_up:
+            check_parts(run, manifest, parts, thorough=True)
         undecided = Report(
             run=_run_facts(manifest),
             suite=definition.name,
@@ -201,31 +249,20 @@ def _view(
         # A custom gate is somebody's function.
         gates = tuple(map(_covered, decide_gates(definition.policy, summary, custom)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
-        yield RunView(run, report, tables)
+        yield RunView(run, report, tables, stored)
 
 
 @contextmanager
-def _damage_named(run: StoredRun, parts: Sequence[Path]) -> Iterator[None]:
-    """Raise `StoreError` that names damaged parts if the rows cannot be read because of them."""
+def _damage_named(run: StoredRun, manifest: Manifest, parts: Sequence[Path]) -> Iterator[None]:
+    """Raise `DamagedRunError` if the rows cannot be read because parts are damaged."""
     try:
         yield
-    except Exception as error:
+    except EvalError:
+        raise
+    except Exception:
         # Whatever DuckDB makes of a torn file.
-        from evalcore.analytics.damage import damaged_parts
-
-        found = damaged_parts(parts)
-        if not found:
-            raise
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        remedy = (
-            "restore it, or run the suite again"
-            if run.manifest().state is State.COMPLETED
-            else f"delete it, and `evalcore run --resume {run.run_id}` executes its items again"
-        )
-        raise StoreError(
-            f"{run.store.url}: {run.keys.result(found[0])}{more} is damaged, no whole Parquet "
-            f"file: {remedy}"
-        ) from error
+        check_parts(run, manifest, parts, thorough=True)
+        raise
 
 
 def _custom_gates(
@@ -235,18 +272,26 @@ def _custom_gates(
     if not any(gate.gate == CUSTOM for gate in run.definition.policy.gates):
         return None
     if options is None:
-        stored = orjson.loads(run.store.get(run.keys.report).data)["gates"]
-        results = (
-            GateResult(raw["name"], GateOutcome(raw["outcome"]), raw["message"], raw["details"])
-            for raw in stored
-        )
-        return CustomGates(known=dict(enumerate(results)))
+        return CustomGates(known=dict(enumerate(_stored_gates(run))))
 
     def values() -> dict[str, Any]:
         cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
         return undecided_head(undecided) | {"cases": cases}
 
     return CustomGates(resolve=options.resolve, report=values)
+
+
+def _stored_gates(run: StoredRun) -> list[GateResult]:
+    """Return the gates as the stored report has them; raise `DamagedRunError`."""
+    try:
+        stored = orjson.loads(run.store.get(run.keys.report).data)["gates"]
+        return [
+            GateResult(raw["name"], GateOutcome(raw["outcome"]), raw["message"], raw["details"])
+            for raw in stored
+        ]
+    except (ObjectNotFoundError, ValueError, LookupError, TypeError) as error:
+        reason = f"does not tell what its own gates said: {error}"
+        raise DamagedRunError(run.run_id, (Damage("report.json", reason),)) from error
 
 
 def _covered(gate: GateResult) -> GateResult:
@@ -269,5 +314,6 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
+        budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
     )

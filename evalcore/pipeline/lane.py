@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from evalcore.errors import RunConflictError, StoreError
+from evalcore.errors import EvalError, RunConflictError, StoreError
 from evalcore.execution.claims import LEASE_S, Claims
+from evalcore.execution.crashes import abandon_claims
 from evalcore.execution.keeper import Keeper
 from evalcore.execution.shard import ShardReceipt
-from evalcore.model.run import Plan, State
+from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.execute import execute_shards, execute_with_pilot, settle_plan
+from evalcore.pipeline.isolated import execute_isolated
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.storage.runs import StoredRun
 
@@ -27,10 +30,14 @@ _PILOT_PAUSE_S = 0.1
 
 
 class LaneEnd(NamedTuple):
-    """What a lane did: the shards that it executed, and whether the run was cancelled meanwhile."""
+    """What a lane did: the shards that it executed, and whether the run was cancelled meanwhile.
+
+    `begun` is the manifest as it was when the lane began.
+    """
 
     receipts: tuple[ShardReceipt, ...]
     cancelled: bool
+    begun: Manifest
 
 
 def execute_lane(
@@ -39,25 +46,32 @@ def execute_lane(
     *,
     lane: str,
     lease_s: float = LEASE_S,
+    isolated: int | None = None,
 ) -> LaneEnd:
     """Execute shards of the run that nobody else does, until each has its result; then return.
 
     Also returns when somebody asks for the run to be cancelled (`StoredRun.request_cancel`) or
-    stops it (`options`). `lane` names this process among those that share the run. Raises
-    `StoreError` if the store does not keep conditional writes, `RunConflictError` if the run is
-    not running.
+    stops it (`options`). `lane` names this process among those that share the run. With `isolated`
+    it executes this shard, whose holder has died for sure, and no other. Raises `StoreError` if the
+    store does not keep conditional writes, `RunConflictError` if the run is not running.
     """
     refuse_store_without_conditions(run)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        return LaneEnd((), cancelled=False)
+        return LaneEnd((), cancelled=False, begun=manifest)
     if manifest.state is not State.RUNNING:
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` goes on"
         )
     claims = Claims(run, lane, manifest.plan, lease_s=lease_s)
-    claims.abandon(manifest.execution.get("abandoned_claims", {}))
-    return _Lane(run, options or ExecuteOptions(), claims).execute()
+    claims.abandon(_abandoned_claims(manifest))
+    receipts, cancelled = _Lane(run, options or ExecuteOptions(), claims, isolated).execute()
+    return LaneEnd(receipts, cancelled, manifest)
+
+
+def _abandoned_claims(manifest: Manifest) -> Mapping[str, str]:
+    claims: Mapping[str, str] = manifest.execution.get("abandoned_claims", {})
+    return claims
 
 
 def refuse_store_without_conditions(run: StoredRun) -> None:
@@ -70,29 +84,49 @@ def refuse_store_without_conditions(run: StoredRun) -> None:
 
 
 class _Lane:
-    def __init__(self, run: StoredRun, options: ExecuteOptions, claims: Claims) -> None:
+    def __init__(
+        self, run: StoredRun, options: ExecuteOptions, claims: Claims, isolated: int | None
+    ) -> None:
         self._run = run
+        self._isolated = isolated
         self._claims = claims
         self._given = options
         self._cancelled = threading.Event()
-        self._calls: RunCalls | None = None
         self._pool: Pool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pause_s = min(_LONGEST_PAUSE_S, claims.lease_s / 4)
         self._options = replace(options, on_start=self._started, stopped=self._is_stopped)
 
-    def execute(self) -> LaneEnd:
-        """Execute what there is for this lane."""
-        with (
-            Keeper(self._run, self._claims, self._cancel),
-            RunCalls(self._run, self._options, self._claims.lane) as calls,
-        ):
-            self._calls = calls
-            self._options = replace(self._options, calls=calls)
-            receipts = self._execute(calls)
-        return LaneEnd(receipts, self._cancelled.is_set())
+    def execute(self) -> tuple[tuple[ShardReceipt, ...], bool]:
+        """Execute what there is for this lane; return that, and whether the run was cancelled."""
+        try:
+            with (
+                Keeper(self._run, self._claims, self._cancel),
+                RunCalls(self._run, self._options) as calls,
+            ):
+                self._options = replace(self._options, calls=calls)
+                receipts = self._execute(calls)
+        finally:
+            self._abandon()
+        return receipts, self._cancelled.is_set()
+
+    def _abandon(self) -> None:
+        """Leave what is not committed to others; without it they wait for the lease to expire."""
+        if self._claims.held:
+            with suppress(EvalError):
+                abandon_claims(self._run, self._claims.lane)
 
     def _execute(self, calls: RunCalls) -> tuple[ShardReceipt, ...]:
+        if self._isolated is not None:
+            return execute_isolated(
+                self._run,
+                self._run.manifest().plan,
+                self._isolated,
+                self._options,
+                calls,
+                self._claims,
+                self._is_cancelled,
+            )
         plan = self._settled_plan()
         if plan is None:
             return ()
@@ -121,35 +155,22 @@ class _Lane:
         """Yield shards that this lane has claimed, until none is left that others might lose."""
         self._claims.settle(plan)
         while not self._is_stopped():
-            if self._leaves_it_to_others():
-                self._cancelled.wait(self._pause_s)
-                continue
             shard = self._claims.claim_next()
             if shard is not None:
                 yield shard
             elif self._claims.others:
                 self._cancelled.wait(self._pause_s)
+                # Shards of a lane that has ended since are nobody's at once.
+                self._claims.abandon(_abandoned_claims(self._run.manifest()))
             else:
                 return
 
-    def _leaves_it_to_others(self) -> bool:
-        """Whether this lane's budget is used up, and others are at work that may have some left.
-
-        It would skip in a moment whatever they could still pay.
-        """
-        pot = None if self._calls is None else self._calls.pot
-        budget = None if self._calls is None or pot is None else self._calls.context.limits.budget
-        if budget is None:
-            return False
-        budget.rise()
-        if not budget.refused:
-            return False
-        self._claims.look()
-        return self._claims.others_live
-
     def _is_stopped(self) -> bool:
         ended = self._pool is not None and (self._pool.stopped or self._pool.ended)
-        return ended or self._cancelled.is_set() or self._given.stopped()
+        return ended or self._is_cancelled()
+
+    def _is_cancelled(self) -> bool:
+        return self._cancelled.is_set() or self._given.stopped()
 
     def _started(self, pool: Pool) -> None:
         import asyncio

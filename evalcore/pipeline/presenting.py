@@ -14,7 +14,6 @@ import orjson
 from evalcore.model.failure import Failure
 from evalcore.model.suite import Case
 from evalcore.pipeline.finish import RunView
-from evalcore.planning.spool import decode_part
 from evalcore.report.document import Report
 from evalcore.report.view import CaseFacts, ListedCase, Place
 
@@ -88,8 +87,9 @@ class Presented:
 
     def _planned(self) -> Iterator[Case]:
         run = self._view.run
-        for number in range(run.manifest().plan.parts):
-            yield from decode_part(run.plan_part(number))
+        plan = run.manifest().plan
+        for number in range(plan.parts):
+            yield from run.cases(number, plan)
 
 
 def case_lines(text: str) -> dict[str, int]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
+from evalcore.errors import DamagedRunError
 from evalcore.execution.reuse import REUSE_ITEMS
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Suite
+from evalcore.pipeline.integrity import check_parts, check_shards
 from evalcore.pipeline.plan import HISTORY
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
@@ -37,9 +40,15 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None
     else:
         runs = (find_run(run.store, source),)
     with ExitStack() as stack, TemporaryDirectory(prefix="evalcore-reuse-") as folder:
-        parts = [
-            stack.enter_context(earlier.result_files(earlier.manifest().plan)) for earlier in runs
-        ]
+        parts: list[Sequence[Path]] = []
+        for earlier in runs:
+            try:
+                parts.append(stack.enter_context(_whole_parts(earlier)))
+            except DamagedRunError as error:
+                if source != HISTORY:
+                    raise
+                parts.append(())
+                sys.stderr.write(f"Warning: nothing is taken from an earlier run: {error}\n")
         if not any(parts):
             return
         errors = source != HISTORY
@@ -50,6 +59,16 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None
             path = Path(folder) / f"{number:05d}.parquet"
             rows.write_part(range(first, min(first + REUSE_ITEMS, plan.items)), path)
             run.store.put_if_absent(run.keys.reuse_part(number), path)
+
+
+@contextmanager
+def _whole_parts(run: StoredRun) -> Iterator[Sequence[Path]]:
+    """Give the result parts of a run; raise `DamagedRunError` unless they are its items' rows."""
+    manifest = run.manifest()
+    check_shards(run, manifest)
+    with run.result_files(manifest.plan) as files:
+        check_parts(run, manifest, files)
+        yield files
 
 
 def _note_sources(run: StoredRun, runs: Sequence[str], items: Sequence[int]) -> None:

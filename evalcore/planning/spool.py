@@ -82,20 +82,40 @@ def spool_cases(cases: Iterable[Case]) -> CaseSpool:
 
 
 def compress(data: bytes) -> bytes:
-    """Return `data` as one zstandard frame."""
-    return zstandard.ZstdCompressor(level=1).compress(data)
+    """Return `data` as one zstandard frame with its checksum."""
+    return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data)
+
+
+class PlanPartError(ValueError):
+    """A plan part is not what was written; the message follows the part's name."""
 
 
 def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
     """Return the cases of one plan part; `opened` with the secrets that they are executed with.
 
-    Raises `UsageError` for a variable that is not set here.
+    Raises `PlanPartError` if it is torn or foreign, `UsageError` for a variable that is not set
+    here.
     """
-    block = zstandard.ZstdDecompressor().decompress(part)
+    block = _decompressed(part)
     if opened and (missing := missing_variables(block)):
         names = ", ".join(missing)
         raise UsageError(
             f"the plan refers to {names}, which is not set here; set it in the environment or in "
             "the suite's .env file"
         )
-    return decode_block(unseal(block) if opened else block)
+    try:
+        return decode_block(unseal(block) if opened else block)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
+
+
+def count_cases(part: bytes) -> int:
+    """Return how many cases a plan part holds, without decoding them; raise `PlanPartError`."""
+    return _decompressed(part).count(b"\n") - 1
+
+
+def _decompressed(part: bytes) -> bytes:
+    try:
+        return zstandard.ZstdDecompressor().decompress(part)
+    except zstandard.ZstdError as error:
+        raise PlanPartError(f"cannot be read: {error}") from error

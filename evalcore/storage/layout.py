@@ -112,6 +112,10 @@ class RunKeys:
         """The rows of one shard, counted from 0; written once."""
         return f"{self.results_prefix}{shard:05d}.parquet"
 
+    def damaged_part(self, shard: int, digest: str) -> str:
+        """A part that was taken out of the results: its shard, its content's digest in hex."""
+        return f"{self.folder}damaged/{shard:05d}-{digest}.parquet"
+
     @property
     def claims_prefix(self) -> str:
         """What the claims on all shards start with."""
@@ -122,9 +126,9 @@ class RunKeys:
         return f"{self.claims_prefix}{shard:05d}"
 
     @property
-    def pot(self) -> str:
-        """What lanes have been granted of the run's budget; changed by compare-and-swap."""
-        return f"{self.folder}budget.json"
+    def limits(self) -> str:
+        """What the run's processes have of its limits; changed by compare-and-swap."""
+        return f"{self.folder}limits.json"
 
     @property
     def cancel(self) -> str:

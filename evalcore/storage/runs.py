@@ -9,13 +9,20 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import orjson
 
-from evalcore.errors import ObjectNotFoundError, RunConflictError, RunNotFoundError, StoreError
-from evalcore.model.run import SCHEMA, Manifest, Plan, State
-from evalcore.model.suite import CaseSource, SuiteDefinition
+from evalcore.errors import (
+    Damage,
+    DamagedRunError,
+    ObjectNotFoundError,
+    RunConflictError,
+    RunNotFoundError,
+    StoreError,
+)
+from evalcore.model.run import Manifest, Plan
+from evalcore.model.suite import Case, CaseSource, SuiteDefinition
+from evalcore.planning.spool import PlanPartError, decode_part
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
@@ -27,6 +34,7 @@ from evalcore.storage.layout import (
     runs_prefix,
     suite_key,
 )
+from evalcore.storage.manifests import encode_manifest, parse_manifest
 from evalcore.storage.object_store import ObjectStore
 from evalcore.trust.sealed_plans import open_plan
 
@@ -50,20 +58,22 @@ class StoredRun:
 
     def create(self, manifest: Manifest) -> None:
         """Write the manifest; raise `RunConflictError` if the run exists already."""
-        data = orjson.dumps(manifest, option=_INDENTED)
+        data = encode_manifest(manifest)
         if self.store.put_if_absent(self.keys.manifest, data) is None:
             raise RunConflictError(f"run {self.run_id} exists already in {self.store.url}")
 
     def manifest(self) -> Manifest:
-        """Return the manifest; raise `StoreError` if it is not one that this version reads."""
-        return _parse_manifest(self.store.get(self.keys.manifest).data, self.keys.manifest)
+        """Return the manifest; raise `DamagedRunError` if it is none, `StoreError` for another
+        version's.
+        """
+        return parse_manifest(self.store.get(self.keys.manifest).data, self.keys)
 
     def update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
         """Change the manifest by compare-and-swap; `change` is called again after a lost race."""
         for _ in range(_SWAP_ATTEMPTS):
             stored = self.store.get(self.keys.manifest)
-            changed = change(_parse_manifest(stored.data, self.keys.manifest))
-            data = orjson.dumps(changed, option=_INDENTED)
+            changed = change(parse_manifest(stored.data, self.keys))
+            data = encode_manifest(changed)
             if self.store.compare_and_swap(self.keys.manifest, data, stored.etag) is not None:
                 return changed
         raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
@@ -81,24 +91,51 @@ class StoredRun:
 
     @cached_property
     def definition(self) -> SuiteDefinition:
-        """The suite without its cases, as it was planned."""
+        """The suite without its cases, as it was planned; raises `DamagedRunError`."""
         if self.known_definition is not None:
             return self.known_definition
-        from pydantic import TypeAdapter
+        from pydantic import TypeAdapter, ValidationError
 
+        data = self._plan_object(self.keys.plan_suite)
         try:
-            data = self.store.get(self.keys.plan_suite).data
-        except ObjectNotFoundError as error:
-            raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
-        definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(open_plan(data))
+            opened = open_plan(data)
+            definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(opened)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            reason = f"{place}: {first['msg']}" if place else first["msg"]
+            raise self._damaged(self.keys.plan_suite, f"is no suite: {reason}") from error
+        except (ValueError, TypeError, AttributeError) as error:
+            raise self._damaged(self.keys.plan_suite, f"is no suite: {error}") from error
         return definition
 
     def plan_part(self, number: int) -> bytes:
-        """Return one part of the cases as it was written."""
+        """Return one part of the cases as it was written; raise `DamagedRunError`."""
+        return self._plan_object(self.keys.plan_part(number))
+
+    def cases(self, number: int, plan: Plan, *, opened: bool = False) -> list[Case]:
+        """Return the cases of one part of the plan; raise `DamagedRunError`.
+
+        `opened` as in `decode_part`.
+        """
         try:
-            return self.store.get(self.keys.plan_part(number)).data
+            cases = decode_part(self.plan_part(number), opened=opened)
+        except PlanPartError as error:
+            raise self._damaged(self.keys.plan_part(number), str(error)) from error
+        if len(cases) != plan.cases_of_part(number):
+            reason = f"has {len(cases)} of {plan.cases_of_part(number)} cases"
+            raise self._damaged(self.keys.plan_part(number), reason)
+        return cases
+
+    def _plan_object(self, key: str) -> bytes:
+        try:
+            return self.store.get(key).data
         except ObjectNotFoundError as error:
-            raise StoreError(f"run {self.run_id} has no complete plan; start a new run") from error
+            raise self._damaged(key, "is missing") from error
+
+    def _damaged(self, key: str, reason: str) -> DamagedRunError:
+        damage = Damage(key.removeprefix(self.keys.folder), reason)
+        return DamagedRunError(self.run_id, (damage,))
 
     def written_shards(self) -> frozenset[int]:
         """Return the shards that have a result object."""
@@ -150,16 +187,6 @@ class StoredRun:
         return frozenset(shard for shard in shards if shard is not None)
 
 
-def _parse_manifest(data: bytes, key: str) -> Manifest:
-    try:
-        raw: dict[str, Any] = orjson.loads(data)
-        if raw["schema"] != SCHEMA:
-            raise StoreError(f"{key} has schema {raw['schema']}; this version reads {SCHEMA}")
-        return Manifest(**{**raw, "plan": Plan(**raw["plan"]), "state": State(raw["state"])})
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{key} is not a manifest that this version reads: {error}") from error
-
-
 def open_run(store: ObjectStore, suite: str, run_id: str) -> StoredRun:
     """Return the run of a suite (by the suite's name); nothing is read."""
     return StoredRun(store, RunKeys(suite_key(suite), run_id))
@@ -175,24 +202,47 @@ def find_run(store: ObjectStore, run_id: str) -> StoredRun:
     raise RunNotFoundError(f"no run {run_id!r} in {store.url}; `evalcore runs list` shows them")
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableRun:
+    """A run whose manifest is damaged; `suite` is the key of its suite's name."""
+
+    id: str
+    suite: str
+    reason: str
+
+
 def list_runs(store: ObjectStore, suite: str | None = None) -> Iterator[Manifest]:
-    """Yield the manifests of all runs (of one suite), newest first."""
+    """Yield the manifests of all runs (of one suite) that can be read, newest first."""
+    return (run for run in list_all_runs(store, suite) if isinstance(run, Manifest))
+
+
+def list_all_runs(
+    store: ObjectStore, suite: str | None = None
+) -> Iterator[Manifest | UnreadableRun]:
+    """Yield all runs (of one suite), newest first; those whose manifest is damaged as such."""
     suites = [suite_key(suite)] if suite else list(store.list_folders(RUNS_PREFIX))
-    found = [
+    listed = [
         RunKeys(NameKey(name), run)
         for name in suites
         for run in store.list_folders(runs_prefix(NameKey(name)))
         if run_created_at(run) is not None
     ]
-    found.sort(key=lambda keys: keys.run_id, reverse=True)
+    listed.sort(key=lambda keys: keys.run_id, reverse=True)
     # An id tells the second only; within one the manifests know more.
-    for _, same_second in groupby(found, key=lambda keys: run_created_at(keys.run_id)):
-        manifests = _manifests(store, same_second)
-        yield from sorted(manifests, key=lambda manifest: manifest.created_at, reverse=True)
+    for _, same_second in groupby(listed, key=lambda keys: run_created_at(keys.run_id)):
+        runs = list(_read_each(store, same_second))
+        yield from sorted(runs, key=_created_at, reverse=True)
 
 
-def _manifests(store: ObjectStore, found: Iterable[RunKeys]) -> Iterator[Manifest]:
-    """Yield the manifests of those runs that have one which this version reads."""
-    for keys in found:
+def _created_at(run: Manifest | UnreadableRun) -> str:
+    return run.created_at if isinstance(run, Manifest) else ""
+
+
+def _read_each(store: ObjectStore, listed: Iterable[RunKeys]) -> Iterator[Manifest | UnreadableRun]:
+    """Yield those runs that have a manifest, unless it is of another version."""
+    for keys in listed:
         with suppress(StoreError):
-            yield StoredRun(store, keys).manifest()
+            try:
+                yield StoredRun(store, keys).manifest()
+            except DamagedRunError as error:
+                yield UnreadableRun(keys.run_id, keys.suite, str(error.damages[0]))

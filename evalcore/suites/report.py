@@ -135,7 +135,6 @@ class SuiteReport:
 
 def _case_results(run: StoredRun) -> Iterator[CaseResult]:
     """Yield the results of a run's items from its stored rows and its plan."""
-    from evalcore.planning.spool import decode_part
     from evalcore.sql.tables import read_rows
 
     plan = run.manifest().plan
@@ -147,7 +146,7 @@ def _case_results(run: StoredRun) -> Iterator[CaseResult]:
                 place = row["item"] // plan.items_per_case
                 if place // plan.part_cases != number:
                     number = place // plan.part_cases
-                    cases = decode_part(run.plan_part(number))
+                    cases = run.cases(number, plan)
                 prefix = run.keys.item_events(row["item"])
                 known = prefix.rstrip("/").rpartition("/")[2] in executed
                 events = _events(run, prefix) if known else ()

@@ -11,22 +11,38 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.context import BuildContext
-from evalcore.targets.flow_answer import AnswerError, answer_evidence, block_evidence, with_primary
+from evalcore.targets.flow_answer import (
+    AnswerError,
+    block_evidence,
+    returned_evidence,
+    with_primary,
+)
 from evalcore.targets.flow_context import CountedCalls, FlowContext, FlowVariant, arguments_for
+from evalcore.targets.node_flow import (
+    PRIMARY_KEYS,
+    WRAPPER_KEYS,
+    NodeFlow,
+    as_nodes,
+    as_wrapper,
+    read_node_flow,
+)
+from evalcore.targets.node_registry import NodeRegistry, register_call
+from evalcore.targets.node_targets import NodeTargets
 from evalcore.targets.work import Work
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
 
 if TYPE_CHECKING:
+    from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.providers.chat import ChatModel
 
 _KIND: Final = "flow"
 _DEEPEST: Final = 5
-_PRIMARY_KEYS: Final = ("primary_output", "primaryOutput", "primaryOutputNodeId")
 
 
 class FlowOptions(BaseModel):
@@ -37,8 +53,9 @@ class FlowOptions(BaseModel):
     callable: str | None = Field(
         default=None,
         description="`module:function`: a workflow factory, called with `case_input`, `variant`, "
-        "`mode`, `context` (as many of them as it takes). It returns a workflow definition, a "
-        "function, a target {provider, …}, {flow, primary_output}, or the answer.",
+        "`mode`, `context` (as many of them as it takes). It returns a workflow definition, nodes "
+        "{flow, register}, a function, a target {provider, …}, {flow, primary_output}, or the "
+        "answer.",
     )
     target: dict[str, Any] | None = Field(
         default=None, description="{name, kind, options} of a target that answers instead."
@@ -51,10 +68,15 @@ class FlowOptions(BaseModel):
     config: dict[str, Any] = Field(default_factory=dict, description="The variant's config.")
     providers: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="What the function may name as provider beside `openai` and `anthropic`.",
+        description="What the function may name as provider beside `openai` and `anthropic`, and "
+        "what answers for nodes whose type nobody registered.",
     )
     behaviour: str | None = Field(
         default=None, description="A digest of the function's code; part of the identity only."
+    )
+    isolation: Isolation | None = Field(
+        default=None,
+        description="`process`: the function runs in a worker process; `inline`: in the engine's.",
     )
     call: Literal["factory", "executor"] = Field(
         default="factory",
@@ -84,6 +106,11 @@ class FlowTarget:
         it, of kind `flow` if it raises or returns what is no answer; those of what it calls.
         """
         self._context.check(work.mode)
+        workers = self._workers(work)
+        if workers is not None:
+            from evalcore.targets.flow_worker import answer_in_worker
+
+            return await answer_in_worker(self, self._options, self._context.name, work, workers)
         calls = CountedCalls(work.complete)
         context = self._call_context(work, calls)
         started = time.perf_counter()
@@ -102,6 +129,14 @@ class FlowTarget:
             raise TargetError(_KIND, str(error)) from error
         return _measured(evidence, calls, (time.perf_counter() - started) * 1000)
 
+    def _workers(self, work: Work) -> WorkerPool | None:
+        """Return the worker processes that the flow's function runs in; None for this one."""
+        reference = self._options.callable
+        # A function of the program that defined the suite is nowhere else.
+        if self._options.target is not None or reference is None or reference in work.objects:
+            return None
+        return work.workers.of(self._options.isolation)
+
     def _function(self, work: Work) -> Callable[..., Any]:
         reference = self._options.callable
         if reference is None:
@@ -112,7 +147,8 @@ class FlowTarget:
             raise TargetError("import", str(error)) from error
         return found
 
-    def _chat(self, provider: str | None, model: str | None) -> ChatModel:
+    def chat(self, provider: str | None, model: str | None) -> ChatModel:
+        """Return the model of these names; raise `TargetError`."""
         from evalcore.targets.flow_endpoint import chat_model_of
 
         named = provider or ("anthropic" if (model or "").startswith("claude") else "openai")
@@ -130,7 +166,7 @@ class FlowTarget:
             case_id=work.case.id,
             iteration=work.iteration,
             complete=calls,
-            models=self._chat,
+            models=self.chat,
             metadata=work.case.metadata,
             expected_output=work.case.expected_output,
             messages=work.messages,
@@ -143,20 +179,64 @@ class FlowTarget:
         """Return the evidence of whatever a flow is; `work` is unchanged but for its depth."""
         if depth > _DEEPEST:
             raise AnswerError(f"a flow that returns a flow, {_DEEPEST} times over")
-        if isinstance(flow, Mapping) and "flow" in flow:
-            evidence = await self._executed(flow["flow"], context, work, depth + 1)
-            primary = next((flow[key] for key in _PRIMARY_KEYS if flow.get(key) is not None), None)
-            return evidence if primary is None else with_primary(evidence, str(primary))
+        wrapper = as_wrapper(flow)
+        if wrapper is not None:
+            return await self._wrapped(wrapper, context, work, depth)
         target = _target_in(flow)
         if target is not None:
-            return await self._answered(target, work)
+            return await self.answered(target, work)
         if callable(flow):
             arguments = arguments_for(flow, context)
             returned = await _called(flow, *arguments)
             return await self._executed(returned, context, work, depth + 1)
-        return answer_evidence(flow)
+        return returned_evidence(flow)
 
-    async def _answered(self, target: Target, work: Work) -> Evidence:
+    async def _wrapped(
+        self, wrapper: Mapping[str, Any], context: FlowContext, work: Work, depth: int
+    ) -> Evidence:
+        """Return the evidence of `{flow, primary_output}`, or of nodes: with `register`."""
+        unknown = [str(key) for key in wrapper if key not in WRAPPER_KEYS]
+        if unknown:
+            known = "flow, register, primary_output (primaryOutputNodeId)"
+            raise AnswerError(f"unknown key '{unknown[0]}' beside 'flow'; known: {known}")
+        flow = wrapper["flow"]
+        primary = next((wrapper[key] for key in PRIMARY_KEYS if wrapper.get(key) is not None), None)
+        nodes = as_nodes(flow)
+        if nodes is not None:
+            named = None if primary is None else str(primary)
+            return await self._nodes(read_node_flow(nodes), named, wrapper, context, work)
+        if wrapper.get("register") is not None:
+            raise AnswerError("'register' belongs to a flow of nodes: {name, nodes, edges}")
+        if flow is None or isinstance(flow, str | int | float | list | tuple):
+            what = "a function, a workflow {blocks}, a target {provider}, or {name, nodes, edges}"
+            raise AnswerError(f"'flow' is something to execute: {what}; not {flow!r:.80}")
+        evidence = await self._executed(flow, context, work, depth + 1)
+        return evidence if primary is None else with_primary(evidence, str(primary))
+
+    async def _nodes(
+        self,
+        flow: NodeFlow,
+        primary: str | None,
+        wrapper: Mapping[str, Any],
+        context: FlowContext,
+        work: Work,
+    ) -> Evidence:
+        """Return what the nodes of a flow leave."""
+        from evalcore.targets.node_run import NodeExecution
+        from evalcore.workflow.run_store import MemoryRunStore
+
+        if primary is not None and not flow.has_output(primary):
+            known = ", ".join(node.id for node in flow.nodes)
+            raise AnswerError(f"the primary output '{primary}' is no node; nodes: {known}")
+        registry = NodeRegistry()
+        if wrapper.get("register") is not None:
+            arguments = register_call(wrapper["register"], registry, work.mode)
+            await _called(wrapper["register"], *arguments)
+        ask = NodeTargets(self._options.providers, self._context, work).ask
+        store = work.run_store or MemoryRunStore()
+        return await NodeExecution(flow, registry, context, ask, store).run(primary)
+
+    async def answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""
         from evalcore.targets.registry import build
 

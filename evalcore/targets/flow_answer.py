@@ -23,6 +23,14 @@ _WHOLE: Final = frozenset(
 _MEASURES: Final = frozenset(field.name for field in fields(Metrics))
 
 
+_LISTED_KEYS: Final = 8
+_SHAPES: Final = (
+    "a workflow {blocks}, nodes {flow: {name, nodes, edges}, register}, {flow, primary_output}, a "
+    "target {provider}, or an answer: text, {outputs, state, metrics}, {output}. A mapping that is "
+    "the answer is returned as {'output': …}"
+)
+
+
 class AnswerError(ValueError):
     """The value cannot be an answer; the message says what can."""
 
@@ -41,13 +49,35 @@ def answer_evidence(value: Any, primary_output: str | None = None) -> Evidence:
     elif is_whole_evidence(value):
         evidence = _whole(value)
     elif isinstance(value, Mapping):
-        details = {"state": _jsonable(dict(value))}
+        details = {"state": json_value(dict(value))}
         evidence = Evidence(text_of(value), details=details)
     else:
         evidence = Evidence(text_of(value))
         if not isinstance(value, str):
-            evidence = with_values(evidence, {PRIMARY: _jsonable(value)})
+            evidence = with_values(evidence, {PRIMARY: json_value(value)})
     return evidence if primary_output is None else with_primary(evidence, primary_output)
+
+
+def returned_evidence(value: Any) -> Evidence:
+    """Return the evidence of what a flow returned as its answer.
+
+    As `answer_evidence`; but a mapping is an answer only if it says so, as `{output}` (any JSON
+    value) or `{outputs, state, …}`: a definition that nothing ran must not pass for one. Raises
+    `AnswerError`.
+    """
+    if not isinstance(value, Mapping) or is_whole_evidence(value):
+        return answer_evidence(value)
+    if set(value) == {"output"}:
+        output = value["output"]
+        evidence = Evidence(text_of(output))
+        if isinstance(output, Mapping):
+            evidence = evidence._replace(details={"state": json_value(output)})
+        known = {} if isinstance(output, str) else {PRIMARY: json_value(output)}
+        return with_values(evidence, known)
+    keys = ", ".join(f"'{key}'" for key in list(value)[:_LISTED_KEYS]) or "none"
+    more = len(value) - _LISTED_KEYS
+    rest = f" and {more} more" if more > 0 else ""
+    raise AnswerError(f"returned a mapping with the keys {keys}{rest}; expected one of {_SHAPES}")
 
 
 def is_whole_evidence(value: Any) -> bool:
@@ -72,7 +102,7 @@ def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None)
             if given.get("metrics"):
                 measured[block] = _metrics(given["metrics"])
         outputs[block] = text_of(value)
-        state[block] = _jsonable(value)
+        state[block] = json_value(value)
     evidence = Evidence(
         output=next(reversed(outputs.values()), None),
         outputs=outputs,
@@ -128,7 +158,7 @@ def _whole(value: Mapping[str, Any]) -> Evidence:
     values = output_values(evidence)
     details: dict[str, Any] = dict(evidence.details) if given else {}
     if "state" in value:
-        details["state"] = _jsonable(value["state"])
+        details["state"] = json_value(value["state"])
     if value.get("errors"):
         errors = value["errors"]
         if not isinstance(errors, str | list | tuple):
@@ -143,7 +173,7 @@ def _whole(value: Mapping[str, Any]) -> Evidence:
         evidence = evidence._replace(metrics=_metrics(value["metrics"]))
     if value.get("output") is not None:
         evidence = evidence._replace(output=text_of(value["output"]))
-        values[PRIMARY] = _jsonable(value["output"])
+        values[PRIMARY] = json_value(value["output"])
     evidence = with_values(evidence, values)
     if value.get("primary_output") is not None:
         return with_primary(evidence, str(value["primary_output"]))
@@ -156,7 +186,7 @@ def _metrics(given: Any) -> Metrics:
     return Metrics(**given)
 
 
-def _jsonable(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return the value as JSON holds it, so that a stored one is equal to it."""
     import orjson
 

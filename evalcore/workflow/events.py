@@ -17,6 +17,7 @@ class EventType(StrEnum):
     BLOCK_RETRIED = "block_retried"
     BLOCK_COMPLETED = "block_completed"
     BLOCK_FAILED = "block_failed"
+    BLOCK_SKIPPED = "block_skipped"
     ROUTE_TAKEN = "route_taken"
     LOOP_ROUND = "loop_round"
     LIMIT_EXCEEDED = "limit_exceeded"

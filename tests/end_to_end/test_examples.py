@@ -26,6 +26,7 @@ EXIT_CODES = {
     "route-generator": 0,
     "ticket-scoring": 0,
     "coding-agent": 0,
+    "review-nodes": 0,
 }
 
 examples = pytest.mark.parametrize("name", EXIT_CODES)

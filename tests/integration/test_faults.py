@@ -307,25 +307,23 @@ def tear(part: Path) -> bytes:
     return whole
 
 
-def test_a_torn_part_is_named_and_its_items_executed_again_when_it_is_deleted(
+def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
     store = folder / "store"
     (worker,) = start(started, run, folder, 1)
     assert worker.end() == 0
     part = next((store / "runs").rglob("results/*.parquet"))
-    tear(part)
-    ended = evalcore("run", "--resume", run.run_id, store=store, cwd=folder)
-    assert ended.code == 4
-    assert f"results/{part.name} is damaged" in ended.err
-    assert f"delete it, and `evalcore run --resume {run.run_id}` executes" in ended.err
-    part.unlink()
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))
-    assert resumed_report(run, folder) == whole
-    tear(part)
-    ended = evalcore("report", run.run_id, store=store, cwd=folder)
-    assert (ended.code, ended.out) == (4, "")
-    assert "is damaged, no whole Parquet file: restore it, or run the suite again" in ended.err
+    for command in (("run", "--resume", run.run_id), ("report", run.run_id)):
+        tear(part)
+        ended = evalcore(*command, store=store, cwd=folder)
+        assert (ended.code, ended.out) == (4, "")
+        assert f"is damaged: shard {int(part.stem)} is no whole Parquet file" in ended.err
+        verify = ("runs", "verify", run.run_id, "--repair")
+        assert evalcore(*verify, store=store, cwd=folder).code == 0
+        ended = evalcore("report", run.run_id, "--json", store=store, cwd=folder)
+        assert stable_report(ended.out) == whole
 
 
 # No file of the process may become larger than one block: as on a full disk, a write fails.

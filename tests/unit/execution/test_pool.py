@@ -129,6 +129,17 @@ def test_a_stopped_run_keeps_its_shards_and_resumes_to_the_same_report(tmp_path:
     assert stable_report(report_of(run)) == stable_report(report_of(undisturbed))
 
 
+def test_a_worker_that_was_stopped_late_does_not_cancel_a_run_that_was_resumed(
+    tmp_path: Path,
+) -> None:
+    run = planned(tmp_path, number=4)
+    begun, now = run.manifest(), datetime.now(UTC)
+    assert cancel_run(run, (), now=now, begun=begun).state is State.CANCELLED
+    reopen_run(run)
+    assert cancel_run(run, (), now=now, begun=begun).state is State.RUNNING
+    assert cancel_run(run, (), now=now, begun=run.manifest()).state is State.CANCELLED
+
+
 def test_a_shard_that_another_process_committed_is_not_executed(tmp_path: Path) -> None:
     run = planned(tmp_path, number=4)
     plan = run.manifest().plan

@@ -91,7 +91,8 @@ def test_a_function_gets_what_it_takes(function: Callable[..., Any], output: str
     ("returned", "output"),
     [
         ("text", "text"),
-        ({"a": 1}, '{"a": 1}'),
+        ({"output": {"a": 1}}, '{"a": 1}'),
+        ({"output": "o"}, "o"),
         ([1, "ü"], '[1, "ü"]'),
         (3, "3"),
         (Evidence("given"), "given"),
@@ -103,11 +104,41 @@ def test_a_function_gets_what_it_takes(function: Callable[..., Any], output: str
         ({"provider": "mock", "response": "mocked"}, "mocked"),
         ({"flow": {"provider": "mock", "response": "mocked"}}, "mocked"),
         (lambda case_input: case_input["task"] + "!", "x!"),
-        ({"provider": "somebody", "text": "t"}, '{"provider": "somebody", "text": "t"}'),
     ],
 )
 def test_what_a_factory_returns_is_run_or_is_the_answer(returned: Any, output: str) -> None:
     assert answer(lambda case_input: returned).output == output
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        {},
+        {"a": 1},
+        {"provider": "somebody", "text": "t"},
+        {"name": "f", "nodes": [{"id": "main", "type": "claude.agent"}], "edges": []},
+        {"blocks": []},
+        {"text": "x"},
+        {"output": "x", "more": 1},
+        {"outputs": "x"},
+        lambda: {"a": 1},
+    ],
+)
+def test_any_other_mapping_is_an_error_and_no_answer(returned: Any) -> None:
+    with pytest.raises(TargetError, match=r"returned a mapping with the keys .*; expected one of"):
+        answer(lambda case_input: returned)
+
+
+@pytest.mark.parametrize("flow", ["text", None, 3, ["a"]])
+def test_what_stands_under_flow_is_executed(flow: Any) -> None:
+    with pytest.raises(TargetError, match="'flow' is something to execute"):
+        answer(lambda case_input: {"flow": flow})
+
+
+def test_a_mapping_as_output_is_the_state_too() -> None:
+    evidence = answer(lambda case_input: {"output": {"a": 1}})
+    assert evidence.details["state"] == {"a": 1}
+    assert find_value(evidence, "outputs.a") == Found(1)
 
 
 def test_a_definition_is_run_by_the_workflow_engine() -> None:

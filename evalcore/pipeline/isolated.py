@@ -1,0 +1,55 @@
+"""An isolated shard: one item after another, each noted before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from evalcore.execution.bench import Bench
+from evalcore.execution.instant import Rest
+from evalcore.execution.shard import ShardReceipt, StoredShards
+from evalcore.model.run import Plan
+from evalcore.pipeline.execute import make_runner, run_pool
+from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
+from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    from evalcore.execution.claims import Claims
+
+
+def execute_isolated(
+    run: StoredRun,
+    plan: Plan,
+    shard: int,
+    options: ExecuteOptions,
+    calls: RunCalls,
+    claims: Claims,
+    stopped: Callable[[], bool],
+) -> tuple[ShardReceipt, ...]:
+    """Execute a shard that has killed its process (execution.crashes); return what was committed.
+
+    If this process dies, too, the shard's claim says with which item.
+    """
+    if not claims.take(shard):
+        return ()
+    receipts: list[ShardReceipt] = []
+    work = StoredShards(
+        run,
+        plan,
+        on_commit=receipts.append,
+        reused=calls.reused,
+        claims=claims,
+        observer=calls.observer,
+    )
+    bench = Bench(make_runner(run, options, calls), work, options.progress, calls.observer)
+    for task in bench.open(shard):
+        if stopped():
+            break
+        opened, position, item = task
+        claims.note_item(shard, item.number)
+        finished = bench.runner.run_now(item)
+        if finished is None:
+            run_pool(bench, Rest([task]), calls, options)
+        elif bench.record(opened, position, finished):
+            work.commit(opened)
+    return tuple(receipts)

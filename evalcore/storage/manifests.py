@@ -1,0 +1,206 @@
+"""What stands in `manifest.json`, as bytes and as a value: nonsense is damage, told with its place.
+
+A manifest that was edited is caught where it contradicts itself; what only the plan and the rows
+contradict is `pipeline.integrity`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from evalcore.errors import Damage, DamagedRunError, StoreError
+from evalcore.model.gate import Decision
+from evalcore.model.run import SCHEMA, Manifest, Plan, State, StoredPart
+from evalcore.planning.shards import count_shards
+from evalcore.storage.layout import RunKeys, suite_key
+
+PLACE = "manifest.json"
+_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+_SHA256_DIGITS = 64
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the manifest's text."""
+    return orjson.dumps(manifest, option=_INDENTED)
+
+
+def parse_manifest(data: bytes, keys: RunKeys) -> Manifest:
+    """Return the manifest of a run.
+
+    Raises `StoreError` for the schema of another version, `DamagedRunError` for anything else that
+    no version writes.
+    """
+    try:
+        raw = orjson.loads(data)
+        if not isinstance(raw, dict):
+            raise _NonsenseError("holds no JSON object")
+        schema = raw.get("schema")
+        if isinstance(schema, int) and schema != SCHEMA:
+            raise StoreError(f"{keys.manifest} has schema {schema}; this version reads {SCHEMA}")
+        manifest = _manifest(raw)
+        _check_names(manifest, keys)
+    except orjson.JSONDecodeError as error:
+        damage = Damage(PLACE, f"is no JSON: {error}")
+        raise DamagedRunError(keys.run_id, (damage,)) from error
+    except _NonsenseError as error:
+        raise DamagedRunError(keys.run_id, (Damage(PLACE, str(error)),)) from error
+    return manifest
+
+
+class _NonsenseError(Exception):
+    """What the manifest says cannot be; the message follows the file's name."""
+
+
+def _manifest(raw: Mapping[str, Any]) -> Manifest:
+    unknown = raw.keys() - {field.name for field in fields(Manifest)}
+    if unknown:
+        raise _NonsenseError(f"has the unknown field {min(unknown)!r}")
+    for name, (is_valid, what) in _FIELDS.items():
+        if name in _REQUIRED and name not in raw:
+            raise _NonsenseError(f"has no {name!r}")
+        if name in raw and not is_valid(raw[name]):
+            raise _NonsenseError(f"has a {name!r} that is not {what}")
+    plan, parts = _plan(raw["plan"]), raw.get("parts")
+    state = State(raw["state"])
+    manifest = Manifest(
+        **{
+            **raw,
+            "plan": plan,
+            "state": state,
+            "parts": None if parts is None else tuple(map(_part, parts)),
+        }
+    )
+    _check_end(manifest)
+    return manifest
+
+
+def _plan(raw: Mapping[str, Any]) -> Plan:
+    names = {field.name for field in fields(Plan)}
+    if raw.keys() - names:
+        raise _NonsenseError(f"has a plan with the unknown field {min(raw.keys() - names)!r}")
+    for name in sorted(names - {"settled"}):
+        if name not in raw and name != "pilot":
+            raise _NonsenseError(f"has a plan without {name!r}")
+        least = 0 if name == "pilot" else 1
+        if not _is_count(raw.get(name, 0)) or raw.get(name, 0) < least:
+            raise _NonsenseError(f"has a plan whose {name!r} is no number of them")
+    if not isinstance(raw.get("settled", True), bool):
+        raise _NonsenseError("has a plan whose 'settled' is not true or false")
+    plan = Plan(**raw)
+    _check_plan(plan)
+    return plan
+
+
+def _check_plan(plan: Plan) -> None:
+    """Raise unless the numbers of a plan are each other's."""
+    if plan.items != plan.cases * plan.items_per_case:
+        raise _NonsenseError(
+            f"plans {plan.items} items, and {plan.cases} cases × {plan.variants} variants × "
+            f"{plan.iterations} iterations are {plan.cases * plan.items_per_case}"
+        )
+    if plan.pilot > plan.items:
+        raise _NonsenseError(f"plans a pilot of {plan.pilot} of {plan.items} items")
+    shards = count_shards(plan.items, plan.shard_size, plan.pilot)
+    if plan.shards != shards:
+        raise _NonsenseError(
+            f"plans {plan.shards} shards, and {plan.items} items in shards of {plan.shard_size} "
+            f"are {shards}"
+        )
+    if plan.parts != -(-plan.cases // plan.part_cases):
+        raise _NonsenseError(f"plans {plan.parts} parts of {plan.part_cases} of {plan.cases} cases")
+
+
+def _part(raw: Any) -> StoredPart:
+    match raw:
+        case {"rows": int(rows), "sha256": str(digest)} if (
+            len(raw) == 2 and _is_count(rows) and len(digest) == _SHA256_DIGITS
+        ):
+            return StoredPart(rows, digest)
+    raise _NonsenseError("has `parts` that are not rows and digests")
+
+
+def _check_end(manifest: Manifest) -> None:
+    """Raise unless what the end of a run has written fits its plan."""
+    plan, counts, parts = manifest.plan, manifest.counts, manifest.parts
+    if parts is not None and len(parts) != plan.shards:
+        raise _NonsenseError(f"has {len(parts)} parts for {plan.shards} shards")
+    if manifest.state is not State.COMPLETED:
+        return
+    if counts is None or counts.get("planned") != plan.items:
+        told = None if counts is None else counts.get("planned")
+        raise _NonsenseError(f"counts {told} of {plan.items} planned items")
+    if manifest.decision is None or not manifest.ended_at:
+        raise _NonsenseError("is completed without a decision and an end")
+
+
+def _check_names(manifest: Manifest, keys: RunKeys) -> None:
+    if manifest.id != keys.run_id:
+        raise _NonsenseError(f"is of another run ({manifest.id[:40]!r})")
+    if not manifest.suite or suite_key(manifest.suite) != keys.suite:
+        raise _NonsenseError(f"is of another suite ({manifest.suite[:40]!r})")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _or_none(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_valid(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+_Check = tuple[Callable[[object], bool], str]
+_TEXT: _Check = (_is_text, "a text")
+_TIME: _Check = (_is_time, "a time")
+_MAPPING: _Check = (_is_mapping, "an object")
+_FIELDS: Mapping[str, _Check] = {
+    "schema": (lambda value: value == SCHEMA, f"{SCHEMA}"),
+    "id": _TEXT,
+    "suite": _TEXT,
+    "format": _TEXT,
+    "state": (lambda value: _is_text(value) and value in set(State), "a state"),
+    "mode": _TEXT,
+    "created_at": _TIME,
+    "source": _MAPPING,
+    "plan": _MAPPING,
+    "settings": _MAPPING,
+    "engine": _MAPPING,
+    "started_at": (_or_none(_is_time), "a time"),
+    "ended_at": (_or_none(_is_time), "a time"),
+    "counts": (_or_none(_are_counts), "numbers of items"),
+    "decision": (
+        _or_none(lambda value: _is_text(value) and value in set(Decision)),
+        "a decision",
+    ),
+    "execution": _MAPPING,
+    "parts": (_or_none(lambda value: isinstance(value, list)), "a list"),
+}
+_REQUIRED = frozenset(
+    {"schema", "id", "suite", "format", "state", "mode", "created_at", "source", "plan"}
+    | {"settings", "engine"}
+)

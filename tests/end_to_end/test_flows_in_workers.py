@@ -1,0 +1,118 @@
+"""Flows of files run in worker processes; what they ask of the engine is answered there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.shell import Json, evalcore
+from tests.model_server import ModelServer, model_server
+
+pytestmark = pytest.mark.multiprocess
+
+FLOWS = """
+import os, sys
+
+def values(case_input, variant, mode, context):
+    return {"outputs": {"n": 5}, "state": {"pid": os.getpid(), "variant": variant.id, "mode": mode}}
+
+def factory(case_input, variant):
+    async def run(case_input, context):
+        return f"{context.case_id} {variant.config['tone']} {case_input}"
+    return run
+
+class Factory:
+    def __init__(self, case_input): self.text = case_input
+    def __call__(self, case_input): return f"called {self.text}"
+
+def definition(case_input):
+    blocks = {"b": {"type": "code", "code": "def main(data):\\n    return 'from a block'"}}
+    return {"flow": {"version": "1.0", "blocks": blocks}, "primary_output": "b"}
+
+def target(case_input):
+    return {"provider": "mock", "response": "mocked"}
+
+async def asks(case_input, context):
+    reply = await context.chat(messages=[{"role": "user", "content": case_input}], model="m")
+    return f"said {reply.text}"
+
+def asks_sync(case_input, context):
+    return f"said {context.chat_sync(messages=case_input, model='m').text}"
+
+def parent(case_input):
+    return "evalcore" if "evalcore.cli.run" in sys.modules else "worker"
+
+def dies(case_input):
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with model_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("flows")
+    (folder / "flows_here.py").write_text(FLOWS)
+    return folder
+
+
+def run(folder: Path, flow: object, server: ModelServer | None = None, *flags: str) -> Json:
+    """Return the one item of a suite with this flow."""
+    check = {"type": "output.contains", "value": ""}
+    suite = {
+        "name": "flows",
+        "flow": flow,
+        "variants": [{"id": "v", "config": {"tone": "kind"}}],
+        "cases": [{"id": "c", "input": "hello", "assertions": [check]}],
+    }
+    path = folder / "suite.yaml"
+    path.write_text(json.dumps(suite))
+    env = {} if server is None else {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "k"}
+    ended = evalcore("run", path, "--json", *flags, store=folder / "store", cwd=folder, env=env)
+    item: Json = ended.report["cases"][0]["items"][0]
+    return item
+
+
+@pytest.mark.parametrize(
+    ("flow", "output"),
+    [
+        ("factory", "c kind hello"),
+        ("Factory", "called hello"),
+        ("definition", "from a block"),
+        ("target", "mocked"),
+    ],
+)
+def test_a_flow_answers_from_a_worker(folder: Path, flow: str, output: str) -> None:
+    item = run(folder, f"flows_here:{flow}")
+    assert item["assertions"][0]["actual"] == output
+
+
+def test_a_flow_runs_in_another_process_unless_it_says_inline(folder: Path) -> None:
+    apart = run(folder, "flows_here:parent")
+    inline = run(folder, {"callable": "flows_here:parent", "isolation": "inline"})
+    assert inline["assertions"][0]["actual"] == "evalcore"
+    assert apart["assertions"][0]["actual"] == "worker"
+
+
+@pytest.mark.parametrize("flow", ["asks", "asks_sync"])
+def test_a_model_call_of_a_worker_is_recorded_and_replayed(
+    folder: Path, server: ModelServer, flow: str
+) -> None:
+    recorded = run(folder, f"flows_here:{flow}", server, "--mode", "record")
+    calls = server.stats()
+    replayed = run(folder, f"flows_here:{flow}", None, "--mode", "replay")
+    assert recorded["outcome"] == "passed"
+    assert recorded["metrics"]["output_tokens"] > 0
+    assert replayed == recorded
+    assert server.stats() == calls
+
+
+def test_a_flow_that_ends_its_process_is_in_error(folder: Path) -> None:
+    assert run(folder, "flows_here:dies")["error"]["kind"] == "process"

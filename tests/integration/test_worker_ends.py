@@ -1,0 +1,229 @@
+"""How runs with several workers end when these cannot go on: in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import StoredRun, list_runs, open_run
+from tests.end_to_end.shell import Ended, environment, evalcore
+from tests.end_to_end.shell import start as start_evalcore
+from tests.model_server import Failure, model_server
+from tests.reports import stable_report
+from tests.worker_runs import LEASE_S, Worker, plan_shared, undisturbed_report, write_suite
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
+
+# The target ends its process in one way or another, at some of its items.
+DEADLY = """\
+import os, signal
+
+async def answer(question, *, context):
+    number = int(question.split()[-1])
+    if number in {items}:
+        {how}
+    return f"{{question}} is {{number}}"
+"""
+SUITE = """\
+name: deadly
+execution: {target: deadly, workers: 2}
+targets:
+  - {name: deadly, provider: python, callable: 'deadly_target:answer', isolation: inline}
+assertions: [{type: icontains, value: ' is '}]
+tests: cases.jsonl
+"""
+WAYS = {
+    "segfault": ("os.kill(os.getpid(), signal.SIGSEGV)", "signal 11 (SIGSEGV)"),
+    "exit-0": ("os._exit(0)", "exit code 0"),
+}
+
+
+def deadly_suite(folder: Path, how: str, items: set[int], *, count: int = 20) -> None:
+    (folder / "deadly_target.py").write_text(DEADLY.format(how=how, items=items))
+    (folder / "deadly.eval.yaml").write_text(SUITE)
+    cases = ({"id": f"c{number}", "input": f"number {number}"} for number in range(count))
+    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+
+
+def run_with_workers(folder: Path, *arguments: str, **env: str) -> Ended:
+    env = {"EVALCORE_LEASE_S": str(LEASE_S), **env}
+    return evalcore("run", *arguments, "--json", store=folder / "store", cwd=folder, env=env)
+
+
+@pytest.mark.parametrize(("how", "told"), WAYS.values(), ids=WAYS)
+def test_items_that_kill_their_process_are_errors_of_their_own(
+    tmp_path: Path, how: str, told: str
+) -> None:
+    deadly_suite(tmp_path, how, {7})
+    ended = run_with_workers(tmp_path, "deadly.eval.yaml", "--workers", "1")
+    assert ended.code == 1, ended.err
+    items = {case["id"]: case["items"][0] for case in ended.report["cases"]}
+    broken = {name: item["error"] for name, item in items.items() if item["status"] == "error"}
+    assert list(broken) == ["c7"]
+    assert broken["c7"]["message"] == (
+        "the worker's process died 3 times while executing this shard, "
+        f"the last time with this item ({told})"
+    )
+    assert ended.report["counts"]["passed"] == 19
+
+
+def test_a_worker_killed_three_times_in_the_same_way_ends_the_run(tmp_path: Path) -> None:
+    deadly_suite(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)", {7})
+    ended = run_with_workers(tmp_path, "deadly.eval.yaml", "--workers", "1")
+    assert (ended.code, ended.out) == (4, "")
+    assert "a worker ended 3 times in the same way (signal 9 (SIGKILL)) while it" in ended.err
+    assert "go on with: evalcore run --resume" in ended.err
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_suite(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path) -> StoredRun:
+    return plan_shared(folder / "shared.eval.yaml", open_store(str(folder / "store")))
+
+
+# As on a full disk, in this process and its children, every larger write fails.
+FULL_DISK = """\
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+from evalcore.cli.main import main
+main()
+"""
+
+
+def test_a_full_disk_ends_workers_and_their_parent_with_one_message(
+    run: StoredRun, folder: Path
+) -> None:
+    command = [sys.executable, "-c", FULL_DISK, "run", "--resume", run.run_id, "--workers", "2"]
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(folder / "store", EVALCORE_LEASE_S=str(LEASE_S)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 4, ended.stderr
+    assert ended.stderr.count("cannot ") == 1, ended.stderr
+    assert f"go on with: evalcore run --resume {run.run_id}" in ended.stderr
+    resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
+
+
+def test_what_no_worker_can_do_is_told_once_and_not_tried_again(tmp_path: Path) -> None:
+    suite = {
+        "name": "unpriced",
+        "targets": [{"name": "m", "provider": "openai", "model": "no-such-model"}],
+        "execution": {"target": "m"},
+        "evalcore": {"limits": {"max_cost_usd": 1}},
+        "assertions": [{"type": "contains", "value": "word"}],
+        "tests": [{"id": "t", "input": "word"}],
+    }
+    (tmp_path / "unpriced.eval.yaml").write_text(json.dumps(suite))
+    run = plan_shared(tmp_path / "unpriced.eval.yaml", open_store(str(tmp_path / "store")))
+    ended = run_with_workers(tmp_path, "--resume", run.run_id, "--workers", "2")
+    assert ended.code == 2
+    assert ended.err.count("model 'no-such-model' has no known price") == 1, ended.err
+    assert "starting another" not in ended.err
+
+
+@pytest.fixture
+def frozen() -> Iterator[list[int]]:
+    """Processes that were stopped and must not be left so."""
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def test_workers_that_are_silent_end_the_run_and_it_can_be_resumed(
+    folder: Path, frozen: list[int]
+) -> None:
+    store, out = folder / "store", folder / "out.txt"
+    env = {"EVALCORE_LEASE_S": str(LEASE_S), "EVALCORE_STALL_S": "3"}
+    arguments = ("run", "shared.eval.yaml", "--workers", "2")
+    process = start_evalcore(*arguments, store=store, cwd=folder, out=out, env=env)
+    while len(list((folder / "calls").iterdir())) < 2:
+        assert process.poll() is None, out.read_text()
+        time.sleep(0.01)
+    frozen += [int(path.name) for path in (folder / "calls").iterdir()]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    assert process.wait(60) == 4, out.read_text()
+    text = out.read_text()
+    assert "nothing was in flight and nothing was committed for 3 s" in text
+    assert "are silent; go on with: evalcore run --resume" in text
+    (manifest,) = list_runs(open_store(str(store)))
+    resumed = evalcore("run", "--resume", manifest.id, "--json", store=store, cwd=folder)
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole
+
+
+def test_a_run_that_waits_for_workers_that_never_come_ends(run: StoredRun, folder: Path) -> None:
+    arguments = ("--resume", run.run_id, "--workers", "0")
+    ended = run_with_workers(folder, *arguments, EVALCORE_STALL_S="1", EVALCORE_LEASE_S="0.5")
+    assert ended.code == 4
+    assert f"no worker has begun one (evalcore worker {run.run_id} --store" in ended.err
+    assert open_run(run.store, "shared", run.run_id).manifest().state == "running"
+
+
+# A fault of the engine, put back in: who comes back from a pause is never let in again.
+LOST_WAKE_UP = """\
+from evalcore.execution.slots import Slots
+Slots._admit = lambda self: None
+"""
+
+
+def test_a_wake_up_that_is_lost_ends_the_worker_with_what_it_waits_for(tmp_path: Path) -> None:
+    refused = [*[None] * 5, Failure(429, retry_after="0.1")]
+    with model_server(latency_s=0.01, failures=refused) as server:
+        target = {"name": "m", "provider": "openai", "model": "tiny", "base_url": server.base_url}
+        suite = {
+            "name": "shared",
+            "targets": [target],
+            "execution": {"target": "m", "workers": 4},
+            "assertions": [{"type": "contains", "value": "word"}],
+            "tests": [{"id": f"t{item}", "input": f"word {item}"} for item in range(40)],
+        }
+        (tmp_path / "shared.eval.yaml").write_text(json.dumps(suite))
+        run = plan_shared(tmp_path / "shared.eval.yaml", open_store(str(tmp_path / "store")))
+        worker = Worker(run, tmp_path, before=LOST_WAKE_UP, EVALCORE_STALL_S="1")
+        assert worker.end() == 4, worker.said()
+        assert "nothing was in flight and nothing was committed for 1 s: 1 items" in worker.said()
+        assert f"go on with: evalcore run --resume {run.run_id}" in worker.said()
+
+
+def test_a_run_resumed_right_after_a_cancel_is_not_cancelled_by_its_old_workers(
+    run: StoredRun, folder: Path
+) -> None:
+    old = [Worker(run, folder) for _ in range(2)]
+    while len(run.written_shards()) < 2:
+        assert all(worker.process.poll() is None for worker in old)
+        time.sleep(0.01)
+    assert evalcore("runs", "cancel", run.run_id, store=folder / "store").code == 0
+    resumed = run_with_workers(folder, "--resume", run.run_id, "--workers", "2")
+    assert resumed.code == 1, resumed.err
+    for worker in old:
+        worker.end()
+    assert run.manifest().state == "completed"
+    whole = undisturbed_report(folder, open_store(str(folder / "whole")))
+    assert stable_report(resumed.out) == whole

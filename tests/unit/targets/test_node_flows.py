@@ -1,0 +1,524 @@
+"""Flows of nodes that a factory returns (spec/suite-api.md, Node flows)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from evalcore.errors import TargetError
+from evalcore.model.evidence import Evidence
+from evalcore.model.evidence_path import Found, find_value
+from evalcore.model.exchange import Reply, Request, SkippedError, Usage
+from evalcore.model.target import Target
+from evalcore.targets.registry import build
+from evalcore.workflow.run_store import MemoryRunStore
+from tests.unit.targets.test_flow_target import VARIANT, work_of
+
+Json = dict[str, Any]
+
+
+class Node:
+    """A node of a type that calls a function."""
+
+    def __init__(self, type_: str, run: Any) -> None:
+        self.type = type_
+        self._run = run
+
+    async def run(self, input: Any, *, context: Any) -> Any:  # noqa: A002
+        return self._run(input, context)
+
+
+def say(input: Any, *, context: Any) -> Any:  # noqa: A002
+    return input
+
+
+def nodes(*listed: Json, edges: Any = (), run: Any = None, **more: Any) -> Json:
+    def register(registry: Any, mode: str) -> None:
+        registry.register("say", run or say)
+
+    flow = {"name": "f", "nodes": list(listed), "edges": list(edges)}
+    return {"flow": flow, "register": register, **more}
+
+
+def node(name: str, *given: Any, **more: Any) -> Json:
+    written = {"input": given[0]} if given else {}
+    return {"id": name, "type": "say", **written, **more}
+
+
+def edge(source: str, target: str, when: Any = None) -> Json:
+    return {"from": source, "to": target} | ({} if when is None else {"when": when})
+
+
+def execute(returned: Any, complete: Any = None, store: Any = None, **options: Any) -> Evidence:
+    target = Target("flow", "flow", {"callable": "local:fn", **options})
+    runnable = build(target, VARIANT, environment={"OPENAI_API_KEY": "k"})
+    work = work_of(lambda case_input: returned, complete, run_store=store)
+    return asyncio.run(runnable.answer(work))
+
+
+def failure(returned: Any, **more: Any) -> str:
+    with pytest.raises(TargetError) as caught:
+        execute(returned, **more)
+    return str(caught.value)
+
+
+def test_the_example_of_the_source_document_is_executed() -> None:
+    made: list[tuple[str, str]] = []
+
+    def register(registry: Any, mode: str) -> None:
+        made.append(("register", mode))
+
+        def run(input: Any, context: Any) -> str:  # noqa: A002
+            return f"{input['task']} by {context.variant.model} in {context.node_id}"
+
+        registry.register(SimpleNamespace(type="claude.agent", run=run))
+
+    def factory(case_input: Any, variant: Any) -> Json:
+        return {
+            "flow": {
+                "name": "my-workflow",
+                "nodes": [{"id": "main", "type": "claude.agent", "input": case_input}],
+                "edges": [],
+            },
+            "register": register,
+            "primaryOutputNodeId": "main",
+        }
+
+    target = Target("flow", "flow", {"callable": "local:fn"})
+    runnable = build(target, VARIANT, environment={})
+    evidence = asyncio.run(runnable.answer(work_of(factory)))
+    assert evidence.output == "x by m1 in main"
+    assert evidence.outputs == {"main": "x by m1 in main"}
+    assert evidence.details["invocations"] == {"main": 1}
+    assert made == [("register", "replay")]
+
+
+def test_inputs_refer_to_earlier_outputs_of_any_type() -> None:
+    evidence = execute(
+        nodes(
+            node("plan", {"steps": ["a", "b"], "n": 2}),
+            node("whole", "{plan}"),
+            node("part", "{plan.steps[1]}"),
+            node("text", "first {plan.steps.0}, all {plan}, literal {{plan}}, other {x} {}"),
+            node("nested", [{"n": "{plan.n}", "t": "n={plan.n}"}]),
+        )
+    )
+    steps = '{"steps": ["a", "b"], "n": 2}'
+    assert evidence.details["state"] == {
+        "plan": {"steps": ["a", "b"], "n": 2},
+        "whole": {"steps": ["a", "b"], "n": 2},
+        "part": "b",
+        "text": f"first a, all {steps}, literal {{plan}}, other {{x}} {{}}",
+        "nested": [{"n": 2, "t": "n=2"}],
+    }
+    assert find_value(evidence, "outputs.nested[0].n") == Found(2)
+    assert evidence.output == '[{"n": 2, "t": "n=2"}]'
+
+
+def test_ids_with_dots_and_common_beginnings_are_told_apart() -> None:
+    evidence = execute(
+        nodes(node("a", {"b": 1}), node("a.b", "dotted"), node("ab", "{a.b} {a}"), node("a-b", 1))
+    )
+    assert evidence.outputs["ab"] == 'dotted {"b": 1}'
+
+
+def test_without_edges_nodes_run_one_after_another_on_what_was_before() -> None:
+    evidence = execute(
+        nodes(node("one"), node("two"), node("three", None), run=lambda value: [value])
+    )
+    assert evidence.details["state"] == {
+        "one": [{"task": "x"}],
+        "two": [[{"task": "x"}]],
+        "three": [None],
+    }
+
+
+def test_independent_nodes_run_side_by_side_and_a_join_waits_for_both() -> None:
+    met = asyncio.Barrier(2)
+
+    async def run(input: Any, *, context: Any) -> Any:  # noqa: A002
+        if context.node_id in {"left", "right"}:
+            await met.wait()  # alone, it would wait for ever
+        return context.node_id if context.node_id != "join" else input
+
+    edges = [edge("start", "left"), edge("start", "right")]
+    edges += [edge("left", "join"), edge("right", "join")]
+    evidence = execute(
+        nodes(node("join"), node("left"), node("right"), node("start"), edges=edges, run=run)
+    )
+    assert evidence.details["state"]["join"] == {"left": "left", "right": "right"}
+    assert evidence.output == '{"left": "left", "right": "right"}'
+
+
+BRANCHES = {
+    "harness": {"eval_key": "n", "operator": "gt", "value": 3},
+    "camel case": {"evalKey": "n", "operator": "gt", "value": 3},
+    "combined": {
+        "combinator": "or",
+        "conditions": [
+            {"eval_key": "n", "operator": "lt", "value": 1},
+            {"eval_key": "t", "operator": "equals", "value": "yes"},
+        ],
+    },
+    "listed": [{"eval_key": "n", "operator": "gte", "value": 5}],
+    "open-harness": {"equals": {"var": "t", "value": "yes"}},
+    "by node": {"equals": {"var": "first.t", "value": "yes"}},
+    "and": {"and": [{"gt": {"var": "n", "value": 3}}, {"exists": {"var": "first.t"}}]},
+    "or": {"or": [{"gt": {"var": "n", "value": 9}}, {"contains": {"var": "t", "value": "y"}}]},
+    "not": {"not": {"equals": {"var": "n", "value": 4}}},
+}
+
+
+@pytest.mark.parametrize("when", BRANCHES.values(), ids=BRANCHES)
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_node_is_skipped_if_no_way_to_it_holds(when: Any, holds: bool) -> None:
+    condition = when if holds else {"not": when}
+    evidence = execute(
+        nodes(
+            node("first", {"n": 5, "t": "yes"}),
+            node("then", "ran"),
+            node("after", "after {then}"),
+            node("last", ["{then}", "{after}"]),
+            edges=[
+                edge("first", "then", condition),
+                edge("then", "after"),
+                edge("after", "last"),
+                edge("first", "last"),
+            ],
+        )
+    )
+    ran = {"first", "then", "after", "last"} if holds else {"first", "last"}
+    assert set(evidence.outputs) == set(evidence.details["invocations"]) == ran
+    expected = ["ran", "after ran"] if holds else [None, None]
+    assert evidence.details["state"]["last"] == expected
+
+
+def test_the_primary_output_is_the_node_that_is_named_else_the_last_that_ran() -> None:
+    listed = (node("a", "1"), node("b", {"x": 2}), node("c", "3"))
+    ways = [edge("a", "b"), edge("b", "c", {"exists": {"var": "y"}})]
+    assert execute(nodes(*listed, edges=ways)).output == '{"x": 2}'
+    for key in ("primary_output", "primary_output_node_id", "primaryOutputNodeId"):
+        assert execute(nodes(*listed, **{key: "a"})).output == "1"
+    assert execute(nodes(*listed, primary_output="b.x")).output == "2"
+    assert "was skipped" in failure(nodes(*listed, edges=ways, primary_output="c"))
+
+
+MISTAKES = {
+    "no nodes": ({"flow": {"name": "f", "nodes": []}}, "'nodes' is a list"),
+    "nodes of another kind": ({"flow": {"nodes": {"a": 1}}}, "'nodes' is a list"),
+    "a key of the flow": ({"flow": {"nodes": [node("a")], "steps": 1}}, "unknown key 'steps'"),
+    "a key beside it": ({**nodes(node("a")), "primary": "a"}, "unknown key 'primary' beside"),
+    "a key of a node": (nodes(node("a", inputs=1)), "unknown key 'inputs' .did you mean 'input'"),
+    "a key of an edge": (
+        nodes(node("a"), node("b"), edges=[{"from": "a", "to": "b", "if": 1}]),
+        "unknown key 'if'",
+    ),
+    "no id": (nodes({"type": "say"}), "nodes.0.: 'id' is required"),
+    "no type": (nodes({"id": "a"}), "nodes.0.: 'type' is required"),
+    "no mapping": (nodes("a"), "nodes.0. is a mapping"),  # type: ignore[arg-type]
+    "an id twice": (nodes(node("a"), node("a")), "two nodes have the id 'a'"),
+    "from nowhere": (nodes(node("a"), edges=[edge("x", "a")]), "'from' names no node: 'x'"),
+    "to nowhere": (
+        nodes(node("main"), edges=[edge("main", "mian")]),
+        "'to' names no node: 'mian' .did you mean 'main'",
+    ),
+    "a circle": (
+        nodes(node("s"), *map(node, "abc"), edges=map(edge, "sabc", "abca")),
+        "the edges go round: a → b → c → a",
+    ),
+    "itself": (nodes(node("a"), edges=[edge("a", "a")]), "go round: a → a"),
+    "no such primary": (nodes(node("a"), primary_output="b"), "'b' is no node; nodes: a"),
+    "a later reference": (
+        nodes(node("a", "see {b}"), node("b")),
+        re.escape("node 'a': its input refers to 'b', which does not run before it"),
+    ),
+    "a reference to itself": (nodes(node("a", ["{a}"])), "refers to 'a'"),
+    "no such field": (nodes(node("a", {"x": 1}), node("b", "{a.y}")), "has no 'y'; it has x"),
+    "an operator": (
+        nodes(node("a"), node("b"), edges=[edge("a", "b", {"operator": "is", "value": 1})]),
+        "edges.0..when: unknown operator 'is'",
+    ),
+    "no condition": (
+        nodes(node("a"), node("b"), edges=[edge("a", "b", "yes")]),
+        "edges.0..when: a condition is",
+    ),
+    "another condition": (
+        nodes(node("a"), node("b"), edges=[edge("a", "b", {"near": {"var": "x"}})]),
+        "unknown: 'near'",
+    ),
+    "a bad pattern": (
+        nodes(
+            node("a", "x"),
+            node("b"),
+            edges=[edge("a", "b", {"operator": "regex", "value": "("})],
+        ),
+        "edge a → b: when: invalid pattern",
+    ),
+    "a type": (
+        nodes({"id": "a", "type": "sya"}),
+        "node 'a': nothing runs nodes of type 'sya' .registered: say.; register",
+    ),
+    "register": ({**nodes(node("a")), "register": 1}, "'register' is a function"),
+    "register without nodes": (
+        {"flow": lambda: "x", "register": lambda registry: None},
+        "'register' belongs to a flow of nodes",
+    ),
+    "policy": (nodes(node("a", policy={"tries": 1})), "unknown key 'tries'"),
+    "attempts": (
+        nodes(node("a", policy={"retry": {"maxAttempts": 0}})),
+        "max_attempts is a whole number",
+    ),
+    "config": (nodes(node("a", config=1)), "'config' is a mapping"),
+    "no JSON": (nodes(node("a"), run=lambda value: object()), "node 'a' .say.: what JSON cannot"),
+}
+
+
+@pytest.mark.parametrize(("returned", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_says_what_and_where(returned: Any, message: str) -> None:
+    assert re.search(message, failure(returned)), failure(returned)
+
+
+@pytest.mark.parametrize(
+    "thing", [SimpleNamespace(run=say), {"type": "say"}, SimpleNamespace(type=3, run=say), Node, 3]
+)
+def test_what_is_no_node_is_not_registered(thing: Any) -> None:
+    returned = nodes(node("a"))
+    returned["register"] = lambda registry, mode: registry.register(thing)
+    assert "registry.register(node) takes an object with 'type'" in failure(returned)
+
+
+FORMS = {
+    "an object": lambda registry: registry.register(Node("say", lambda given, context: given)),
+    "a mapping": lambda registry: registry.register({"type": "say", "run": say}),
+    "a type and a function": lambda registry: registry.register("say", say),
+    "a type and an object": lambda registry: registry.register("say", SimpleNamespace(run=say)),
+    "the last of two": lambda registry: [
+        registry.register("say", lambda given: 1 / 0),
+        registry.register("say", say),
+    ],
+}
+
+
+@pytest.mark.parametrize("register", FORMS.values(), ids=FORMS)
+def test_nodes_are_registered_in_any_form(register: Any) -> None:
+    returned = {**nodes(node("a", "x")), "register": register}
+    assert execute(returned).output == "x"
+
+
+RUNS = {
+    "input and context": lambda input, *, context: [input, context.node_id],  # noqa: A006
+    "input alone": lambda value: [value, "a"],
+    "context first": lambda context, value: [value, context.node_id],
+    "ctx": lambda value, ctx: [value, ctx.node_id],
+    "keywords": lambda value, **more: [value, more["context"].node_id],
+    "only keywords": lambda *, input, context: [input, context.node_id],  # noqa: A006
+    "nothing": lambda: ["x", "a"],
+    "anything": lambda *values: [values[0], "a"],
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_run_gets_what_it_takes(run: Any) -> None:
+    assert execute(nodes(node("a", "x"), run=run)).output == '["x", "a"]'
+
+
+def test_register_may_be_async() -> None:
+    returned = nodes(node("a", "x"))
+
+    async def register(registry: Any, *, mode: str) -> None:
+        await asyncio.sleep(0)
+        registry.register("say", lambda value: value + mode)
+
+    assert execute({**returned, "register": register}).output == "xreplay"
+
+
+def test_the_context_of_a_node_knows_where_it_stands() -> None:
+    def run(value: Any, context: Any) -> Any:
+        config = dict(context.config)
+        return [context.node_type, dict(context.outputs), config, context.case_id]
+
+    evidence = execute(
+        nodes(node("a", 1, config={"tone": "dry"}), node("b", 1, config={"k": 1}), run=run)
+    )
+    state = evidence.details["state"]
+    assert state["a"] == ["say", {}, {"tone": "dry"}, "c1"]
+    assert state["b"] == ["say", {"a": state["a"]}, {"tone": "kind", "k": 1}, "c1"]
+
+
+def broken(value: Any) -> Any:
+    if value == "break":
+        raise ValueError("boom")
+    return value
+
+
+def test_a_node_that_raises_ends_the_flow_with_its_name() -> None:
+    returned = nodes(node("a", "x"), node("b", "break"), node("c", "y"), run=broken)
+    assert failure(returned) == "node 'b' (say): ValueError: boom"
+
+
+def test_a_node_may_fail_where_its_policy_says_so() -> None:
+    policy = {"continueOnError": True, "retry": {"maxAttempts": 2, "backoffMs": 1}}
+    listed = (node("a", "break", policy=policy), node("b", "{a.error}"))
+    evidence = execute(nodes(*listed, run=broken))
+    assert evidence.output == "node 'a' (say): ValueError: boom"
+    assert evidence.details["errors"] == [
+        "attempt 1: node 'a' (say): ValueError: boom",
+        "node 'a' (say): ValueError: boom",
+    ]
+
+
+def test_a_node_has_a_time_limit_of_its_own() -> None:
+    async def run(value: Any) -> Any:
+        await asyncio.sleep(60)
+
+    returned = nodes(node("a", policy={"timeout_ms": 20}), run=run)
+    assert failure(returned) == "node 'a' (say): no output within 0.02 s (policy.timeout_ms)"
+
+
+def test_what_runs_beside_a_node_that_fails_is_stopped() -> None:
+    stopped: list[str] = []
+
+    async def run(value: Any) -> Any:
+        if value == "break":
+            raise ValueError("boom")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopped.append(value)
+            raise
+
+    returned = nodes(
+        node("s", "break"),
+        node("slow", "slow"),
+        node("z"),
+        edges=[edge("s", "z"), edge("slow", "z")],
+        run=run,
+    )
+    assert "node 's'" in failure(returned)
+    assert stopped == ["slow"]
+
+
+def test_a_node_that_cancels_itself_is_an_error() -> None:
+    async def run(value: Any) -> Any:
+        raise asyncio.CancelledError
+
+    assert "node 'a' (say)" in failure(nodes(node("a"), run=run))
+
+
+class Model:
+    """Answers calls; notes them."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    async def __call__(self, request: Request) -> Reply:
+        if self.error is not None:
+            raise self.error
+        said = request.messages[-1]["content"]
+        return Reply(text=f"re: {said}", usage=Usage(3, 4), latency_ms=5.0, cost_usd=0.5)
+
+
+async def chatting(value: Any, *, context: Any) -> str:
+    reply = await context.chat(messages=str(value), model="gpt-x")
+    return str(reply.text)
+
+
+def test_calls_of_nodes_are_counted_by_node() -> None:
+    evidence = execute(nodes(node("a", "x"), node("b", "{a}!"), run=chatting), Model())
+    assert evidence.outputs == {"a": "re: x", "b": "re: re: x!"}
+    assert [call["block"] for call in evidence.details["calls"]] == ["a", "b"]
+    assert evidence.block_metrics["a"].cost_usd == 0.5
+    assert evidence.block_metrics["a"].input_tokens == 3
+
+
+def test_a_limit_of_the_run_is_no_error_of_the_node() -> None:
+    policy = {"continue_on_error": True, "retry": {"max_attempts": 3}}
+    with pytest.raises(SkippedError):
+        execute(
+            nodes(node("a", "x", policy=policy), run=chatting),
+            Model(SkippedError("budget", "the money is spent")),
+        )
+
+
+def test_the_target_of_a_types_name_answers_where_nobody_registered_it() -> None:
+    providers = {
+        "claude.agent": {"kind": "command", "options": {"command": ["cat"]}},
+        "say": {"kind": "mock", "options": {"response": "never asked"}},
+        "canned": {"kind": "mock", "options": {"response": "canned"}},
+    }
+    listed = [
+        {"id": "a", "type": "claude.agent", "input": {"prompt": "hello"}},
+        {"id": "b", "type": "claude.agent", "input": {"task": "{a}"}},
+        node("c", "own"),
+        {"id": "d", "type": "canned", "config": {"response": "laid over"}},
+    ]
+    evidence = execute(nodes(*listed), providers=providers)
+    assert evidence.outputs == {
+        "a": "hello",
+        "b": '{"task": "hello"}',
+        "c": "own",
+        "d": "laid over",
+    }
+
+
+def test_a_target_that_fails_is_named_with_its_node() -> None:
+    providers = {"bad": {"kind": "command", "options": {"command": ["false"]}}}
+    message = failure(nodes({"id": "a", "type": "bad", "input": "x"}), providers=providers)
+    assert message == "node 'a' (bad): the command ended with exit code 1"
+
+
+def test_events_and_a_snapshot_are_kept() -> None:
+    store = MemoryRunStore()
+    never = {"exists": {"var": "never"}}
+    execute(nodes(node("a", "x"), node("b"), edges=[edge("a", "b", never)]), store=store)
+    events = asyncio.run(store.load_events())
+    assert [(event.type, event.block) for event in events] == [
+        ("workflow_started", None),
+        ("block_started", "a"),
+        ("block_completed", "a"),
+        ("block_skipped", "b"),
+        ("workflow_completed", None),
+    ]
+    snapshot = asyncio.run(store.load_snapshot())
+    assert snapshot is not None
+    assert (snapshot.state, snapshot.outputs) == ("completed", {"a": "x"})
+
+
+def test_a_flow_that_fails_leaves_a_snapshot_of_what_ran() -> None:
+    store = MemoryRunStore()
+    failure(nodes(node("a", "x"), node("b", "break"), run=broken), store=store)
+    snapshot = asyncio.run(store.load_snapshot())
+    assert snapshot is not None
+    assert (snapshot.state, snapshot.outputs) == ("failed", {"a": "x"})
+    assert "boom" in (snapshot.error or "")
+
+
+@dataclass
+class FlowObject:
+    nodes: list[Any]
+    edges: list[Any] = field(default_factory=list)
+    name: str = "f"
+
+
+class NodeModel(BaseModel):
+    id: str
+    type: str
+    input: Any = None
+
+
+class Workflow:
+    flow = FlowObject([NodeModel(id="a", type="say", input="x"), node("b", "{a}y")])
+    primary_output_node_id = "b"
+
+    def register(self, registry: Any, mode: str) -> None:
+        registry.register("say", say)
+
+
+def test_objects_with_these_attributes_are_taken_too() -> None:
+    assert execute(Workflow()).output == "xy"

@@ -92,7 +92,8 @@ def test_an_output_is_shown_by_its_beginning_and_stored_once(tmp_path: Path, siz
 
 
 def test_checks_of_suites_say_what_stands_at_their_path(tmp_path: Path) -> None:
-    (tmp_path / "flows.py").write_text("def f(case_input): return {'outputs': {'a': {'b': 'hello'}}}\n")
+    flow = "def f(case_input): return {'outputs': {'a': {'b': 'hello'}}}"
+    (tmp_path / "flows.py").write_text(flow)
     checks = [
         {"type": "output.contains", "path": "outputs.a.b", "value": "ell"},
         {"type": "contains", "path": "outputs.a.b", "value": "ell"},

@@ -45,7 +45,7 @@ from flows.lanes import (
     work_left,
 )
 from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
-from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, publish
+from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, logged, publish
 from flows.tasks import execute_shard
 
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
@@ -137,7 +137,7 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         options = load_options(parameters, settings, os.environ)
         suite = load(suite_path(parameters, here), options, name=parameters.suite)
         for warning in suite.warnings:
-            get_run_logger().warning("%s: %s", parameters.suite, warning)
+            get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         workers = parameters.lanes or _PLAN_WORKERS
         plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))

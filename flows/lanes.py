@@ -21,7 +21,7 @@ from evalcore.pipeline import DEFAULT_CONCURRENCY, is_instant
 from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
-from flows.publish import RunProgress
+from flows.publish import RunProgress, logged
 
 LANE_DEPLOYMENT = "evaluate-lane/lane"
 
@@ -176,12 +176,12 @@ class _Lanes:
         if self._restarts <= 0:
             return False
         self._restarts -= 1
-        get_run_logger().warning("%s: another one is started", reason)
+        get_run_logger().warning("%s: another one is started", logged(reason))
         # The store goes before Prefect: lanes that live go on, whatever its server says now.
         try:
             self._start()
         except Exception as error:  # noqa: BLE001  (Prefect's API; asked again later)
-            get_run_logger().warning("no lane could be started: %s", error)
+            get_run_logger().warning("no lane could be started: %s", logged(str(error)))
             self._restarts += 1
         return True
 

@@ -9,10 +9,12 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from evalcore.report.document import Report
+from evalcore.report.escape import escape_markdown, fenced, inert_message
 from flows import states
 from flows.publish import gate_row
 
 PASSED = "Passed"
+_LONGEST_CELL = 1_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ def night_rows(ends: Sequence[SuiteEnd]) -> list[dict[str, Any]]:
     """Return all gates as rows of a table; a suite without a decision has one row that says why."""
     rows: list[dict[str, Any]] = []
     for end in ends:
-        shown = {"suite": end.suite, "decision": end.decision}
+        shown = {"suite": inert_message(end.suite), "decision": end.decision}
         if end.report is None:
             nothing = {"gate": "–", "outcome": "–", "message": end.state.message or ""}
             rows.append(shown | {"run": "–"} | nothing)
@@ -55,7 +57,7 @@ def night_markdown(ends: Sequence[SuiteEnd], state: State[Any]) -> str:
         lines += ["", f"## {_cell(end.suite)}: {end.decision}", ""]
         if end.report is None:
             # What a file says of itself is shown as it is, never as Markdown.
-            lines += [f"    {line}" for line in (end.state.message or "").splitlines()]
+            lines.append(fenced(end.state.message or ""))
         else:
             gates = [(g.name, str(g.outcome), g.message) for g in end.report.gates]
             lines += _table(("gate", "outcome", "message"), gates)
@@ -78,7 +80,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _cell(text: str) -> str:
     """Return text as a table's cell shows it: on one line, none of it as Markdown or HTML."""
-    shown = " ".join(text.split())
-    for sign in "\\`*_[]<>|":
-        shown = shown.replace(sign, f"\\{sign}")
-    return shown
+    return text if text == "---" else escape_markdown(text, _LONGEST_CELL)

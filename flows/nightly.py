@@ -14,16 +14,17 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Cancelled, Failed
+from prefect.states import Cancelled
 
 from evalcore.errors import UsageError
+from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import Report
 from flows import states
 from flows.evaluate import evaluate, note_cancellation
 from flows.night_report import SuiteEnd, night_markdown, night_rows
 from flows.nightly_parameters import Night, NightlyParameters, find_suites
 from flows.parameters import takes_parameters
-from flows.publish import best_effort, told
+from flows.publish import best_effort, logged, told
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"
@@ -105,8 +106,9 @@ def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
         try:
             state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
         except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
-            get_run_logger().exception("%s was not evaluated", suite)
-            state = Failed(name=states.ERRORS, message=f"{type(error).__name__}: {error}")
+            cover_exception(error)
+            get_run_logger().exception("%s was not evaluated", logged(suite))
+            state = states.broken(error)
     return SuiteEnd(suite, state, reports[-1] if reports else None)
 
 

@@ -27,9 +27,12 @@ from prefect.types import KeyValueLabels
 
 from evalcore.model.gate import GateResult
 from evalcore.pipeline import RunView
+from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
+from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.text import sanitize_terminal
 
 RUN_LABEL = "evalcore.run"
 STORE_LABEL = "evalcore.store"
@@ -54,7 +57,8 @@ def introduce(run: StoredRun) -> None:
     """Name the flow run after the run, and note on it where the run stands."""
     flow_run_id = UUID(runtime.flow_run.id)
     with best_effort("name the flow run"), get_client(sync_client=True) as client:
-        client.set_flow_run_name(flow_run_id, f"{run.definition.name} {run.run_id}")
+        name = inert_message(f"{run.definition.name} {run.run_id}")
+        client.set_flow_run_name(flow_run_id, name)
         labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
         client.update_flow_run_labels(flow_run_id, labels)
 
@@ -76,7 +80,7 @@ class RunProgress:
             created = create_progress_artifact(
                 progress=0.0,
                 key=artifact_key(suite, "progress"),
-                description=f"Committed work items of {suite}",
+                description=f"Committed work items of {escape_markdown(suite)}",
             )
             self._artifact = cast("UUID", created)
         self._shown = 0
@@ -146,15 +150,19 @@ def gate_rows(report: Report) -> list[dict[str, Any]]:
 
 def gate_row(gate: GateResult) -> dict[str, Any]:
     """Return a gate as one row."""
-    return {"gate": gate.name, "outcome": str(gate.outcome), "message": gate.message}
+    return {
+        "gate": inert_message(gate.name),
+        "outcome": str(gate.outcome),
+        "message": inert_message(gate.message),
+    }
 
 
 def send_events(report: Report) -> None:
     """Send `evalcore.run.completed`, and `evalcore.gate.failed` for each gate that failed."""
     resource = {
         "prefect.resource.id": f"evalcore.run.{report.run.id}",
-        "prefect.resource.name": f"{report.suite} {report.run.id}",
-        "evalcore.suite": report.suite,
+        "prefect.resource.name": inert_message(f"{report.suite} {report.run.id}"),
+        "evalcore.suite": inert_message(report.suite),
         "evalcore.decision": str(report.decision),
     }
     summary = report.summary
@@ -171,10 +179,16 @@ def send_events(report: Report) -> None:
                 emit_event(GATE_FAILED, resource=resource, payload=gate_row(gate))
 
 
+def logged(text: str) -> str:
+    """Return foreign text for a line of Prefect's log: no secret, nothing that a terminal obeys."""
+    return sanitize_terminal(PROCESS.message(text))
+
+
 @contextmanager
 def best_effort(what: str) -> Iterator[None]:
     """Log what Prefect does not take, as "could not `what`", and go on."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  (Prefect's API; the run does not depend on it)
-        get_run_logger().warning("could not %s: %s: %s", what, type(error).__name__, error)
+        told = logged(f"{type(error).__name__}: {error}")
+        get_run_logger().warning("could not %s: %s", what, told)

@@ -10,7 +10,9 @@ from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, LoadError
 from evalcore.model.gate import Decision
+from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
+from evalcore.report.escape import inert_message
 
 GATE_FAILED = "GateFailed"
 INCONCLUSIVE = "Inconclusive"
@@ -72,8 +74,9 @@ def worst(ended: Sequence[tuple[str, State[Any]]]) -> State[Any]:
         return Completed(message=f"{len(ended)} of {len(ended)} suites passed")
     names = {named(state) for _, state in wrong}
     first = next(name for name in WORST_FIRST if name in names)
-    told = "; ".join(f"{suite}: {named(state)}: {state.message}" for suite, state in wrong)
-    return _failed(first, f"{len(wrong)} of {len(ended)} suites did not pass: {told}")
+    # Their messages are escaped already.
+    told = "; ".join(f"{_shown(suite)}: {named(state)}: {state.message}" for suite, state in wrong)
+    return _cut(first, f"{len(wrong)} of {len(ended)} suites did not pass: {told}")
 
 
 def named(state: State[Any]) -> str:
@@ -84,12 +87,26 @@ def named(state: State[Any]) -> str:
     return state.name if state.name in WORST_FIRST else ERRORS
 
 
+def broken(error: Exception) -> State[Any]:
+    """Return the state of a suite that something other than this project ended."""
+    return _failed(ERRORS, f"{type(error).__name__}: {error}")
+
+
 def stopped(run_id: str) -> State[Any]:
     """Return the state of a run that somebody stopped."""
     return Cancelled(message=f"stopped; `evalcore run --resume {run_id}` goes on")
 
 
+def _shown(message: str) -> str:
+    """Return a message without secrets, as plain text that is no Markdown either."""
+    return inert_message(PROCESS.message(message))
+
+
 def _failed(name: str, message: str) -> State[Any]:
+    return _cut(name, _shown(message))
+
+
+def _cut(name: str, message: str) -> State[Any]:
     if len(message) > _MAX_MESSAGE:
         message = message[: _MAX_MESSAGE - 1] + "…"
     return Failed(name=name, message=message)

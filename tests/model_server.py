@@ -14,6 +14,7 @@ import asyncio
 import json
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,11 +113,12 @@ class Behaviour:
 
 
 class Seen(NamedTuple):
-    """One request as it came."""
+    """One request as it came, `at` seconds of a monotonic clock."""
 
     path: str
     headers: Mapping[str, str]
     body: Any
+    at: float = 0.0
 
 
 class ModelServer:
@@ -219,7 +221,9 @@ class ModelServer:
         stats.most_in_flight = max(stats.most_in_flight, stats.in_flight)
         try:
             body = _parsed(await request.read())
-            self.requests.append(Seen(request.path_qs, dict(request.headers), body))
+            self.requests.append(
+                Seen(request.path_qs, dict(request.headers), body, time.monotonic())
+            )
             failure = self._refusal(request, number)
             if self.behaviour.latency_s and failure is None:
                 await asyncio.sleep(self.behaviour.latency_s)

@@ -15,7 +15,16 @@ from evalcore.sql.bounded import BoundedConnection
 ROW_FORMATS: Final = ("jsonl", "csv", "parquet")
 _BATCH: Final = 1_000
 _ROW_GROUP: Final = 20_480
-# Of CSV a spreadsheet takes a cell that begins with one of these for a formula.
+# Of CSV a spreadsheet takes a cell that begins so for a formula: a sign (of full width, too), also
+# behind white space, quotes or a byte order mark. One more apostrophe makes it text; without that
+# one the cell is the data again. Numbers stay numbers.
+_FORMULA: Final = (
+    r"^(?:[\t\r\n]|[\s''"
+    '"'
+    r"\x{00a0}\x{200b}\x{3000}\x{feff}]*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}\x{fe62}\x{fe63}\x{fe66}\x{fe6b}"
+    r"\x{2212}])"
+)
+_NUMBER: Final = r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$"
 _TEXTS: Final = (
     "suite",
     "test_id",
@@ -94,8 +103,9 @@ def _write_lines(
 def _for_csv(query: str) -> str:
     """Return the query with texts that no spreadsheet calculates, and nested values as JSON."""
     columns = [
-        f"CASE WHEN regexp_matches({name}, '^[=+\\-@\\t\\r]') THEN '''' || {name} ELSE {name} END"
-        f" AS {name}"
+        f"CASE WHEN regexp_matches({name}, '{_FORMULA}')"
+        f" AND NOT regexp_matches({name}, '{_NUMBER}')"
+        f" THEN '''' || {name} ELSE {name} END AS {name}"
         for name in _TEXTS
     ]
     columns += [f"to_json({name})::VARCHAR AS {name}" for name in _NESTED]

@@ -12,6 +12,7 @@ import orjson
 from evalcore.errors import ExitCode
 from evalcore.formats.source import parse_json, too_large_number
 from evalcore.report.document import on_one_line
+from evalcore.trust.text import sanitize_terminal
 
 
 class NoQuestionError(Exception):
@@ -39,7 +40,7 @@ def answer_lines(
         except NoQuestionError as error:
             code = ExitCode.USAGE
             message = f"standard input:{number}: {error}"
-            click.echo(message, err=True)
+            click.echo(sanitize_terminal(message), err=True)
             given = refuse(error.identity, message)
         click.echo(on_one_line(orjson.dumps(given).decode()))
     return code

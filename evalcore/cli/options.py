@@ -117,7 +117,7 @@ def override_options(command: F) -> F:
         click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
         click.option("--threshold", type=click.FloatRange(0, 1), help="Instead of the suite's."),
         click.option("-n", "--iterations", type=click.IntRange(min=1), help="Runs of each case."),
-        click.option("--concurrency", type=click.IntRange(min=1), help="Items at the same time."),
+        click.option("--concurrency", type=click.IntRange(min=1), help=_CONCURRENCY_HELP),
         click.option("--strict", is_flag=True, help="Treat warnings as errors."),
     )
     for decorator in reversed(decorators):
@@ -126,6 +126,7 @@ def override_options(command: F) -> F:
 
 
 _SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
+_CONCURRENCY_HELP = "Items at the same time, in each process of the run."
 _BASELINE_HELP = "Compare with this variant, named baseline or run."
 _GATE_HELP = "A gate in place of the suite's, such as pass_rate=0.9."
 

@@ -15,7 +15,7 @@ from evalcore.cli.options import (
     store_option,
     verbose_option,
 )
-from evalcore.cli.showing import present, print_terminal
+from evalcore.cli.showing import one_line, present, print_terminal
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.pipeline import RunView, view_run
 from evalcore.report.damaged import render_damaged
@@ -104,4 +104,4 @@ def _write(pieces: Iterable[str | bytes], path: Path) -> None:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
     except OSError as error:
         raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {path}", err=True)
+    click.echo(one_line(f"wrote {path}"), err=True)

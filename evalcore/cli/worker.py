@@ -39,6 +39,7 @@ from evalcore.pipeline import (
 from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.process_privacy import hide_process
 
 _LEASE_HELP = "After twice as long without a sign of life others take over.  [20]"
 
@@ -69,6 +70,7 @@ def worker(**given: Any) -> int:
     Ends when every shard has its result; whoever comes to the end decides the run and shows its
     report. Exit codes are those of `evalcore run`.
     """
+    hide_process()
     fault_fd = given.pop("fault_fd")
     if fault_fd is None:
         return _work(given, abandon_process)

@@ -29,6 +29,7 @@ from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.pipeline.silence import Silence
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
     from evalcore.cli.run import RunOptions
@@ -56,6 +57,7 @@ def run_workers(
     shows a sign of life.
     """
     refuse_store_without_conditions(run)
+    hide_process()
     command = [*COMMAND, run.run_id, "--store", run.store.url, "--part", str(os.getpid())]
     for root in roots:
         command += ["--root", str(root)]

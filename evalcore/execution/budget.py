@@ -1,6 +1,6 @@
 """The run's budget: what a call may cost is reserved before it and settled after it.
 
-Dollars and tokens alike. What earlier processes of the run spent counts. Safe in several threads,
+Dollars and tokens alike. What other processes of the run spent counts. Safe in several threads,
 each with an event loop of its own.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from evalcore.execution.handover import Waiter
@@ -21,7 +22,10 @@ LARGEST_SHARE_TOKENS = 16_384
 # An answer may be so many times as long as the longest until now.
 _ROOM = 4
 _MILLION = 1e6
-_ROUNDING = 1e-12
+# Sums of shares have rounding errors, which are no money.
+_ROUNDING = 1e-9
+# So many of the calls that wait are added up.
+_MOST_WAITING = 256
 
 
 class Spent(NamedTuple):
@@ -29,6 +33,61 @@ class Spent(NamedTuple):
 
     cost_usd: float = 0.0
     tokens: int = 0
+
+    def plus(self, other: Spent) -> Spent:
+        """Return the sum."""
+        return Spent(self.cost_usd + other.cost_usd, self.tokens + other.tokens)
+
+    def minus(self, other: Spent) -> Spent:
+        """Return the difference."""
+        return Spent(self.cost_usd - other.cost_usd, self.tokens - other.tokens)
+
+    def least(self, other: Spent) -> Spent:
+        """Return the smaller of each."""
+        return Spent(min(self.cost_usd, other.cost_usd), min(self.tokens, other.tokens))
+
+    def most(self, other: Spent) -> Spent:
+        """Return the larger of each."""
+        return Spent(max(self.cost_usd, other.cost_usd), max(self.tokens, other.tokens))
+
+    def part(self, factor: float) -> Spent:
+        """Return so many times the amount, in whole tokens."""
+        return Spent(self.cost_usd * factor, int(self.tokens * factor))
+
+
+NOTHING_SPENT = Spent()
+
+
+class Bounds(NamedTuple):
+    """The most that a run may spend; None where there is no bound."""
+
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+
+    @property
+    def rounding(self) -> Spent:
+        """What is so little that it is a rounding error."""
+        return Spent((self.max_cost_usd or 0.0) * _ROUNDING)
+
+    def has(self, free: Spent, amount: Spent) -> bool:
+        """Whether `amount` fits into what is free, as far as there are bounds."""
+        return (
+            self.max_cost_usd is None
+            or amount.cost_usd <= free.cost_usd + self.max_cost_usd * _ROUNDING
+        ) and (self.max_tokens is None or amount.tokens <= free.tokens)
+
+    def are_reached(self, left: Spent) -> bool:
+        """Whether nothing is left of one of the bounds."""
+        return (
+            self.max_cost_usd is not None and left.cost_usd <= self.max_cost_usd * _ROUNDING
+        ) or (self.max_tokens is not None and left.tokens <= 0)
+
+    def less(self, spent: Spent) -> Spent:
+        """Return what is left of the bounds; 0 where there is none."""
+        return Spent(
+            0.0 if self.max_cost_usd is None else self.max_cost_usd - spent.cost_usd,
+            0 if self.max_tokens is None else self.max_tokens - spent.tokens,
+        )
 
 
 class TokenPrice(NamedTuple):
@@ -45,6 +104,12 @@ class Demand(NamedTuple):
     output_tokens: int | None
     price: TokenPrice
     choices: int = 1
+
+    def cost(self, output_tokens: int | None) -> Spent:
+        """Return what the call uses at most with an answer of so many tokens."""
+        output = (output_tokens or 0) * self.choices
+        cost_usd = (self.input_tokens * self.price.input + output * self.price.output) / _MILLION
+        return Spent(cost_usd, self.input_tokens + output)
 
 
 class Grant(NamedTuple):
@@ -69,7 +134,7 @@ def demand_of(request: Request, price: TokenPrice) -> Demand:
         default=str,
     )
     given = request.parameters
-    bound = next((given[name] for name in _BOUNDS if isinstance(given.get(name), int)), None)
+    bound = next((given[name] for name in BOUNDS if isinstance(given.get(name), int)), None)
     if bound is None and request.endpoint.protocol == "anthropic":
         bound = _ANTHROPIC_TOKENS
     choices = given.get("n")
@@ -78,24 +143,38 @@ def demand_of(request: Request, price: TokenPrice) -> Demand:
 
 # What providers.anthropic sends where a request says nothing: that API wants a bound.
 _ANTHROPIC_TOKENS = 4_096
-_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The parameters that bound an answer."""
 
 
-class Refill(NamedTuple):
-    """Where a budget gets more from that is shared with other processes (execution.pot).
+class Position(NamedTuple):
+    """What a process has done with its part of a shared budget.
 
-    `take` returns what the bounds rise by, None if there is no more; it may block. It is called
-    when less than `low` is left.
+    `settled` is billed, `assumed` is what calls that came to no end may have cost, `reserved` is
+    in flight. `next_need` is what the first waiting call needs, `need` what all of them need.
+    `begun` is what has been reserved for all calls together. `longest` is the longest answer.
     """
 
-    take: Callable[[], Spent | None]
-    low: Spent
+    settled: Spent
+    assumed: Spent
+    reserved: Spent
+    next_need: Spent | None
+    need: Spent
+    begun: Spent
+    longest: int
+
+    @property
+    def held(self) -> Spent:
+        """What must not be given to anybody else."""
+        return self.settled.plus(self.assumed).plus(self.reserved)
 
 
 class Budget:
     """Grants calls as long as what is spent and reserved stays within the bounds.
 
-    Nobody is granted anything before those who wait already.
+    Calls are granted in the order in which they came. A budget that is `shared` with other
+    processes grants calls out of an allowance (`allow`), which `ask` asks for; see
+    execution.limit_sync.
     """
 
     def __init__(
@@ -103,14 +182,18 @@ class Budget:
         *,
         max_cost_usd: float | None = None,
         max_tokens: int | None = None,
-        spent: Spent = Spent(),  # noqa: B008  (immutable)
-        refill: Refill | None = None,
+        spent: Spent = NOTHING_SPENT,
+        shared: bool = False,
     ) -> None:
-        self._bounds = (max_cost_usd, max_tokens)
-        self._refill = refill
-        self.refused = False
-        self._spent_usd, self._spent_tokens = spent
-        self._reserved_usd, self._reserved_tokens = 0.0, 0
+        self.bounds = Bounds(max_cost_usd, max_tokens)
+        self.ask: Callable[[], None] = _ask_nobody
+        self._elsewhere = spent
+        self._allowance = NOTHING_SPENT if shared else self.bounds.less(spent)
+        self._low = NOTHING_SPENT
+        # Whether nothing that other processes do can add to the allowance.
+        self._final = not shared
+        self._failed = False
+        self._settled = self._assumed = self._reserved = self._begun = NOTHING_SPENT
         self._running = 0
         self._longest = 0
         self._waiting: deque[_Waiting] = deque()
@@ -118,8 +201,8 @@ class Budget:
 
     @property
     def spent(self) -> Spent:
-        """What is settled."""
-        return Spent(self._spent_usd, self._spent_tokens)
+        """What is settled, here and elsewhere; of calls that came to no end what was reserved."""
+        return self._elsewhere.plus(self._settled).plus(self._assumed)
 
     def reserve_now(self, demand: Demand, places: int) -> Grant | None:
         """Return the grant of a call; None if it has to wait for one (`reserve`).
@@ -128,10 +211,10 @@ class Budget:
         free what the call needs.
         """
         with self._lock:
-            if self._waiting:
+            if self._waiting or self._failed:
                 return None
             grant = self._grant(demand, places)
-            if grant is None and not self._running:
+            if grant is None and not self._may_rise():
                 raise self._exhausted()
             return grant
 
@@ -149,124 +232,157 @@ class Budget:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
                 given = waiting.waiter.handed
-                if given is not None and given is not _NOTHING:
+                if given is not None and given is not _NO_GRANT:
                     self._release(given)
                 self._serve()
             raise
-        if grant is _NOTHING:
+        if grant is _NO_GRANT:
             raise self._exhausted()
         return grant
 
-    def settle(self, grant: Grant, used: Spent, output_tokens: int = 0) -> None:
-        """Replace a reservation by what the call used; `output_tokens` are its answer's."""
+    def settle(
+        self, grant: Grant, used: Spent, output_tokens: int = 0, *, assumed: bool = False
+    ) -> None:
+        """Replace a reservation by what the call used; `output_tokens` are its answer's.
+
+        `assumed` says that the call came to no end, so that what it used is not certain.
+        """
         with self._lock:
             self._release(grant)
-            self._spent_usd += used.cost_usd
-            self._spent_tokens += used.tokens
+            if assumed:
+                self._assumed = self._assumed.plus(used)
+            else:
+                self._settled = self._settled.plus(used)
             self._longest = max(self._longest, output_tokens)
             self._serve()
+
+    def position(self) -> Position:
+        """Return what has become of the allowance."""
+        with self._lock:
+            needs = [self._need(waiting) for waiting in islice(self._waiting, _MOST_WAITING)]
+            return Position(
+                self._settled,
+                self._assumed,
+                self._reserved,
+                needs[0] if needs else None,
+                Spent(sum(need.cost_usd for need in needs), sum(need.tokens for need in needs)),
+                self._begun,
+                self._longest,
+            )
+
+    def shrink(self, room: Spent) -> Spent:
+        """Give back what exceeds the calls in flight by more than `room`; return the allowance."""
+        with self._lock:
+            self._allowance = self._allowance.least(self._held.plus(room))
+            self._final = False  # until `allow` says so again
+            return self._allowance
+
+    def allow(
+        self, allowance: Spent, elsewhere: Spent, *, low: Spent, final: bool, longest: int = 0
+    ) -> None:
+        """Take the allowance that stands in the store.
+
+        `elsewhere` is what other processes spent. `ask` is called when less than `low` is free.
+        `final` says that nothing that other processes do can add to the allowance.
+        """
+        with self._lock:
+            self._allowance, self._elsewhere = allowance, elsewhere
+            self._low, self._final = low, final
+            self._longest = max(self._longest, longest)
+            self._serve()
+
+    def fail(self) -> None:
+        """Grant nothing any more: the run is about to be stopped."""
+        with self._lock:
+            self._failed = True
+
+    @property
+    def _held(self) -> Spent:
+        return self._settled.plus(self._assumed).plus(self._reserved)
+
+    def _may_rise(self) -> bool:
+        """Whether more may become free."""
+        return self._running > 0 or not self._final
 
     def _release(self, grant: Grant) -> None:
         self._running -= 1
         # Rounding must not make a rest of what nobody holds.
-        self._reserved_usd = self._reserved_usd - grant.cost_usd if self._running else 0.0
-        self._reserved_tokens -= grant.tokens
+        usd = self._reserved.cost_usd - grant.cost_usd if self._running else 0.0
+        self._reserved = Spent(usd, self._reserved.tokens - grant.tokens)
 
     def _serve(self) -> None:
         """Give those who wait what there is, in their order."""
-        while self._waiting:
+        while self._waiting and not self._failed:
             head = self._waiting[0]
             grant = self._grant(head.demand, head.places)
-            if grant is None and self._running:
+            if grant is None and self._may_rise():
+                self.ask()
                 return
             self._waiting.popleft()
-            if not head.waiter.hand(_NOTHING if grant is None else grant) and grant is not None:
+            if not head.waiter.hand(_NO_GRANT if grant is None else grant) and grant is not None:
                 self._release(grant)
 
-    def rise(self) -> None:
-        """Take more from the `refill` if little is left."""
-        with self._lock:
-            self._rise()
+    def _need(self, waiting: _Waiting) -> Spent:
+        return waiting.demand.cost(self._size(waiting.demand, waiting.places)[0])
 
-    def _rise(self) -> None:
-        while self._refill is not None and self._is_low(self._refill.low):
-            # A few times in a run, so that the calls may wait for it.
-            more = self._refill.take()
-            if more is None:
-                return
-            cost_usd, tokens = self._bounds
-            self._bounds = (
-                None if cost_usd is None else cost_usd + more.cost_usd,
-                None if tokens is None else tokens + more.tokens,
-            )
-            self.refused = False
+    def _size(self, demand: Demand, places: int) -> tuple[int | None, bool]:
+        """Return the most tokens that a call may answer with, and whether the budget says so.
 
-    def _is_low(self, low: Spent) -> bool:
-        cost_usd, tokens = self._bounds
-        used_usd = self._spent_usd + self._reserved_usd
-        used_tokens = self._spent_tokens + self._reserved_tokens
-        return (cost_usd is not None and cost_usd - used_usd < low.cost_usd) or (
-            tokens is not None and tokens - used_tokens < low.tokens
-        )
+        A call that cannot have all that it asks for, whatever comes back, gets so much that a usual
+        answer has plenty of room, and as much as a fair share of what is left.
+        """
+        bound = demand.output_tokens
+        spent = self._elsewhere.plus(self._settled).plus(self._assumed)
+        left = self._output_within(demand, self.bounds.less(spent))
+        if left is None or (bound is not None and left >= bound):
+            return bound, False
+        most = max(LARGEST_SHARE_TOKENS, self._longest) if bound is None else bound
+        usual = _ROOM * self._longest if self._longest else FIRST_SHARE_TOKENS
+        return min(max(usual, left // (2 * places)), most), True
 
     def _grant(self, demand: Demand, places: int) -> Grant | None:
         """Reserve for a call; None if what is free is not enough."""
-        self._rise()
-        bound = demand.output_tokens
-        left = self._output_within(demand, 0.0, 0)
-        free = self._output_within(demand, self._reserved_usd, self._reserved_tokens)
-        if left is None or free is None:  # neither tokens nor dollars bound the answer
-            return self._reserve(demand, bound, shared=False)
-        if bound is not None and left >= bound:
-            return self._reserve(demand, bound, shared=False) if free >= bound else None
-        # The call cannot have all that it asks for, whatever comes back. It gets so much that a
-        # usual answer has plenty of room, and as much as a fair share of what is left.
-        most = max(LARGEST_SHARE_TOKENS, self._longest) if bound is None else bound
-        usual = _ROOM * self._longest if self._longest else FIRST_SHARE_TOKENS
-        wanted = min(max(usual, left // (2 * places)), most)
-        if free < wanted and not self._running:
-            # What is left is for the last one, if an answer as long as others were fits into it.
-            wanted = free if free >= max(1, self._longest) else wanted
-        return self._reserve(demand, wanted, shared=True) if free >= wanted else None
+        output, shared = self._size(demand, places)
+        free = self._allowance.minus(self._held)
+        cost = demand.cost(output)
+        if not self.bounds.has(free, cost):
+            rest = None if self._may_rise() else self._output_within(demand, free)
+            # What is left is for the last call, if an answer as long as others were fits into it.
+            if not shared or rest is None or rest < max(1, self._longest):
+                return None
+            output, cost = rest, demand.cost(rest)
+        self._running += 1
+        self._reserved = self._reserved.plus(cost)
+        self._begun = self._begun.plus(cost)
+        if self._low != NOTHING_SPENT and not self.bounds.has(free.minus(cost), self._low):
+            self._low = NOTHING_SPENT  # asked once
+            self.ask()
+        return Grant(cost.cost_usd, cost.tokens, output, shared)
 
-    def _output_within(
-        self, demand: Demand, reserved_usd: float, reserved_tokens: int
-    ) -> int | None:
+    def _output_within(self, demand: Demand, free: Spent) -> int | None:
         """Return how many output tokens the call could pay; None if there is no bound.
 
         Negative if not even its input fits.
         """
-        max_cost_usd, max_tokens = self._bounds
-        found: list[int] = []
-        if max_tokens is not None:
-            found.append(max_tokens - self._spent_tokens - reserved_tokens - demand.input_tokens)
-        if max_cost_usd is not None:
-            rest = max_cost_usd * (1 + _ROUNDING) - self._spent_usd - reserved_usd
+        counts: list[int] = []
+        if self.bounds.max_tokens is not None:
+            counts.append(free.tokens - demand.input_tokens)
+        if self.bounds.max_cost_usd is not None:
+            rest = free.cost_usd + self.bounds.rounding.cost_usd
             rest -= demand.input_tokens * demand.price.input / _MILLION
             if rest < 0:
-                found.append(-1)
+                counts.append(-1)
             elif demand.price.output:
-                found.append(int(rest * _MILLION / demand.price.output))
-        return min(found) // demand.choices if found else None
-
-    def _reserve(self, demand: Demand, output_tokens: int | None, *, shared: bool) -> Grant:
-        output = (output_tokens or 0) * demand.choices
-        price = demand.price
-        cost_usd = (demand.input_tokens * price.input + output * price.output) / _MILLION
-        tokens = demand.input_tokens + output
-        self._running += 1
-        self._reserved_usd += cost_usd
-        self._reserved_tokens += tokens
-        return Grant(cost_usd, tokens, output_tokens, shared)
+                counts.append(int(rest * _MILLION / demand.price.output))
+        return min(counts) // demand.choices if counts else None
 
     def _exhausted(self) -> SkippedError:
-        self.refused = True
-        max_cost_usd, max_tokens = self._bounds
+        spent = self.spent
         bounds = []
-        if max_cost_usd is not None:
-            bounds.append(f"{self._spent_usd:.6g} of {max_cost_usd:g} US dollars")
-        if max_tokens is not None:
-            bounds.append(f"{self._spent_tokens} of {max_tokens} tokens")
+        if self.bounds.max_cost_usd is not None:
+            bounds.append(f"{spent.cost_usd:.6g} of {self.bounds.max_cost_usd:g} US dollars")
+        if self.bounds.max_tokens is not None:
+            bounds.append(f"{spent.tokens} of {self.bounds.max_tokens} tokens")
         return SkippedError("budget", f"the run's budget is used up ({', '.join(bounds)})")
 
 
@@ -276,4 +392,8 @@ class _Waiting(NamedTuple):
     waiter: Waiter[Grant]
 
 
-_NOTHING = Grant(0.0, 0, None, shared=False)
+def _ask_nobody() -> None:
+    """Do nothing: the budget is one process's own."""
+
+
+_NO_GRANT = Grant(0.0, 0, None, shared=False)

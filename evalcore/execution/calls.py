@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.errors import StoreError
-from evalcore.execution.budget import Demand, Grant, Spent
+from evalcore.execution.budget import BOUNDS, Demand
 from evalcore.execution.context import CallContext
 from evalcore.execution.ledger import Ledger
-from evalcore.execution.rates import ProviderRates
+from evalcore.execution.payment import Payment
 from evalcore.execution.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
@@ -38,8 +45,6 @@ if TYPE_CHECKING:
 
 # Bounds one attempt where the request does not.
 CALL_TIMEOUT_S = 120.0
-_LENGTH = frozenset({"length", "max_tokens"})
-_BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _GUESSED_ANSWER_TOKENS = 500
 _FIRST_CALLS_OUT_S = 0.08
 _BYTES_PER_TOKEN = 4
@@ -228,29 +233,31 @@ class ItemCalls:
         """Make one attempt within the budget."""
         budget = self._limits.budget
         if budget is None or demand is None:
-            return self._priced(request, await self._limited(request), attempt)
+            async with self._limited(request) as correct:
+                reply = await self._sent(request)
+                correct(reply)
+            return self._priced(request, reply, attempt)
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
         if grant is None:
-            with self.standing_still(), self._calls.slot.blocking():
+            with self.standing_still(), self._blocking():
                 grant = await budget.reserve(demand, places)
-        # Unless it is known better, a call that came to no end was paid.
-        used, made = Spent(grant.cost_usd, grant.tokens), 0
-        try:
-            reply = await self._limited(_bounded(request, grant))
-            reply = self._priced(request, reply, attempt)
-            used, made = _used(reply, used), reply.usage.output_tokens or 0
-        except ProviderError as error:
-            if _is_free(error):
-                used = Spent()
-            raise
-        finally:
-            budget.settle(grant, used, made)
-        if grant.shared and reply.finish_reason in _LENGTH:
+        with Payment(budget, grant) as payment:
+            request = payment.bounded(request)
+            async with self._limited(request) as correct:
+                reply = await payment.answered(
+                    self._sent(request), partial(self._priced, request, attempt=attempt), self._late
+                )
+                correct(reply)
+        if payment.is_cut(reply):
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
             self.ledger.add_reply(began, request, reply, f"budget: {cut}")
             raise SkippedError("budget", cut)
         return reply
+
+    def _late(self) -> bool:
+        """Whether the item's time limit has passed."""
+        return self._clock is not None and self._clock.expired()
 
     def _priced(self, request: Request, reply: Reply, attempt: int) -> Reply:
         cost = reply.cost_usd
@@ -258,28 +265,34 @@ class ItemCalls:
             cost = self._limits.cost_usd(request, reply.usage)
         return replace(reply, cost_usd=cost, attempts=attempt)
 
-    async def _limited(self, request: Request) -> Reply:
-        """Make one attempt when the provider's limits allow it."""
+    @asynccontextmanager
+    async def _limited(self, request: Request) -> AsyncIterator[Callable[[Reply], None]]:
+        """Wait until the provider's limits allow an attempt; give what is to be told its reply."""
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
         if rates is None and shared is None:
-            return await self._sent(request)
+            yield _unlimited
+            return
         tokens = _guessed_tokens(request)
-        if rates is not None and rates.gate is not None and not rates.gate.enter_now():
-            with self.standing_still(), self._calls.slot.blocking():
-                await rates.gate.enter()
-        try:
+        with ExitStack() as entered:
+            if rates is not None:
+                entered.enter_context(rates.in_use())
+                if rates.gate is not None and not rates.gate.enter_now():
+                    with self.standing_still(), self._blocking():
+                        await rates.gate.enter()
+                if rates.gate is not None:
+                    entered.callback(rates.gate.leave)
             with self.standing_still():
                 if shared is not None:
                     await shared.take(request.endpoint.provider, tokens)
-                delay = 0.0 if rates is None else rates.take(tokens)
-                if delay > 0:
-                    await asyncio.sleep(delay)
-            reply = await self._sent(request)
-            _correct(rates, tokens, reply)
-            return reply
-        finally:
-            if rates is not None and rates.gate is not None:
-                rates.gate.leave()
+                if rates is not None:
+                    await rates.passed(tokens)
+            yield _unlimited if rates is None else partial(rates.correct, tokens)
+
+    def _blocking(self) -> AbstractContextManager[None]:
+        """Note that the item waits for other items of this process, if no other can be awaited."""
+        sync = self._limits.sync
+        alone = sync is None or sync.is_alone
+        return self._calls.slot.blocking() if alone else nullcontext()
 
     async def _sent(self, request: Request) -> Reply:
         """Make one attempt; the window learns how it went."""
@@ -314,37 +327,13 @@ class ItemCalls:
                 clock.reschedule(now() + self._left_s)
 
 
-def _bounded(request: Request, grant: Grant) -> Request:
-    """Return the request with the budget's bound on its answer, if it has to have one."""
-    if not grant.shared:
-        return request
-    name = next((name for name in _BOUNDS if name in request.parameters), "max_tokens")
-    return replace(request, parameters={**request.parameters, name: grant.output_tokens})
-
-
-def _used(reply: Reply, reserved: Spent) -> Spent:
-    """Return what an answer used; what nobody says is what was reserved."""
-    given, made = reply.usage
-    tokens = reserved.tokens if given is None and made is None else (given or 0) + (made or 0)
-    return Spent(reserved.cost_usd if reply.cost_usd is None else reply.cost_usd, tokens)
-
-
-def _is_free(error: ProviderError) -> bool:
-    """Whether a failed attempt cannot have been paid: refused, or never sent."""
-    if error.status is not None:
-        return error.status >= 300
-    return error.kind == ErrorKind.REQUEST or "no connection" in error.message
+def _unlimited(reply: Reply) -> None:
+    """Note nothing: no limit needs to know what a reply used."""
 
 
 def _guessed_tokens(request: Request) -> int:
     """Return about how many tokens a call uses, before it is made."""
     text = sum(len(str(message.get("content") or "")) for message in request.messages)
-    bound = next((request.parameters[name] for name in _BOUNDS if name in request.parameters), None)
+    bound = next((request.parameters[name] for name in BOUNDS if name in request.parameters), None)
     made = bound if isinstance(bound, int) else _GUESSED_ANSWER_TOKENS
     return text // _BYTES_PER_TOKEN + min(made, _GUESSED_ANSWER_TOKENS)
-
-
-def _correct(rates: ProviderRates | None, guessed: int, reply: Reply) -> None:
-    given, made = reply.usage
-    if rates is not None and rates.tokens is not None and (given, made) != (None, None):
-        rates.tokens.correct((given or 0) + (made or 0) - guessed)

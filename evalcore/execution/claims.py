@@ -220,13 +220,6 @@ class Claims:
                 if seen.since <= least or self._abandoned.get(str(shard)) == seen.etag
             ]
 
-    @property
-    def others_live(self) -> bool:
-        """Whether (as of the last `look`) others hold claims that have not expired."""
-        expired = self._expired()
-        with self._lock:
-            return len(self._seen) > len(expired)
-
     def dead_lanes(self) -> frozenset[str]:
         """Return the lanes whose claims (as of the last `look`) have expired."""
         found = set()

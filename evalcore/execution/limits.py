@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import UsageError
-from evalcore.execution.budget import Budget, Demand, Spent, TokenPrice, demand_of
+from evalcore.execution.budget import Budget, Demand, TokenPrice, demand_of
 from evalcore.execution.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
 from evalcore.execution.window import Window
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
-from evalcore.model.suite import Limits, ProviderLimits, SuiteDefinition
+from evalcore.model.suite import ProviderLimits, SuiteDefinition
 from evalcore.settings import Settings
 
 if TYPE_CHECKING:
-    from evalcore.execution.pot import Pot
+    from evalcore.execution.limit_sync import LimitSync
 
 UNPRICED = "price"
 # So many calls given up one after another, and nobody waits long for the next ones.
@@ -31,18 +31,12 @@ _MODEL_KINDS = frozenset({"openai", "anthropic"})
 GROUP = "evalcore.rate_limits"
 
 
-class Sharing(NamedTuple):
-    """Of so many lanes each has its part of the providers' limits, and a budget out of the pot."""
-
-    lanes: int = 1
-    pot: Pot | None = None
-
-
 class RunLimits:
-    """Budget, rate limits and the number of calls at once; what earlier processes used counts.
+    """Budget, rate limits and the number of calls at once.
 
-    `busy_s` is how long (seconds) earlier processes of the run were at work. With `sharing`
-    other processes execute the run at the same time.
+    `is_shared` says that a `sync` brings them in step with the run's other processes. `rates` that
+    an orchestrator keeps are `shared` with other runs. The number of calls at once is this
+    process's own.
     """
 
     def __init__(
@@ -51,18 +45,21 @@ class RunLimits:
         settings: Settings,
         *,
         concurrency: int | None = None,
-        spent: Spent = Spent(),  # noqa: B008  (immutable)
-        busy_s: float = 0.0,
         shared: SharedRates | None = None,
-        sharing: Sharing = Sharing(),  # noqa: B008  (immutable)
+        is_shared: bool = False,
         clock: Clock = time.monotonic,
     ) -> None:
         limits = definition.limits
         self.window = Window(concurrency or limits.concurrency)
-        self.budget = _budget(limits, spent) if sharing.pot is None else sharing.pot.budget()
+        self.budget = (
+            Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, shared=is_shared)
+            if limits.budgeted
+            else None
+        )
         sources = (settings.providers, limits.providers, _of_targets(definition))
-        self.rates = Rates((_shares(source, sharing.lanes) for source in sources), clock)
+        self.rates = Rates(sources, clock)
         self.shared = shared
+        self.sync: LimitSync | None = None
         self._priced = limits.max_cost_usd is not None
         self._own_prices = settings.prices
         self._prices: dict[tuple[str, str], TokenPrice | None] = {}
@@ -70,13 +67,17 @@ class RunLimits:
         self._answered_at: dict[str, float] = {}
         self._heard: set[str] = set()
         self._clock = clock
-        duration_s = limits.max_duration_s
-        self._ends = None if duration_s is None else clock() + duration_s - busy_s
+        self._duration_s = limits.max_duration_s
+        self._began = clock()
 
     @property
     def ended(self) -> bool:
         """Whether the run's time is over: no item begins any more."""
-        return self._ends is not None and self._clock() >= self._ends
+        if self._duration_s is None:
+            return False
+        sync = self.sync
+        elapsed_s = self._clock() - self._began if sync is None else sync.elapsed_s
+        return elapsed_s >= self._duration_s
 
     def demand(self, request: Request) -> Demand | None:
         """Return what a call needs of the budget; None if no budget is asked for it.
@@ -192,26 +193,6 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
             return rates
     known = ", ".join(sorted(entry.name for entry in found)) or "none is installed"
     raise UsageError(f"rate_limits: nothing is called '{name}' ({known})")
-
-
-def _shares(limits: Mapping[str, ProviderLimits], lanes: int) -> Mapping[str, ProviderLimits]:
-    """Return what one of so many lanes has of the limits."""
-    if lanes <= 1:
-        return limits
-    return {
-        name: ProviderLimits(
-            None if bounds.requests_per_minute is None else bounds.requests_per_minute / lanes,
-            None if bounds.tokens_per_minute is None else bounds.tokens_per_minute / lanes,
-            None if bounds.max_concurrency is None else max(1, bounds.max_concurrency // lanes),
-        )
-        for name, bounds in limits.items()
-    }
-
-
-def _budget(limits: Limits, spent: Spent) -> Budget | None:
-    if not limits.budgeted:
-        return None
-    return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, spent=spent)
 
 
 def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:

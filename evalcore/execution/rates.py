@@ -5,17 +5,24 @@ Safe in several threads, each with an event loop of its own.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from evalcore.execution.handover import Waiter
-from evalcore.model.exchange import Endpoint
+from evalcore.execution.provider_share import WHOLE, ProviderShare
+from evalcore.model.exchange import Endpoint, Reply
 from evalcore.model.suite import ProviderLimits
 
 _MINUTE_S = 60.0
+# A provider that was called a moment ago will be called again.
+_IDLE_S = 3.0
+# While a process has no share it looks so often for one.
+_HELD_S = 0.05
 
 Clock = Callable[[], float]
 
@@ -34,10 +41,27 @@ class Rate:
     """
 
     def __init__(self, per_minute: float, clock: Clock = time.monotonic) -> None:
-        self._interval_s = _MINUTE_S / per_minute
+        self._whole_s = self._interval_s = _MINUTE_S / per_minute
         self._clock = clock
         self._next = 0.0
         self._lock = threading.Lock()
+
+    def divide(self, processes: int, delay_s: float = 0.0) -> None:
+        """Be one of so many equal parts of the rate; the next unit waits for `delay_s` at least."""
+        with self._lock:
+            self._interval_s = self._whole_s * processes
+            if delay_s:
+                self._next = max(self._next, self._clock() + delay_s)
+
+    @property
+    def interval_s(self) -> float:
+        """How long (seconds) a unit takes in this part of the rate."""
+        return self._interval_s
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait (seconds) before the next unit may be taken and used at once."""
+        return max(0.0, self._next - self._clock())
 
     def take(self, amount: float = 1.0) -> float:
         """Take so many units; return how long to wait (seconds) before they may be used."""
@@ -57,23 +81,35 @@ class Gate:
     """Lets so many through at once, in the order in which they came."""
 
     def __init__(self, most: int) -> None:
-        self._free = most
+        self.most = most
+        self.inside = 0
         self._waiting: deque[Waiter[bool]] = deque()
         self._lock = threading.Lock()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for room."""
+        return bool(self._waiting)
+
+    def resize(self, most: int) -> None:
+        """Let so many through at once from now on; those inside stay."""
+        with self._lock:
+            self.most = most
+            self._admit()
 
     def enter_now(self) -> bool:
         """Enter if nobody has to be waited for; return whether that was so."""
         with self._lock:
-            if self._free and not self._waiting:
-                self._free -= 1
+            if self.inside < self.most and not self._waiting:
+                self.inside += 1
                 return True
             return False
 
     async def enter(self) -> None:
         """Enter as soon as there is room."""
         with self._lock:
-            if self._free and not self._waiting:
-                self._free -= 1
+            if self.inside < self.most and not self._waiting:
+                self.inside += 1
                 return
             waiter: Waiter[bool] = Waiter()
             self._waiting.append(waiter)
@@ -92,33 +128,134 @@ class Gate:
     def leave(self) -> None:
         """Make room for the next one."""
         with self._lock:
-            while self._waiting:
-                if self._waiting.popleft().hand(True):
-                    return
-            self._free += 1
+            self.inside -= 1
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self.inside < self.most:
+            if self._waiting.popleft().hand(True):
+                self.inside += 1
 
 
 class ProviderRates:
-    """The limits of one provider, and how many tokens its answers have had on average."""
+    """The limits of one provider, or this process's share of them.
+
+    A call is `in_use`, enters `gate`, and goes out when it has `passed`.
+    """
 
     def __init__(self, limits: ProviderLimits, clock: Clock = time.monotonic) -> None:
-        requests, tokens, most = (
+        requests, tokens, self._most = (
             limits.requests_per_minute,
             limits.tokens_per_minute,
             limits.max_concurrency,
         )
+        self._clock = clock
         self.requests = None if requests is None else Rate(requests, clock)
         self.tokens = None if tokens is None else Rate(tokens, clock)
-        self.gate = None if most is None else Gate(most)
+        self.gate = None if self._most is None else Gate(self._most)
+        self.turn = Gate(1)
+        self.ask: Callable[[], None] = _ask_nobody
+        # When (by the clock) the share ends unless it is confirmed.
+        self.expires_at = float("inf")
+        self._share: ProviderShare | None = WHOLE
+        self._users = 0
+        self._used_at = -_IDLE_S
+        self._lock = threading.Lock()
 
-    def take(self, tokens: int) -> float:
-        """Take a request of about so many tokens; return how long to wait (seconds) before it."""
-        waits = [0.0]
-        if self.requests is not None:
-            waits.append(self.requests.take())
-        if self.tokens is not None:
-            waits.append(self.tokens.take(tokens))
-        return max(waits)
+    @property
+    def is_used(self) -> bool:
+        """Whether calls are in flight, wait, or ended a moment ago."""
+        return self._users > 0 or self._clock() - self._used_at < _IDLE_S
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether calls wait and this process's share lets none of them through."""
+        gate = self.gate
+        awaits = gate is not None and gate.is_awaited and gate.inside == 0
+        return awaits and self._share is not None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Note that a call is about to be made, until its end."""
+        with self._lock:
+            self._users += 1
+        if self._share is None:
+            self.ask()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                self._used_at = self._clock()
+
+    async def passed(self, tokens: int) -> None:
+        """Return when a call of about so many tokens may go out; calls pass in their order."""
+        if not self.turn.enter_now():
+            await self.turn.enter()
+        try:
+            while (wait_s := self.wait_s) > 0:
+                await asyncio.sleep(wait_s)
+            if self.requests is not None:
+                self.requests.take()
+            if self.tokens is not None:
+                self.tokens.take(tokens)
+        finally:
+            self.turn.leave()
+
+    def correct(self, guessed: int, reply: Reply) -> None:
+        """Note how many tokens a call used that was guessed to use so many."""
+        asked, answered = reply.usage
+        if self.tokens is not None and (asked, answered) != (None, None):
+            self.tokens.correct((asked or 0) + (answered or 0) - guessed)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has no share yet."""
+        return self._share is None
+
+    def divide(self, share: ProviderShare | None) -> None:
+        """Take this share of the limits; None: let nothing through."""
+        before, self._share = self._share, share
+        if share is not None:
+            for rate in (self.requests, self.tokens):
+                if rate is not None:
+                    rate.divide(share.processes)
+                    if before is None and share.rank:  # who begin together do not call together
+                        delay_s = rate.interval_s * share.rank / share.processes
+                        rate.divide(share.processes, delay_s)
+        if self.gate is not None:
+            self.gate.resize(self._calls(share))
+
+    def lessen(self, share: ProviderShare | None) -> None:
+        """Let no more through than this share allows, nor more than until now."""
+        if self._share is None or share is None:
+            self.divide(None)
+            return
+        processes = max(share.processes, self._share.processes)
+        for rate in (self.requests, self.tokens):
+            if rate is not None:
+                rate.divide(processes)
+        if self.gate is not None:
+            self.gate.resize(min(self._calls(share), self.gate.most))
+        self._share = self._share._replace(processes=processes)
+
+    def _calls(self, share: ProviderShare | None) -> int:
+        return 0 if share is None else share.of_calls(self._most or 0)
+
+    def fits(self, share: ProviderShare | None) -> bool:
+        """Whether no more calls are in flight than a share allows."""
+        return self.gate is None or self.gate.inside <= self._calls(share)
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait (seconds) before asking again whether a call may go out; 0: it may."""
+        if self._share is None or self._clock() > self.expires_at:
+            return _HELD_S
+        return max(0.0 if rate is None else rate.wait_s for rate in (self.requests, self.tokens))
+
+
+def _ask_nobody() -> None:
+    """Do nothing: the limits are one process's own."""
 
 
 class Rates:
@@ -134,6 +271,11 @@ class Rates:
                 known = merged.get(name)
                 merged[name] = limits if known is None else _smallest(known, limits)
         self._providers = {name: ProviderRates(limits, clock) for name, limits in merged.items()}
+
+    @property
+    def by_provider(self) -> Mapping[str, ProviderRates]:
+        """The limits, by the names under which they were given."""
+        return self._providers
 
     def find(self, endpoint: Endpoint) -> ProviderRates | None:
         """Return the limits of an endpoint's provider; None if it has none."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.data_rows import forbidden_parts
 from evalcore.formats.positions import Loc
 from evalcore.formats.problems import Problems
 from evalcore.formats.raw_test import NO_TEST, RawTest
@@ -42,10 +43,12 @@ def spool_rows(
     *,
     noun: str,
     references: ReferenceFields,
+    declared: Collection[str] = (),
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
-    The first collector is the suite's own. `noun` is what a case is called in the suite's format.
+    The first collector is the suite's own. `declared` are the types of the suite's own assertions.
+    `noun` is what a case is called in the suite's format.
     """
     spool = CaseSpool()
     every = {id(problems): problems for problems in collectors}
@@ -53,12 +56,14 @@ def spool_rows(
     read = 0
     try:
         with collector_paused():
-            for value, loc, found, marked in rows:
+            for value, loc, found, marked, is_data in rows:
                 if found is not last:
                     every[id(found)] = last = found
                 if value is NO_TEST:
                     continue
                 read += 1
+                if is_data and _is_refused(value, loc, found, declared):
+                    continue
                 case = reader.read(value, loc, found, marked=marked)
                 if case is not None:
                     references.note(case)
@@ -74,3 +79,14 @@ def spool_rows(
     if not read and not any(problems.count for problems in every.values()):
         last.add_found([Problem(last.file, None, "", f"holds no {noun}")])
     return Spooled(spool, tuple(every.values()), references.absent(spool))
+
+
+def _is_refused(value: Any, loc: Loc, problems: Problems, declared: Collection[str]) -> bool:
+    """Note what a row of data may not hold; return whether there is anything."""
+    refused = False
+    for inner, message in forbidden_parts(value, declared):
+        case_id = value.get("id")
+        label = f"'{case_id}'" if isinstance(case_id, str) else ""
+        problems.add((*loc, *inner), message, label=label)
+        refused = True
+    return refused

@@ -44,7 +44,7 @@ def read_labels(path: Path, threshold: float) -> list[Label]:
     suite = Problems(name, lambda _: None)
     collectors: dict[int, Problems] = {id(suite): suite}
     found: list[Label] = []
-    for value, loc, problems, _ in file_tests(path, name, {}, suite):
+    for value, loc, problems, *_ in file_tests(path, name, {}, suite):
         collectors[id(problems)] = problems
         if value is NO_TEST:
             continue

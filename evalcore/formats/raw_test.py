@@ -13,7 +13,8 @@ NO_TEST: Final = object()
 class RawTest(NamedTuple):
     """A test, where it stands, and the collector of its mistakes.
 
-    `marked` says whether its text may hold `${{ … }}`. The value `NO_TEST` only hands over a
+    `marked` says whether its text may hold `${{ … }}`, `is_data` whether it is a row of data, which
+    may add nothing that runs. The value `NO_TEST` only hands over a
     collector, so that a file with mistakes and without any test is reported.
     """
 
@@ -21,3 +22,4 @@ class RawTest(NamedTuple):
     loc: Loc
     problems: Problems
     marked: bool = True
+    is_data: bool = False

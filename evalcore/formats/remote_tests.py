@@ -64,7 +64,9 @@ def remote_tests(
             with TemporaryDirectory(prefix="evalcore-tests-") as folder:
                 path = Path(folder) / f"tests{PurePosixPath(name).suffix.lower()}"
                 download(store, name, path)
-                yield from file_tests(path, shown, columns, problems)
+                # Whatever its form: what lies in a bucket is data.
+                for test in file_tests(path, shown, columns, problems):
+                    yield test._replace(is_data=True)
     except LoadError as error:
         problems.add_found(error.problems)
     except EvalError as error:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from evalcore.errors import UsageError
 from evalcore.formats.camel_case import Renames
 from evalcore.formats.case_rows import spool_rows
+from evalcore.formats.data_rows import declared_types
 from evalcore.formats.environment import interpolate, variables_for
 from evalcore.formats.graders import Graders
 from evalcore.formats.options import (
@@ -118,6 +119,7 @@ def read_suite(
         [problems, *others],
         noun="case",
         references=graders.reference_fields,
+        declared=declared_types(sound),
     )
     level.check_required_cases(definition.policy.gates, reader.ids)
     if reader.executes:

@@ -47,7 +47,7 @@ def table_tests(
         before = table.count
         test = table.test_of(row)
         if table.count == before:
-            yield RawTest(test, (), table)
+            yield RawTest(test, (), table, is_data=True)
     if table.index < 0 and table.csv:
         _has_columns(tuple(filter(None, table.csv.header)), columns, table, suite)
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.case_rows import spool_rows
+from evalcore.formats.data_rows import declared_types
 from evalcore.formats.environment import Variables, interpolate, variables_for
 from evalcore.formats.graders import Graders
 from evalcore.formats.options import (
@@ -161,6 +162,7 @@ def _load(
         [problems, *others],
         noun="test",
         references=level.graders.reference_fields,
+        declared=declared_types(raw),
     )
     raise_all(collectors)
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file

@@ -14,7 +14,6 @@ import orjson
 from evalcore.errors import (
     Damage,
     DamagedRunError,
-    EvalError,
     ObjectNotFoundError,
     RunConflictError,
 )
@@ -25,11 +24,18 @@ from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
-from evalcore.pipeline.integrity import check_counts, check_parts, check_plan, check_shards
+from evalcore.pipeline.integrity import (
+    check_counts,
+    check_parts,
+    check_plan,
+    check_shards,
+    naming_damage,
+)
 from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
@@ -129,6 +135,7 @@ def finish_run(
         )
     facts = execution_facts(manifest, receipts) | _history_facts(run, manifest.plan, receipts)
     facts.pop("abandoned_claims", None)
+    facts |= _budget_facts(run, manifest)
     ended = replace(
         manifest,
         started_at=manifest.started_at or manifest.created_at,
@@ -173,6 +180,28 @@ def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt])
     return facts
 
 
+def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
+    """Return what the run has spent of its budget, over all attempts; nothing without one."""
+    limits = run.definition.limits
+    if not limits.budgeted or manifest.mode == Mode.REPLAY:
+        return {}
+    from evalcore.execution.shared_limits import decode_limits
+
+    try:
+        stored = run.store.get(run.keys.limits)
+    except ObjectNotFoundError:
+        return {}
+    billed = decode_limits(stored.data, run.keys.limits).billed
+    bounds = {"max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens}
+    return {
+        "budget": {
+            **bounds,
+            "billed": billed.known._asdict(),
+            "unsettled": billed.unsettled._asdict(),
+        }
+    }
+
+
 @contextmanager
 def view_run(run: StoredRun) -> Iterator[RunView]:
     """Give the view of a completed run; everything comes from the store.
@@ -206,7 +235,7 @@ def _view(
         against, no_baseline = stack.enter_context(open_baseline(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
         stored = check_parts(run, manifest, parts)
-        stack.enter_context(_damage_named(run, manifest, parts))
+        stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
         tables = stack.enter_context(Aggregates(parts, manifest.plan, definition.policy, against))
         summary = replace(tables.summary(), no_baseline=no_baseline)
         if not summary.adds_up:
@@ -226,19 +255,6 @@ def _view(
         gates = tuple(map(_covered, decide_gates(definition.policy, summary, custom)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, report, tables, stored)
-
-
-@contextmanager
-def _damage_named(run: StoredRun, manifest: Manifest, parts: Sequence[Path]) -> Iterator[None]:
-    """Raise `DamagedRunError` if the rows cannot be read because parts are damaged."""
-    try:
-        yield
-    except EvalError:
-        raise
-    except Exception:
-        # Whatever DuckDB makes of a torn file.
-        check_parts(run, manifest, parts, thorough=True)
-        raise
 
 
 def _custom_gates(
@@ -290,5 +306,6 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         duration_s=max(0.0, round(duration.total_seconds(), 3)),
         reexecuted=int(manifest.execution.get("reexecuted", 0)),
         engine=dict(manifest.engine),
+        budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
     )

@@ -92,7 +92,6 @@ class _Lane:
         self._claims = claims
         self._given = options
         self._cancelled = threading.Event()
-        self._calls: RunCalls | None = None
         self._pool: Pool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pause_s = min(_LONGEST_PAUSE_S, claims.lease_s / 4)
@@ -103,9 +102,8 @@ class _Lane:
         try:
             with (
                 Heartbeat(self._run, self._claims, self._cancel),
-                RunCalls(self._run, self._options, self._claims.lane) as calls,
+                RunCalls(self._run, self._options) as calls,
             ):
-                self._calls = calls
                 self._options = replace(self._options, calls=calls)
                 receipts = self._execute(calls)
         finally:
@@ -157,9 +155,6 @@ class _Lane:
         """Yield shards that this lane has claimed, until none is left that others might lose."""
         self._claims.settle(plan)
         while not self._is_stopped():
-            if self._leaves_it_to_others():
-                self._cancelled.wait(self._pause_s)
-                continue
             shard = self._claims.claim_next()
             if shard is not None:
                 yield shard
@@ -169,21 +164,6 @@ class _Lane:
                 self._claims.abandon(_abandoned_claims(self._run.manifest()))
             else:
                 return
-
-    def _leaves_it_to_others(self) -> bool:
-        """Whether this lane's budget is used up, and others are at work that may have some left.
-
-        It would skip in a moment whatever they could still pay.
-        """
-        pot = None if self._calls is None else self._calls.pot
-        budget = None if self._calls is None or pot is None else self._calls.context.limits.budget
-        if budget is None:
-            return False
-        budget.rise()
-        if not budget.refused:
-            return False
-        self._claims.look()
-        return self._claims.others_live
 
     def _is_stopped(self) -> bool:
         ended = self._pool is not None and (self._pool.stopped or self._pool.ended)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.errors import StalledError
+from evalcore.errors import StalledError, StoreError
 from evalcore.execution.bench import Progress
 from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
+from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.observe import observer_of
 from evalcore.pipeline.plan import HISTORY
 from evalcore.redaction.redactor import PROCESS
@@ -24,10 +26,12 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    import asyncio
+
     from evalcore.execution.budget import Spent
     from evalcore.execution.context import CallContext
+    from evalcore.execution.limits import RunLimits
     from evalcore.execution.pool import Pool
-    from evalcore.execution.pot import Pot
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
@@ -85,14 +89,12 @@ class RunCalls:
     price.
     """
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions, lane: str | None = None) -> None:
-        """Take a run; `lane` is this process's name where several execute the run at once."""
+    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
         self._run = run
         self._options = options
-        self._lane = lane
-        self.pot: Pot | None = None
+        self._failure: StoreError | None = None
+        self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
         manifest = run.manifest()
-        self._lanes = max(1, int(manifest.settings.get("workers") or 1))
         self._mode = Mode(manifest.mode)
         self.observer = observer_of(manifest)
         if self.observer is not None:
@@ -104,6 +106,7 @@ class RunCalls:
             self.reused = ReusedItems(run, required=source != HISTORY)
         self.watchdog = Watchdog(run.run_id, options.settings.stall_s, options.abandon)
         self._lock = threading.Lock()
+        self._failing = threading.Lock()
         self._made: CallContext | None = None
         self._workspaces: Workspaces | None = None
         self._pool: WorkerPool | None = None
@@ -113,11 +116,13 @@ class RunCalls:
             from evalcore.execution.limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
-        # The time of a run begins with its execution.
         self.ended: Callable[[], bool] | None = None
-        if run.definition.limits.max_duration_s is not None:
+        bounds = run.definition.limits
+        if self._mode is not Mode.REPLAY and (bounds.budgeted or bounds.max_duration_s is not None):
+            # The time of a run begins with its execution, and what it spends with its first row.
             limits = self.context.limits
-            self.ended = lambda: limits.ended
+            if bounds.max_duration_s is not None:
+                self.ended = lambda: limits.ended
 
     def __enter__(self) -> RunCalls:
         return self
@@ -159,9 +164,37 @@ class RunCalls:
                 self._pool.close()
             if self._made is not None and self._made.recorder is not None:
                 self._made.recorder.close()
-            if self._made is not None and self.pot is not None:
-                self.pot.leave(self._made.limits.budget)
+            if self._made is not None and self._made.limits.sync is not None:
+                self._made.limits.sync.leave()
             self._made = None
+
+    @contextmanager
+    def stopping(self, pool: Pool) -> Iterator[None]:
+        """Stop a pool, whose event loop runs this, if limits cannot be kept any more.
+
+        Raises `StoreError` at the end if that was so.
+        """
+        import asyncio
+
+        with self._failing:
+            self._pools[pool] = asyncio.get_running_loop()
+            if self._failure is not None:
+                pool.stop()
+        try:
+            yield
+        finally:
+            with self._failing:
+                del self._pools[pool]
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: StoreError) -> None:
+        """Stop the pools; from any thread."""
+        with self._failing:
+            self._failure = error
+            for pool, loop in self._pools.items():
+                with suppress(RuntimeError):  # the loop has just ended
+                    loop.call_soon_threadsafe(pool.stop)
 
     def _workers(self) -> WorkerPool:
         with self._lock:
@@ -189,25 +222,18 @@ class RunCalls:
         return Workspaces(self._run.run_id, folder, surroundings)
 
     def _make(self) -> CallContext:
-        from evalcore.execution.budget import Spent
         from evalcore.execution.context import CallContext
-        from evalcore.execution.limits import RunLimits, Sharing, find_shared_rates
+        from evalcore.execution.limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options
-        cost_usd, tokens, busy_s = self._used()
-        shared = options.rates or find_shared_rates(options.settings.rate_limits)
         limits = RunLimits(
             run.definition,
             options.settings,
             concurrency=options.concurrency,
-            spent=Spent(cost_usd, tokens),
-            busy_s=busy_s,
-            shared=shared,
-            sharing=Sharing(
-                1 if self._lane is None or shared is not None else self._lanes,
-                self._pot(Spent(cost_usd, tokens)),
-            ),
+            shared=options.rates or find_shared_rates(options.settings.rate_limits),
+            is_shared=self._mode is not Mode.REPLAY,
         )
+        self._share(limits)
         if self._mode is Mode.LIVE:
             return CallContext(limits, observer=self.observer)
         from evalcore.recording.recorder import open_recorder
@@ -217,24 +243,35 @@ class RunCalls:
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
         return CallContext(limits, recorder, self._mode, observer=self.observer)
 
-    def _pot(self, spent: Spent) -> Pot | None:
-        """Return the budget that lanes share, joined by this one; None for a process alone."""
-        if self._lane is None or not self._run.definition.limits.budgeted:
-            return None
-        from evalcore.execution.pot import Pot
+    def _share(self, limits: RunLimits) -> None:
+        """Bring the limits in step with those of the run's other processes; a replay needs none."""
+        timed = self._run.definition.limits.max_duration_s is not None
+        if self._mode is Mode.REPLAY or not (limits.budget or limits.rates.by_provider or timed):
+            return
+        from evalcore.execution.limit_sync import LimitSync
 
-        self.pot = Pot(self._run, self._lane, lanes=self._lanes, spent=spent)
-        return self.pot
+        limits.sync = LimitSync(
+            self._run,
+            budget=limits.budget,
+            rates=limits.rates,
+            base=self._used,
+            failed=self._fail,
+        )
+        limits.sync.start()
 
-    def _used(self) -> tuple[float, int, float]:
-        """Return what earlier processes of the run used, if it has a budget."""
-        limits = self._run.definition.limits
-        if not limits.budgeted and limits.max_duration_s is None:
-            return 0.0, 0, 0.0
+    def _used(self) -> tuple[Spent, float]:
+        """Return what the run's committed items have used, and how long (seconds) they took."""
+        from evalcore.execution.budget import NOTHING_SPENT, Spent
+
         written = self._run.written_shards()
         if not written:
-            return 0.0, 0, 0.0
+            return NOTHING_SPENT, 0.0
         from evalcore.analytics.spent import used_by
 
-        with self._run.result_files(self._run.manifest().plan, written) as parts:
-            return used_by(parts)
+        manifest = self._run.manifest()
+        shards = sorted(shard for shard in written if shard < manifest.plan.shards)
+        with self._run.result_files(manifest.plan, shards) as parts:
+            files = dict(zip(shards, parts, strict=True))
+            with naming_damage(self._run, manifest, files):
+                cost_usd, tokens, busy_s = used_by(parts)
+        return Spent(cost_usd, tokens), busy_s

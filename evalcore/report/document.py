@@ -6,6 +6,7 @@ and scorers of measured times; the rest is byte-identical.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from evalcore.report.comparison import comparison_entries
 class RunFacts:
     """The block `run`: what differs from run to run. Times are ISO 8601 in UTC.
 
+    `budget` is what a run with a budget has spent of it: `billed` as providers said, and what was
+    reserved by calls that came to no end (`unsettled`), each `{cost_usd, tokens}`.
     `reused` has `{run, items}` for each earlier run whose evidence was taken over.
     """
 
@@ -32,6 +35,14 @@ class RunFacts:
     reexecuted: int
     engine: Mapping[str, str]
     reused: tuple[Mapping[str, Any], ...] = ()
+    budget: Mapping[str, Any] | None = None
+
+    def block(self) -> dict[str, Any]:
+        """Return the JSON object; without a budget it has no such key."""
+        values = asdict(self)
+        if self.budget is None:
+            del values["budget"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ def report_head(report: Report) -> dict[str, Any]:
     """Return the report as JSON values, without `cases`."""
     summary, comparison = report.summary, report.summary.comparison
     return {
-        "run": asdict(report.run),
+        "run": report.run.block(),
         "suite": report.suite,
         "format": report.format,
         "decision": report.decision,
@@ -89,12 +100,17 @@ def undecided_head(report: Report) -> dict[str, Any]:
     return head
 
 
+_COMMAND = re.compile(r"#(?=#[^\S\n]*\w*\[)")
 # Valid inside of JSON texts, and the end of a line to many that read JSON lines.
 _LINE_ENDS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 
 def on_one_line(json_text: str) -> str:
-    """Return JSON text with the line ends that JSON allows in texts escaped."""
+    """Return JSON text with what JSON allows in texts and a log's reader obeys escaped: line ends,
+    and commands such as `##[error]`.
+    """
+    if "##" in json_text:
+        json_text = _COMMAND.sub(r"\\u0023", json_text)
     if json_text.isascii():
         return json_text
     for written, escaped in _LINE_ENDS:

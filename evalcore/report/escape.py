@@ -15,12 +15,20 @@ _MARKDOWN_ENTITIES: Final = {
 # A name (`@team`) calls somebody, an address becomes a link, `:name:` an emoji.
 _MARKDOWN_ENTITY: Final = re.compile(r"[&<>]|@(?=\w)|:(?=//|[\w+-]+:)|(?<=\bwww)\.", re.IGNORECASE)
 
+# What is structure at the beginning of a line, and what a build's log takes for a command there.
+_MARKDOWN_START: Final = re.compile(r"^(?:[-+=:]|(\d+)([.)]))")
+_MARKDOWN_PLAIN: Final = re.compile(r"[^\w\s,;()%/–…-]")
+
 # What XML 1.0 cannot hold at all, not even as a reference; other line ends; bidirectional
-# controls, which would show a line in another order than it has.
+# controls, which would show a line in another order than it has; what nobody sees.
 _NOT_XML: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\ufffe\uffff\U000e0000-\U000e007f]"
+    "|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
 )
+# Commands of a build's log: `::…::` at the beginning of a line, `##…[` anywhere.
+_COMMAND_LINE: Final = re.compile(r"^([^\S\n]*):(?=:[^\S\n]*[A-Za-z_-][^\n]*::)", re.MULTILINE)
+_COMMAND: Final = re.compile(r"#(?=#[^\S\n]*\w*\[)")
 _XML_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _XML_ATTRIBUTE: Final = {**_XML_ENTITIES, '"': "&quot;", "\n": "&#10;", "\t": "&#9;"}
 
@@ -39,19 +47,61 @@ def visible(text: str) -> str:
 
 def _spelled(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def escape_markdown(text: str, most: int = 300) -> str:
     """Return foreign text as inert Markdown on one line, cut to `most` characters."""
     one_line = " ".join(visible(shorten(text, most)).split())
     escaped = _MARKDOWN_SPECIAL.sub(r"\\\1", one_line)
-    return _MARKDOWN_ENTITY.sub(lambda match: _MARKDOWN_ENTITIES[match[0]], escaped)
+    escaped = _MARKDOWN_ENTITY.sub(lambda match: _MARKDOWN_ENTITIES[match[0]], escaped)
+    return _MARKDOWN_START.sub(_started, escaped)
+
+
+def _started(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return f"{match[1]}\\{match[2]}"
+    return "&#58;" if match[0] == ":" else f"\\{match[0]}"
+
+
+def escape_markdown_html(text: str, most: int = 300) -> str:
+    """Return foreign text for an element of HTML that stands in Markdown: on one line, no markup.
+
+    Every sign is a reference, which neither HTML nor any kind of Markdown reads as markup.
+    """
+    one_line = " ".join(visible(shorten(text, most)).split())
+    return _MARKDOWN_PLAIN.sub(lambda match: f"&#{ord(match[0])};", one_line)
+
+
+def inert_message(text: str) -> str:
+    """Return foreign text for a place that may show it as plain text or as Markdown.
+
+    Only what would become a link, an image, an element or structure is escaped; the rest of the
+    text reads the same in both. Lines stay.
+    """
+    lines = visible(text).replace("\r", "").split("\n")
+    return "\n".join(map(_inert_line, lines))
+
+
+_ACTIVE: Final = re.compile(
+    r"[\[\]<`*|~\\]|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])|^\s*(?:#|>|[-+=](?=\s|[-+=]|$))|(?<=\w)@(?=\w)"
+    r"|(?<!\w)@(?=\w)",
+    re.IGNORECASE,
+)
+
+
+def _inert_line(line: str) -> str:
+    # Four spaces in front would make it a block of code, which shows the escapes.
+    line = _ACTIVE.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", line)
+    return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", line)
 
 
 def fenced(text: str) -> str:
     """Return foreign text as a Markdown code block that it cannot leave."""
     shown = visible(text).replace("\r\n", "\n").replace("\r", "\n")
+    shown = _COMMAND.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", shown))
     longest = max((len(ticks) for ticks in re.findall("`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{shown}\n{fence}"
@@ -59,17 +109,22 @@ def fenced(text: str) -> str:
 
 def escape_xml(text: str) -> str:
     """Return foreign text as the content of an XML element."""
-    return _replaced(visible(text), _XML_ENTITIES)
+    return _inert_in_xml(_replaced(visible(text), _XML_ENTITIES))
+
+
+def _inert_in_xml(escaped: str) -> str:
+    """Return the content with references in the place of what a build's log would obey."""
+    return _COMMAND.sub("&#35;", _COMMAND_LINE.sub(r"\1&#58;", escaped))
 
 
 def escape_xml_attribute(text: str) -> str:
     """Return foreign text as the value of an XML attribute between double quotes."""
-    return _replaced(visible(text), _XML_ATTRIBUTE)
+    return _COMMAND.sub("&#35;", _replaced(visible(text), _XML_ATTRIBUTE))
 
 
 def escape_command(text: str) -> str:
     """Return foreign text as the message of a GitHub workflow command."""
-    shown = visible(text).replace("%", "%25")
+    shown = _COMMAND.sub(r"\\x23", visible(text)).replace("%", "%25")
     return shown.replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -80,7 +135,8 @@ def escape_command_property(text: str) -> str:
 
 def escape_data(json_text: str) -> str:
     """Return JSON text for a `<script>` element of HTML: nothing in it ends the element."""
-    return _replaced(json_text, _DATA).replace("\u2029", "\\u2029")
+    escaped = _replaced(json_text, _DATA).replace("\u2029", "\\u2029")
+    return _COMMAND.sub(r"\\u0023", escaped)
 
 
 def _replaced(text: str, entities: dict[str, str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape as escape_html
 
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
@@ -18,7 +17,7 @@ from evalcore.report.changes import (
 )
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown as escape
-from evalcore.report.escape import fenced, shorten, visible
+from evalcore.report.escape import escape_markdown_html, fenced, shorten
 from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
@@ -71,8 +70,8 @@ def _lines(
     yield ""
     again = report.run.reexecuted
     yield (
-        f"Run `{report.run.id}` ({report.format}, {report.run.mode}), "
-        f"{report.run.duration_s:.1f} s, started {report.run.started_at}"
+        f"Run `{report.run.id}` ({escape(report.format)}, {escape(report.run.mode)}), "
+        f"{report.run.duration_s:.1f} s, started {escape(report.run.started_at)}"
         + (f", {again} items executed again." if again else ".")
     )
 
@@ -184,7 +183,7 @@ def _failure_row(failure: Failure) -> str:
     if len(reasons) > _REASONS:
         why += f"<br>and {len(reasons) - _REASONS} more"
     outcome = failure.outcome or failure.status
-    return f"| {escape(failure.case)} | {escape(failure.variant)} | {outcome} | {why} |"
+    return f"| {escape(failure.case)} | {escape(failure.variant)} | {escape(outcome)} | {why} |"
 
 
 def _details(failure: Failure) -> Iterator[str]:
@@ -198,7 +197,7 @@ def _details(failure: Failure) -> Iterator[str]:
     if failure.iteration:
         place += f" iteration {failure.iteration}"
     yield ""
-    yield f"<details><summary>{escape_html(visible(place))}</summary>"
+    yield f"<details><summary>{escape_markdown_html(place)}</summary>"
     for assertion in shown:
         yield from _compared(assertion)
     yield ""
@@ -208,7 +207,8 @@ def _details(failure: Failure) -> Iterator[str]:
 def _compared(assertion: FailedAssertion) -> Iterator[str]:
     block = f"{escape(assertion.block)}: " if assertion.block else ""
     yield ""
-    yield f"**{block}{escape(assertion.name)}** ({escape(assertion.type)}, {assertion.outcome})"
+    kind, outcome = escape(assertion.type), escape(assertion.outcome)
+    yield f"**{block}{escape(assertion.name)}** ({kind}, {outcome})"
     for name, text in (("expected", assertion.expected), ("actual", assertion.actual)):
         if text is not None:
             yield ""

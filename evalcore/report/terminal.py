@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.failure import FailedAssertion, Failure
@@ -82,6 +82,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     report = view.report
     yield style.line(f"{report.suite} ({report.format}): {_counted(report)}")
     yield None, "  " + ", ".join(_measured(report))
+    if report.run.budget is not None:
+        yield None, f"  {budget_line(report.run.budget)}"
     if report.run.reused:
         yield style.line(f"  {_reused(report)}")
     for reason, number in view.reasons():
@@ -119,6 +121,23 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"judges {summary.judge_cost_usd:.4f} USD"
     if report.run.reexecuted:
         yield f"{report.run.reexecuted} items executed again"
+
+
+def budget_line(budget: Mapping[str, Any]) -> str:
+    """Return what a run has spent of its budget, over all its attempts."""
+    parts = []
+    for what, share in (
+        ("billed", budget["billed"]),
+        ("reserved, not settled", budget["unsettled"]),
+    ):
+        amounts = []
+        if budget["max_cost_usd"] is not None:
+            amounts.append(f"{share['cost_usd']:.6g} of {budget['max_cost_usd']:g} USD")
+        if budget["max_tokens"] is not None:
+            amounts.append(f"{share['tokens']} of {budget['max_tokens']} tokens")
+        if what == "billed" or any(share.values()):
+            parts.append(f"{', '.join(amounts)} {what}")
+    return f"budget: {'; '.join(parts)}"
 
 
 def _reused(report: Report) -> str:

@@ -126,9 +126,9 @@ class RunKeys:
         return f"{self.claims_prefix}{shard:05d}"
 
     @property
-    def pot(self) -> str:
-        """What lanes have been granted of the run's budget; changed by compare-and-swap."""
-        return f"{self.folder}budget.json"
+    def limits(self) -> str:
+        """What the run's processes have of its limits; changed by compare-and-swap."""
+        return f"{self.folder}limits.json"
 
     @property
     def cancel(self) -> str:

@@ -8,15 +8,17 @@ from typing import Final
 
 from evalcore.redaction.redactor import PROCESS, redactor_of
 
-# Controls except tab and newline, other line ends, bidirectional overrides and isolates, and lone
+# Controls except tab and newline, other line ends, bidirectional overrides and isolates, what has
+# no width (joiners only beside ASCII: other scripts are written with them), tags, and lone
 # surrogates, which no terminal's encoding can carry.
 _UNPRINTABLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f]|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
 )
-# What services that run builds take for a command when it stands in a log: `::error::…` at the
-# beginning of a line, `##[…]`, `##vso[…]` and `##teamcity[…]` anywhere in it.
+# What services that run builds take for a command when it stands in a log, in any case of letters:
+# `::error::…` at the beginning of a line, `##[…]`, `##vso[…]` and `##teamcity[…]` anywhere in it.
 _LOG_COMMAND: Final = re.compile(
-    r"^([^\S\n]*):(?=:[a-z][\w-]*(?:\s[^\n]*)?::)|#(?=#\w*\[)", re.MULTILINE
+    r"^([^\S\n]*):(?=:[^\S\n]*[A-Za-z_-][^\n]*::)|#(?=#[^\S\n]*\w*\[)", re.MULTILINE
 )
 _LEAST_BEFORE: Final = 40
 
@@ -37,7 +39,9 @@ def _inert(match: re.Match[str]) -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -210,12 +210,9 @@ def test_no_secret_is_left_anywhere(
     }
     assert {n for n, item in items.items() if item["outcome"] == "passed"} >= {"echo", "command"}
     run = ended.report["run"]["id"]
-    shown = [
-        evalcore("report", run, *form, cwd=folder, env=surroundings)
-        for form in ([], ["-v"], ["--html"], ["--junit"], ["--markdown"], ["--github"])
-    ]
-    shown += [ended, evalcore("plan", suite, "--json", cwd=folder, env=surroundings)]
-    shown += [evalcore("runs", "show", run, "--json", cwd=folder, env=surroundings)]
+    shown = [ended, evalcore("report", run, "-v", cwd=folder, env=surroundings)]
+    if mode == "live":
+        shown.append(evalcore("plan", suite, "--json", cwd=folder, env=surroundings))
     printed = [(str(n), (each.out + each.err).encode()) for n, each in enumerate(shown)]
     assert _leaks(*printed, *_all_bytes(tmp_path / "store")) == []
     if mode == "record":

@@ -10,8 +10,6 @@ from typing import Any
 import orjson
 import pytest
 
-from evalcore.execution.budget import Spent
-from evalcore.execution.pot import Pot
 from evalcore.pipeline import (
     ExecuteOptions,
     PlanOptions,
@@ -19,7 +17,6 @@ from evalcore.pipeline import (
     finish_run,
     load,
     plan_run,
-    reopen_run,
 )
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
@@ -81,30 +78,3 @@ def test_a_budget_that_suffices_prevents_nothing_in_any_lane(tmp_path: Path) -> 
         run = plan(tmp_path, server.base_url, items=300, limits=limits, lanes=3)
         report = run_lanes(run, 3)
     assert report["counts"]["passed"] == 300
-
-
-def test_what_a_dead_lane_was_granted_is_not_granted_again(tmp_path: Path) -> None:
-    run = plan(tmp_path, "http://127.0.0.1:9", items=3, limits={"max_tokens": 1_000}, lanes=2)
-    dead = Pot(run, "one", lanes=2, spent=Spent()).budget()
-    assert dead is not None
-    again = Pot(run, "one", lanes=2, spent=Spent())
-    granted = [again._take() for _ in range(10)]
-    assert sum(more.tokens for more in granted if more is not None) == 750
-
-
-def test_a_lane_that_ends_gives_back_what_it_has_not_spent(tmp_path: Path) -> None:
-    run = plan(tmp_path, "http://127.0.0.1:9", items=3, limits={"max_tokens": 1_000}, lanes=2)
-    first = Pot(run, "one", lanes=2, spent=Spent())
-    first.leave(first.budget())
-    second = Pot(run, "two", lanes=2, spent=Spent())
-    granted = [second._take() for _ in range(10)]
-    assert sum(more.tokens for more in granted if more is not None) == 1_000
-
-
-def test_a_resumed_run_counts_what_is_committed(tmp_path: Path) -> None:
-    run = plan(tmp_path, "http://127.0.0.1:9", items=3, limits={"max_tokens": 1_000}, lanes=1)
-    Pot(run, "dead", lanes=1, spent=Spent()).budget()
-    reopen_run(run)
-    pot = Pot(run, "new", lanes=1, spent=Spent(tokens=400))
-    granted = [pot._take() for _ in range(10)]
-    assert sum(more.tokens for more in granted if more is not None) == 600

@@ -158,3 +158,21 @@ def test_a_call_reserves_the_bytes_of_its_input_and_its_bound() -> None:
     assert grant is not None
     assert grant.tokens == demand.input_tokens + 14
     assert grant.cost_usd == pytest.approx((demand.input_tokens + 28) / 1e6)
+
+
+def test_what_is_given_back_is_asked_for_again_before_a_call_is_skipped() -> None:
+    async def scenario() -> Grant:
+        budget = Budget(max_tokens=1_000, shared=True)
+        budget.allow(Spent(tokens=1_000), Spent(), low=Spent(), final=True)
+        asked: list[int] = []
+        budget.ask = lambda: asked.append(1)
+        budget.shrink(Spent(tokens=10))
+        demand = Demand(100, 100, TokenPrice())
+        assert budget.reserve_now(demand, 1) is None
+        waiting = asyncio.create_task(budget.reserve(demand, 1))
+        await asyncio.sleep(0)
+        assert asked
+        budget.allow(Spent(tokens=200), Spent(), low=Spent(), final=False)
+        return await waiting
+
+    assert asyncio.run(scenario()).tokens == 200

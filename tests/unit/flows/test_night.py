@@ -134,9 +134,9 @@ def test_a_suite_without_a_decision_says_why_in_table_and_report() -> None:
     assert (row["decision"], row["message"]) == ("SuiteInvalid", "b.yaml:1: no tests")
     markdown = night_markdown(ends, states.worst([("b.yaml", INVALID)]))
     assert markdown.startswith("# Nightly: SuiteInvalid\n\n0 of 1 suites passed.\n")
-    assert "\n    b.yaml:1: no tests\n" in markdown
+    assert "\n```text\nb.yaml:1: no tests\n```\n" in markdown
 
 
 def test_names_of_suites_are_no_markdown() -> None:
     markdown = night_markdown([SuiteEnd("<b>|*x*.yaml", GOOD)], GOOD)
-    assert "| \\<b\\>\\|\\*x\\*.yaml |" in markdown
+    assert "| &lt;b&gt;\\|\\*x\\*.yaml |" in markdown

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from xml.etree.ElementTree import fromstring
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
+from evalcore.report.document import on_one_line
 from evalcore.report.escape import (
     escape_command,
     escape_command_property,
     escape_data,
     escape_markdown,
+    escape_markdown_html,
     escape_xml,
     escape_xml_attribute,
     fenced,
+    inert_message,
     shorten,
     visible,
 )
@@ -95,3 +101,71 @@ def test_data_in_a_page_has_no_character_of_html(text: str) -> None:
 
 def test_a_short_text_is_not_cut() -> None:
     assert [shorten(text, 3) for text in ("abc", "abcd")] == ["abc", "ab…"]
+
+
+HOSTILE = [
+    "x\n\n![a](http://evil.example/p.png)",
+    "x</summary></details>\n\n# heading",
+    "<img src=http://evil.example/x>",
+    "[a](http://evil.example) [b][c] [^1]",
+    "<http://evil.example> http://evil.example www.evil.example",
+    "# heading",
+    "- item",
+    "1. item",
+    "> quote",
+    "``` fence",
+    "| a | b |",
+    "**bold** _it_ ~~gone~~",
+    "\\\\[a](http://evil.example)",
+    "===",
+    "&#x5b;a](b)",
+]
+
+
+def _elements(text: str) -> set[str]:
+    tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
+    every = [*tokens, *(inner for token in tokens for inner in token.children or ())]
+    return {token.type for token in every}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    ("escape", "template"),
+    [
+        (escape_markdown, "{}"),
+        (escape_markdown, "a {} b"),
+        (escape_markdown_html, "<details><summary>{}</summary>\n\n</details>"),
+        (inert_message, "{}"),
+    ],
+    ids=["a line", "in a line", "an element", "a message"],
+)
+def test_no_data_makes_an_element_of_markdown(
+    escape: Callable[[str], str], template: str, text: str
+) -> None:
+    harmless = _elements(template.format("a\n\nb" if escape is inert_message else "a"))
+    assert _elements(template.format(escape(text))) <= harmless | {"text_special", "softbreak"}
+
+
+@given(ANY_TEXT)
+def test_any_message_is_a_paragraph_of_text(text: str) -> None:
+    allowed = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "softbreak"}
+    assert _elements(inert_message(text.strip())) <= allowed | {"hardbreak", "code_block"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["::error::x", "  ::Error file=a::x", "::SET-OUTPUT name=a::b", "::Add-Mask::x",
+     "a ##[error]x", "##vso[task.setvariable]x", "##TeamCity[x]"],
+)  # fmt: skip
+def test_no_report_that_is_printed_holds_a_command_of_a_log(line: str) -> None:
+    text = f"before\n{line}"
+    printed = [fenced(text), escape_xml(text), escape_xml_attribute(text), escape_command(text)]
+    printed += [escape_data(json.dumps(text)), on_one_line(json.dumps(text))]
+    for shown in printed:
+        assert not re.search(r"^\s*::[^\n]*::|##\s*\w*\[", shown, re.MULTILINE)
+
+
+def test_what_is_read_by_programs_is_the_same_data() -> None:
+    text = "##[error]x"
+    assert json.loads(on_one_line(json.dumps(text))) == text
+    assert fromstring(f"<a>{escape_xml(text)}</a>").text == text

@@ -1,0 +1,335 @@
+"""One process's part in the limits that a run's processes share, kept by a thread.
+
+The shared object (execution.shared_limits) is changed by compare-and-swap. What a process may spend
+stands there before it is spent, and what it gives back it has stopped to use before it says so. A
+larger share of a provider's limits is used once every other process keeps the shares that it
+belongs to. So neither a budget nor a limit is exceeded, whenever a process dies
+(docs/decisions/0033-shared-limits.md).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import uuid4
+
+from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
+from evalcore.execution.budget import NOTHING_SPENT, Budget, Position, Spent
+from evalcore.execution.rates import Rates
+from evalcore.execution.shared_limits import (
+    DEAD_AFTER,
+    SILENT_AFTER,
+    SYNC_S,
+    Participant,
+    SharedLimits,
+    decode_limits,
+    has_died,
+    process_origin,
+)
+from evalcore.storage.object_store import StoredObject
+from evalcore.storage.runs import StoredRun
+
+_SWAPS = 100
+# Requests that come together are answered together; those who wait for others ask more seldom.
+_TOGETHER_S = 0.01
+_WAITING_S = 0.2
+# A process has the budget of so many seconds in reserve, but never more than a part of the rest.
+_RESERVE_S = 1.5
+_PART = 8
+_FIRST_PART = 16
+# A store that fails for so long (seconds) stops the run.
+_PATIENCE_S = 10.0
+_ROTATE_S = 2.0
+
+
+class _Heartbeat(NamedTuple):
+    """Another process's sign of life: its number, and since when (our clock) it is unchanged."""
+
+    sequence: int
+    since: float
+
+
+class _BudgetStep(NamedTuple):
+    """What a change of the budget says: whether nothing can be added to it, when to ask for more.
+
+    `begun` is what calls had reserved, all together.
+    """
+
+    final: bool = True
+    low: Spent = NOTHING_SPENT
+    begun: Spent = NOTHING_SPENT
+
+
+class LimitSync:
+    """Keeps a budget and rates in step with the run's other processes; `start`, then `leave`.
+
+    `base` is what the run had spent before there was an object. Raises `StoreError` where the
+    object cannot be read or written. If that lasts, `failed` is called, once, from the thread.
+    """
+
+    def __init__(
+        self,
+        run: StoredRun,
+        *,
+        budget: Budget | None,
+        rates: Rates,
+        base: Callable[[], tuple[Spent, float]],
+        failed: Callable[[StoreError], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._key = run.store, run.keys.limits
+        self._name = uuid4().hex
+        self._budget, self._rates = budget, rates.by_provider
+        self._base, self._failed, self._clock = base, failed, clock
+        self._own = Participant(process_origin(), os.getpid())
+        self._known: StoredObject | None = None
+        self._heartbeats: dict[str, _Heartbeat] = {}
+        self._began = clock()
+        self._elapsed_s = 0.0
+        self._interval_s = SYNC_S
+        self._alone = True
+        self._synced_at = clock()
+        self._begun = NOTHING_SPENT
+        self._starved_since: float | None = None
+        self._wake, self._ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process of the run is at work."""
+        return self._alone
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long (seconds) processes of the run have been at work, this one and those before."""
+        return self._elapsed_s + self._clock() - self._began
+
+    def start(self) -> None:
+        """Join, and keep this process in step until `leave`."""
+        self.join()
+        self._thread.start()
+
+    def join(self) -> None:
+        """Take part, in an object that is made if there is none."""
+        try:
+            self._store.get(self._key)
+        except ObjectNotFoundError:
+            spent, elapsed_s = self._base()
+            new = SharedLimits(settled=spent, elapsed_s=elapsed_s)
+            self._store.put_if_absent(self._key, new.encoded())
+        for rates in self._rates.values():
+            rates.divide(None)
+            rates.ask = self._wake.set
+        if self._budget is not None:
+            self._budget.ask = self._wake.set
+        self.step(joins=True)
+
+    def leave(self) -> None:
+        """Give back everything that was not spent; to be called once, when no call is in flight.
+
+        If the store refuses, all that this process was granted counts as spent.
+        """
+        self._ended.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+        def left(state: SharedLimits) -> None:
+            settled, assumed = self._own.settled, self._own.assumed
+            if self._budget is not None:
+                position = self._budget.position()
+                settled, assumed = position.settled, position.assumed
+                state.longest = max(state.longest, position.longest)
+            state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
+            state.leave(self._name, settled, assumed)
+
+        with suppress(EvalError):
+            self._change(left)
+
+    def _keep(self) -> None:
+        broken_since: float | None = None
+        while not self._ended.is_set():
+            self._wake.wait(self._interval_s if not self._waits else _WAITING_S)
+            if self._ended.wait(_TOGETHER_S):
+                return
+            self._wake.clear()
+            try:
+                self.step()
+                broken_since = None
+            except StoreError as error:
+                now = self._clock()
+                broken_since = now if broken_since is None else broken_since
+                if now - broken_since >= _PATIENCE_S or isinstance(error, ObjectNotFoundError):
+                    self._give_up(error)
+                    return
+                self._ended.wait(_WAITING_S)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether calls wait for what other processes have."""
+        return self._own.waits or any(
+            rates.is_held and rates.is_used for rates in self._rates.values()
+        )
+
+    def _give_up(self, error: StoreError) -> None:
+        if self._budget is not None:
+            self._budget.fail()
+        reason = f"{self._key}: what the run spends cannot be noted, so it stops: {error}"
+        self._failed(StoreError(reason))
+
+    def step(self, *, joins: bool = False) -> None:
+        """Bring the shared object and this process up to date."""
+        began = self._clock()
+        starved = self._is_starved(began)
+        outcome: list[_BudgetStep] = []
+
+        def step(state: SharedLimits) -> None:
+            self._bury_the_dead(state)
+            own = self._rejoined(state)
+            own.sequence += 1
+            if joins:
+                self._elapsed_s = state.elapsed_s
+            state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
+            self._step_rates(state, own, starved=starved)
+            outcome[:] = [self._step_budget(state, own, began, joins=joins)]
+
+        state = self._change(step)
+        self._own = state.participants[self._name]
+        self._begun, self._synced_at = outcome[0].begun, began
+        if starved:
+            self._starved_since = None
+        self._interval_s = state.interval_s
+        self._alone = sum(1 for _ in state.living) == 1
+        self._take_shares(state, began)
+        if self._budget is not None:
+            self._budget.allow(
+                self._own.granted,
+                state.spent_elsewhere(self._name),
+                low=outcome[0].low,
+                final=outcome[0].final,
+                longest=state.longest,
+            )
+
+    def _rejoined(self, state: SharedLimits) -> Participant:
+        """Return this process's entry; one that others thought dead begins anew with its shares."""
+        own = state.participants.get(self._name)
+        if own is None:
+            own = state.participants[self._name] = self._own
+        if own.gone:
+            own.gone, own.providers = False, ()
+            for rates in self._rates.values():
+                rates.divide(None)
+        return own
+
+    def _bury_the_dead(self, state: SharedLimits) -> None:
+        """Note which of the others are dead: those that died here, or are silent for long."""
+        now, beats = self._clock(), self._heartbeats
+        for name, other in list(state.living):
+            if name == self._name:
+                continue
+            known = beats.get(name)
+            if known is None or known.sequence != other.sequence:
+                beats[name] = _Heartbeat(other.sequence, now)
+            if (
+                now - beats[name].since > DEAD_AFTER * state.interval_s
+                or (other.pid != os.getpid() and has_died(other))
+            ):  # fmt: skip
+                state.bury(name)
+
+    # Providers
+
+    def _step_rates(self, state: SharedLimits, own: Participant, *, starved: bool) -> None:
+        """Say which providers are called, and keep the shares of this epoch if that can be."""
+        used = tuple(sorted(name for name, rates in self._rates.items() if rates.is_used))
+        if used != own.providers:
+            own.providers = used
+            state.epoch += 1
+        if starved:
+            state.rotation += 1
+            state.epoch += 1
+        keeps = True
+        for name, rates in self._rates.items():
+            share = state.share(self._name, name)
+            rates.lessen(share)
+            keeps = keeps and rates.fits(share)
+        if keeps:
+            own.epoch = state.epoch
+
+    def _is_starved(self, now: float) -> bool:
+        """Whether this process's share has let no call through for a while."""
+        if not any(rates.is_starved for rates in self._rates.values()):
+            self._starved_since = None
+        elif self._starved_since is None:
+            self._starved_since = now
+        return self._starved_since is not None and now - self._starved_since > _ROTATE_S
+
+    def _take_shares(self, state: SharedLimits, now: float) -> None:
+        """Use the shares of this epoch, once no other process uses more than its own."""
+        kept = state.is_kept_by_others(self._name)
+        for name, rates in self._rates.items():
+            rates.expires_at = now + SILENT_AFTER * state.interval_s
+            if kept:
+                rates.divide(state.share(self._name, name))
+
+    # The budget
+
+    def _step_budget(
+        self, state: SharedLimits, own: Participant, now: float, *, joins: bool
+    ) -> _BudgetStep:
+        """Grow or shrink what this process may spend."""
+        budget = self._budget
+        if budget is None:
+            return _BudgetStep()
+        others = [other for name, other in state.living if name != self._name]
+        position = budget.position()
+        whole = budget.bounds.less(state.granted_elsewhere(self._name))
+        reserve = NOTHING_SPENT
+        if not any(other.waits for other in others):
+            reserve = self._reserve(position, whole.minus(position.held), now, joins=joins)
+        allowance = budget.shrink(reserve)
+        free = whole.minus(allowance).most(NOTHING_SPENT)
+        wanted = position.held.plus(position.need).plus(reserve).minus(allowance)
+        others_idle = all(other.is_idle for other in others)
+        own.waits = False
+        more = wanted.most(NOTHING_SPENT).least(free)
+        if position.next_need is not None:
+            missing = position.held.plus(position.next_need).minus(allowance)
+            if not budget.bounds.has(free, missing):
+                own.waits = not others_idle
+                more = free if others_idle else NOTHING_SPENT
+        own.granted = allowance.plus(more).most(position.held)
+        own.settled, own.assumed = position.settled, position.assumed
+        state.longest = max(state.longest, position.longest)
+        left = whole.minus(own.granted)
+        final = others_idle and budget.bounds.are_reached(left)
+        return _BudgetStep(final, reserve.part(0.5), position.begun)
+
+    def _reserve(self, position: Position, rest: Spent, now: float, *, joins: bool) -> Spent:
+        """Return how much to hold beyond what calls need now: as they have needed it until now."""
+        if joins:
+            return rest.part(1 / _FIRST_PART)
+        used = position.begun.minus(self._begun)
+        duration_s = max(now - self._synced_at, _TOGETHER_S)
+        return used.part(_RESERVE_S / duration_s).least(rest.part(1 / _PART)).most(NOTHING_SPENT)
+
+    # The store
+
+    def _change(self, step: Callable[[SharedLimits], None]) -> SharedLimits:
+        """Change the shared object; `step` is called again after a lost race."""
+        known, self._known = self._known, None
+        for _ in range(_SWAPS):
+            if known is None:
+                known = self._store.get(self._key)
+            state = decode_limits(known.data, self._key)
+            step(state)
+            data = state.encoded()
+            etag = self._store.compare_and_swap(self._key, data, known.etag)
+            if etag is not None:
+                self._known = StoredObject(data, etag)
+                return state
+            known = None
+        raise StoreError(f"{self._key} is changed all the time")

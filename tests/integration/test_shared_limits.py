@@ -1,0 +1,202 @@
+"""Limits over all processes and all attempts of a run, judged by the model server's own counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from evalcore.execution.shared_limits import decode_limits
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun, list_runs, open_run
+from tests.end_to_end.shell import environment, evalcore
+from tests.model_server import ModelServer, model_server
+
+PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
+
+
+def write_suite(folder: Path, url: str, *, items: int, limits: dict[str, Any]) -> Path:
+    target = {"name": "m", "provider": "openai", "model": "tiny", "base_url": url, "api_key": "k"}
+    suite = {
+        "targets": [target],
+        "execution": {"target": "m"},
+        "evalcore": {"limits": limits},
+        "assertions": [{"type": "contains", "value": "word"}],
+        "tests": [{"id": f"t{item}", "input": f"word {item}"} for item in range(items)],
+    }
+    path = folder / "limits.eval.yaml"
+    path.write_text(json.dumps(suite), "utf-8")
+    return path
+
+
+def billed(server: ModelServer) -> int:
+    stats = server.stats()
+    return stats.input_tokens + stats.output_tokens
+
+
+def only_run(folder: Path) -> StoredRun:
+    store = LocalStore(folder / "store")
+    (manifest,) = list_runs(store)
+    return open_run(store, manifest.suite, manifest.id)
+
+
+@contextmanager
+def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a running `evalcore`, in a group of its own, dead at the end."""
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments, "--store", str(folder / "store")],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def interrupt(process: subprocess.Popen[bytes], how: signal.Signals, after_s: float) -> bool:
+    """Interrupt a process, with its workers, after a while; say whether it had ended before."""
+    try:
+        process.wait(after_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, how)
+        process.wait(60)
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    ("how", "workers"),
+    [
+        pytest.param(signal.SIGKILL, (), id="kill"),
+        pytest.param(signal.SIGINT, (), id="interrupt"),
+        pytest.param(signal.SIGKILL, ("--workers", "2"), id="kill-two-workers"),
+    ],
+)
+def test_no_number_of_deaths_makes_a_run_spend_more_than_its_budget(
+    tmp_path: Path, how: signal.Signals, workers: tuple[str, ...]
+) -> None:
+    random = Random(f"{how}{workers}")
+    with model_server(latency_s=0.05, output_tokens=15) as server:
+        limits = {"max_tokens": 3_000, "concurrency": 4}
+        suite = write_suite(tmp_path, server.base_url, items=300, limits=limits)
+        arguments = ["run", "--json", *workers, str(suite)]
+        for _ in range(4):
+            with command(*arguments, folder=tmp_path) as process:
+                if interrupt(process, how, random.uniform(0.5, 1.3)):
+                    break
+            if (tmp_path / "store" / "runs").exists():
+                resumed = only_run(tmp_path).run_id
+                arguments = ["run", "--json", *workers, "--resume", resumed]
+        ended = evalcore(*arguments, store=tmp_path / "store", cwd=tmp_path)
+        used = billed(server)
+    budget = ended.report["run"]["budget"]
+    assert used <= budget["billed"]["tokens"] + budget["unsettled"]["tokens"] <= 3_000
+    assert ended.report["counts"]["error"] == 0
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_knows_what_its_last_calls_cost(tmp_path: Path) -> None:
+    with model_server(latency_s=0.4, output_tokens=15) as server:
+        suite = write_suite(
+            tmp_path,
+            server.base_url,
+            items=100,
+            limits={"max_tokens": 100_000, "concurrency": 8},
+        )
+        with command("run", str(suite), folder=tmp_path) as process:
+            while server.stats().requests < 12:
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 4
+        run = only_run(tmp_path)
+        state = decode_limits(run.store.get(run.keys.limits).data, run.keys.limits)
+        assert state.billed.known.tokens == billed(server) > 0
+        assert state.billed.unsettled.tokens == 0
+        assert not state.participants
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_a_budget_that_one_process_needs_suffices_for_two(tmp_path: Path) -> None:
+    with model_server(latency_s=0.02, output_tokens=15) as server:
+        limits = {"max_tokens": 20_000, "concurrency": 8}
+        suite = write_suite(tmp_path, server.base_url, items=400, limits=limits)
+        ended = evalcore("run", "--json", "--workers", "2", suite, store=tmp_path, cwd=tmp_path)
+        assert billed(server) < 8_000
+    assert ended.report["counts"]["passed"] == 400
+    assert ended.code == 0
+
+
+def test_a_run_that_cannot_note_what_it_spends_stops_and_goes_on_later(tmp_path: Path) -> None:
+    with model_server(latency_s=0.05, output_tokens=15) as server:
+        limits = {"max_tokens": 50_000, "concurrency": 2}
+        suite = write_suite(tmp_path, server.base_url, items=60, limits=limits)
+        store = tmp_path / "store"
+        with command("run", str(suite), folder=tmp_path) as process:
+            while server.stats().answered < 5:
+                assert process.poll() is None
+            key = only_run(tmp_path).keys.limits
+            (store / key).rename(tmp_path / "limits")
+            assert process.wait(60) == 4
+            assert process.stderr is not None
+            assert b"cannot be noted" in process.stderr.read()
+        (tmp_path / "limits").rename(store / key)
+        run = only_run(tmp_path).run_id
+        ended = evalcore("run", "--json", "--resume", run, store=store, cwd=tmp_path)
+    assert ended.report["counts"]["passed"] == 60
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_workers_that_are_planned_by_nobody_share_a_providers_rate(tmp_path: Path) -> None:
+    with model_server(latency_s=0.01) as server:
+        limits = {"providers": {"m": {"requests_per_minute": 240}}, "concurrency": 4}
+        suite = write_suite(tmp_path, server.base_url, items=40, limits=limits)
+        with command("run", "--json", "--workers", "0", str(suite), folder=tmp_path) as parent:
+            while not list((tmp_path / "store").glob("runs/*/*/manifest.json")):
+                assert parent.poll() is None
+            run = only_run(tmp_path).run_id
+            with (
+                command("worker", run, folder=tmp_path) as first,
+                command("worker", run, folder=tmp_path) as second,
+                command("worker", run, folder=tmp_path) as third,
+            ):
+                out, _ = parent.communicate(timeout=60)
+                for worker in (first, second, third):
+                    worker.wait(60)
+        times = [seen.at for seen in server.requests]
+    assert json.loads(out)["counts"]["passed"] == 40
+    # Evenly, four calls a second; whoever joins begins with one.
+    for start in times:
+        assert sum(start <= at < start + 5 for at in times) <= 20 + 3
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("most", [3, 1])
+def test_workers_together_make_no_more_calls_at_once_than_a_provider_allows(
+    tmp_path: Path, most: int
+) -> None:
+    with model_server(latency_s=0.05) as server:
+        limits = {"providers": {"m": {"max_concurrency": most}}, "concurrency": 4}
+        suite = write_suite(tmp_path, server.base_url, items=8 * most, limits=limits)
+        ended = evalcore("run", "--json", "--workers", "3", suite, store=tmp_path, cwd=tmp_path)
+        assert server.stats().most_in_flight <= most
+    assert ended.report["counts"]["passed"] == 8 * most

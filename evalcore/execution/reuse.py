@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
 from evalcore.execution.row import Finished
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence, Metrics
@@ -73,7 +73,7 @@ class ReusedItems:
 
     def prepare(self, items: range) -> None:
         """Read what stands stored for these items."""
-        from evalcore.sql.stored_rows import read_item_rows
+        from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
 
         for part in range(items.start // REUSE_ITEMS, (items.stop - 1) // REUSE_ITEMS + 1):
             try:
@@ -84,6 +84,10 @@ class ReusedItems:
                     continue  # no earlier run, or whoever planned this one died: execute
                 run = self._run.run_id
                 raise StoreError(f"run {run} has no complete plan; regrade again") from error
+            except UnreadableRowsError as error:
+                place = self._run.keys.reuse_part(part).removeprefix(self._run.keys.folder)
+                damage = Damage(place, "is no whole Parquet file")
+                raise DamagedRunError(self._run.run_id, (damage,)) from error
             found = {row["item"]: self._reused(row) for row in rows}
             with self._lock:
                 self._items.update(found)

@@ -6,14 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Complete
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.context import BuildContext
@@ -24,6 +23,7 @@ from evalcore.targets.flow_answer import (
     with_primary,
 )
 from evalcore.targets.flow_context import CountedCalls, FlowContext, FlowVariant, arguments_for
+from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.node_flow import (
     PRIMARY_KEYS,
     WRAPPER_KEYS,
@@ -83,14 +83,6 @@ class FlowOptions(BaseModel):
         default="factory",
         description="`executor`: called with the case, it returns a mapping of block outputs.",
     )
-
-
-class NodeQuestion(NamedTuple):
-    """What a node asks of the target that it names, with a configuration over that one's."""
-
-    target: str
-    value: Any
-    config: Mapping[str, Any]
 
 
 class FlowTarget:
@@ -242,20 +234,15 @@ class FlowTarget:
             arguments = register_call(wrapper["register"], registry, work.mode)
             await _called(wrapper["register"], *arguments)
 
-        async def ask(
-            name: str, value: Any, config: Mapping[str, Any], complete: Complete
-        ) -> Evidence | None:
-            return await self.asked_node(NodeQuestion(name, value, config), complete, work)
+        async def ask(question: NodeQuestion) -> TargetAnswer | None:
+            return await self.answered_node(question, work)
 
         store = work.run_store or MemoryRunStore()
         return await NodeExecution(flow, registry, context, ask, store).run(primary)
 
-    async def asked_node(
-        self, question: NodeQuestion, complete: Complete, work: Work
-    ) -> Evidence | None:
-        """Return the answer of the target that a node names; None if there is none."""
-        targets = NodeTargets(self._options.providers, self._context, work)
-        return await targets.ask(question.target, question.value, question.config, complete)
+    async def answered_node(self, question: NodeQuestion, work: Work) -> TargetAnswer | None:
+        """Return the answer of the target that a node's type names; None if there is none."""
+        return await NodeTargets(self._options.providers, self._context, work).ask(question)
 
     async def answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""

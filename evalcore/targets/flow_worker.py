@@ -6,23 +6,23 @@ recordings and keys are in its process. The worker knows no key.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Complete, Endpoint, ProviderError, Reply, Request
+from evalcore.model.exchange import Endpoint, Reply, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.planning.codec import decode_evidence, encode_evidence
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.context import BuildContext
-from evalcore.targets.flow import FlowOptions, FlowTarget, NodeQuestion
+from evalcore.targets.flow import FlowOptions, FlowTarget
 from evalcore.targets.messages import Message
+from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
 from evalcore.workflow.events import Event, Snapshot
@@ -37,8 +37,7 @@ _ENGINE: Final = "engine"
 _COMPLETE: Final = "complete"
 _ANSWER: Final = "answer"
 _NODE: Final = "node"
-_EVENT: Final = "event"
-_SNAPSHOT: Final = "snapshot"
+_EVENTS: Final = "events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ class FlowCall:
     folder: Path
     imports: ImportPolicy
     mode: str
-    keeps_events: bool
 
 
 async def answer_in_worker(
@@ -76,7 +74,6 @@ async def answer_in_worker(
         folder=work.folder,
         imports=work.imports,
         mode=work.mode,
-        keeps_events=work.run_store is not None,
     )
 
     async def answer(question: str, value: Any) -> Any:
@@ -86,52 +83,22 @@ async def answer_in_worker(
             target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
             return await flow.answered(target, work)
         if question == _NODE:
-            exchanges = _Exchanges(work)
-            asked = NodeQuestion(value["target"], value["value"], value["config"])
-            return await exchanges.during(flow.asked_node(asked, exchanges, work))
-        if question == _EVENT and work.run_store is not None:
-            return await work.run_store.append_event(Event(**value))
-        if question == _SNAPSHOT and work.run_store is not None:
-            return await work.run_store.save_snapshot(Snapshot(**value))
+            return await flow.answered_node(NodeQuestion(*value), work)
+        if question == _EVENTS:
+            return await _keep_events(work, value)
         raise TargetError("process", f"the engine has no answer to '{question}'")
 
     raw = await workers.call(Job(_ENTRY, call, answer), work.standing_still)
     return decode_evidence(raw)
 
 
-class _NodeAnswer(NamedTuple):
-    """What a target answered to a node, and the calls that it made, for the worker to note."""
-
-    evidence: Evidence | None
-    error: TargetError | None
-    exchanges: list[tuple[Request, Reply | ProviderError]]
-
-
-class _Exchanges:
-    """Makes calls and keeps them, without what is secret in them."""
-
-    def __init__(self, work: Work) -> None:
-        self._complete = work.complete
-        self._made: list[tuple[Request, Reply | ProviderError]] = []
-
-    async def __call__(self, request: Request) -> Reply:
-        """Return the reply; errors as `Complete`."""
-        endpoint = Endpoint(request.endpoint.protocol, request.endpoint.provider, "")
-        shown = Request(endpoint, request.model)
-        try:
-            reply = await self._complete(request)
-        except ProviderError as error:
-            self._made.append((shown, error))
-            raise
-        self._made.append((shown, reply))
-        return reply
-
-    async def during(self, answer: Awaitable[Evidence | None]) -> _NodeAnswer:
-        """Return the answer with the calls that were made for it."""
-        try:
-            return _NodeAnswer(await answer, None, self._made)
-        except TargetError as error:
-            return _NodeAnswer(None, error, self._made)
+async def _keep_events(work: Work, raw: Mapping[str, Any]) -> None:
+    """Keep the events of nodes, and the snapshot after them."""
+    if work.run_store is None:
+        return
+    for event in raw["events"]:
+        await work.run_store.append_event(Event(*event))
+    await work.run_store.save_snapshot(Snapshot(*raw["snapshot"]))
 
 
 def _request(flow: FlowTarget, raw: Mapping[str, Any]) -> Request:
@@ -153,24 +120,6 @@ async def flow_in_worker(call: FlowCall, engine: Engine) -> dict[str, Any]:
     return encode_evidence(await flow.answer(flow.work))
 
 
-class _EventsToEngine(MemoryRunStore):
-    """Keeps the events of a flow, and hands each to the engine's store."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__()
-        self._engine = engine
-
-    async def append_event(self, event: Event) -> None:
-        """Keep an event."""
-        await super().append_event(event)
-        await self._engine.ask(_EVENT, event._asdict())
-
-    async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot."""
-        await super().save_snapshot(snapshot)
-        await self._engine.ask(_SNAPSHOT, snapshot._asdict())
-
-
 class _FlowInWorker(FlowTarget):
     """A flow whose model calls and targets are asked of the engine."""
 
@@ -188,9 +137,8 @@ class _FlowInWorker(FlowTarget):
             imports=call.imports,
             mode=call.mode,
             complete=self._complete,
-            run_store=_EventsToEngine(engine) if call.keeps_events else None,
+            run_store=_EngineRunStore(engine),
         )
-        self._noted: dict[int, Reply | ProviderError] = {}
 
     def _function(self, work: Work) -> Any:
         function = super()._function(work)
@@ -208,28 +156,16 @@ class _FlowInWorker(FlowTarget):
         evidence: Evidence = await self._engine.ask(_ANSWER, asked)
         return evidence
 
-    async def asked_node(
+    async def answered_node(
         self,
         question: NodeQuestion,
-        complete: Complete,
         work: Work,  # noqa: ARG002 - as its base
-    ) -> Evidence | None:
-        """Return the answer of the engine's target; its calls are noted here as the node's."""
-        asked: _NodeAnswer = await self._engine.ask(_NODE, question._asdict())
-        for request, outcome in asked.exchanges:
-            self._noted[id(request)] = outcome
-            with suppress(ProviderError):
-                await complete(request)
-        if asked.error is not None:
-            raise asked.error
-        return asked.evidence
+    ) -> TargetAnswer | None:
+        """Return the answer of the engine's target."""
+        answer: TargetAnswer | None = await self._engine.ask(_NODE, list(question))
+        return answer
 
     async def _complete(self, request: Request) -> Reply:
-        noted = self._noted.pop(id(request), None)
-        if isinstance(noted, ProviderError):
-            raise noted
-        if noted is not None:
-            return noted
         endpoint = request.endpoint
         raw = {
             "endpoint": {
@@ -250,3 +186,20 @@ class _FlowInWorker(FlowTarget):
         }
         reply: Reply = await self._engine.ask(_COMPLETE, raw)
         return reply
+
+
+class _EngineRunStore(MemoryRunStore):
+    """Hands the events of nodes to the engine, together with each snapshot."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self._sent = 0
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and every event before it, in the engine's store."""
+        await super().save_snapshot(snapshot)
+        events = await self.load_events(self._sent)
+        self._sent = snapshot.sequence
+        raw = {"events": [list(event) for event in events], "snapshot": list(snapshot)}
+        await self._engine.ask(_EVENTS, raw)

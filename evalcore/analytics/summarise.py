@@ -147,7 +147,8 @@ class Aggregates:
         """
         self._connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
         self._connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
-        self._run("report_items")
+        for rules in ("block_text", "beginning", "report_items"):
+            self._run(rules)
         if self.complete and self._plan.iterations == 1:
             result = self._run("report_single_items", variants=self._plan.variants)
         else:

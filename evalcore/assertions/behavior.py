@@ -7,10 +7,11 @@ from typing import Any
 
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import one_line, quote
-from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, failed
+from evalcore.model.assertion import Outcome, Verdict, blocked, failed
 from evalcore.model.evidence import Evidence
 from evalcore.model.evidence_path import error_texts
 
+_NO_ERRORS = "no errors"
 _NO_NODES = "it is not known which nodes ran: this answer came from no workflow"
 
 
@@ -18,10 +19,10 @@ def no_errors(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: 
     """Check that no model call and no block ended in an error."""
     errors = error_texts(subject.evidence)
     if not errors:
-        return PASSED
+        return Verdict(Outcome.PASSED, 1.0, actual=_NO_ERRORS, expected=_NO_ERRORS)
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     message = one_line(f"{errors[0]}{more}")
-    return failed(message, actual=f"{len(errors)} errors", expected="no errors")
+    return failed(message, actual=f"{len(errors)} errors", expected=_NO_ERRORS)
 
 
 def node_executed(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -31,9 +32,9 @@ def node_executed(params: Mapping[str, Any], subject: Subject) -> Verdict:
         return blocked(_NO_NODES)
     node = params["node_id"]
     expected = f"{node} runs"
+    ran = ", ".join(name for name, count in counts.items() if count) or "none"
     if counts.get(node, 0):
-        return Verdict(Outcome.PASSED, 1.0, expected=expected)
-    ran = ", ".join(counts) or "none"
+        return Verdict(Outcome.PASSED, 1.0, actual=ran, expected=expected)
     return failed(f"{quote(node)} did not run; ran: {ran}", actual=ran, expected=expected)
 
 

@@ -117,8 +117,11 @@ async def _finish(verdict: Awaitable[Verdict]) -> Verdict:
 
 
 def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
-    """Return the result; a plain pass of the same assertion is the same object for all items."""
-    plain = verdict is PASSED and not assertion.negate
+    """Return the result; a plain pass of the same assertion is the same object for all items.
+
+    Rows do not repeat the text that it looked at: reports take it from the output.
+    """
+    plain = verdict is PASSED and not assertion.negate and assertion.transform is None
     passes = subjects.context.passes
     if plain:
         known = passes.get(id(assertion))
@@ -140,7 +143,7 @@ def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> 
     type_, _, name, params, block, weight, required, _, transform, _ = assertion
     if details is not None and details.get("advisory"):
         required = None
-    if actual is None and outcome is not Outcome.PASSED:
+    if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
     if actual is not None:
         actual = shorten(actual)

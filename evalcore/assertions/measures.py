@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalcore.assertions.subject import Subject
-from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
+from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
 
 NOT_MEASURED = "not measured"
 _WORST = (Outcome.FAILED, Outcome.BLOCKED)
@@ -30,7 +30,7 @@ def tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
     """
     metrics = subject.metrics
     verdict = _at_most(metrics.total_tokens, params["threshold"], " tokens")
-    if verdict is PASSED and None in {metrics.input_tokens, metrics.output_tokens}:
+    if verdict.outcome is Outcome.PASSED and None in {metrics.input_tokens, metrics.output_tokens}:
         missing = "input" if metrics.input_tokens is None else "output"
         return blocked(f"{NOT_MEASURED}: {missing} tokens")
     return verdict
@@ -60,7 +60,10 @@ def token_maxima(params: Mapping[str, Any], subject: Subject) -> Verdict:
         )
         if params.get(name) is not None
     ]
-    return next((one for outcome in _WORST for one in verdicts if one.outcome is outcome), PASSED)
+    worst = next((one for outcome in _WORST for one in verdicts if one.outcome is outcome), None)
+    if worst is not None:
+        return worst
+    return Verdict(Outcome.PASSED, 1.0, actual=", ".join(str(one.actual) for one in verdicts))
 
 
 def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form
@@ -71,9 +74,9 @@ def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa
 def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:
     if measured is None:
         return blocked(NOT_MEASURED)
-    # A sum of costs may exceed its decimal bound by an ulp (docs/decisions/0006-epsilon.md).
-    if measured <= threshold or math.isclose(measured, threshold, rel_tol=1e-9):
-        return PASSED
     actual = f"{measured:.10g}{unit}"
     expected = f"≤ {threshold:.10g}{unit}"
+    # A sum of costs may exceed its decimal bound by an ulp (docs/decisions/0006-epsilon.md).
+    if measured <= threshold or math.isclose(measured, threshold, rel_tol=1e-9):
+        return Verdict(Outcome.PASSED, 1.0, actual=actual, expected=expected)
     return failed(f"{actual}, expected {expected}", actual=actual, expected=expected)

@@ -28,6 +28,7 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
             return Verdict(
                 Outcome.PASSED,
                 1.0 - verdict.score,
+                actual=verdict.actual,
                 details=details,
                 latency_ms=verdict.latency_ms,
                 cost_usd=verdict.cost_usd,

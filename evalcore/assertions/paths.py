@@ -73,7 +73,7 @@ def at_path(params: Mapping[str, Any], subject: Subject) -> Verdict:
     if isinstance(text, Verdict):
         return text
     check = cast("SyncCheck", find_check(params["check"]))
-    return check(params["params"], subject._replace(output=text))
+    return _of_text(check(params["params"], subject._replace(output=text)), params, text)
 
 
 async def at_path_later(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -83,7 +83,15 @@ async def at_path_later(params: Mapping[str, Any], subject: Subject) -> Verdict:
         return text
     check = cast("AsyncCheck", find_check(params["check"]))
     made: Awaitable[Verdict] = check(params["params"], subject._replace(output=text))
-    return await made
+    return _of_text(await made, params, text)
+
+
+def _of_text(verdict: Verdict, params: Mapping[str, Any], text: str) -> Verdict:
+    """Return the verdict with the text that it is about, where that is not the whole output."""
+    whole = params.get("path") is None and params.get("transform") is None
+    if whole or verdict.actual is not None:
+        return verdict
+    return verdict._replace(actual=shorten(text))
 
 
 def _text(params: Mapping[str, Any], subject: Subject) -> str | Verdict:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from evalcore.assertions.wording import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount
@@ -123,6 +124,10 @@ class RowEncoder:
             row["scores"] = scores
         if evidence is not None:
             _add_evidence(row, evidence, blobs, inline_bytes)
+            if row.get("evidence_ref") is not None:
+                # Reports read the texts of blocks from the row, and the row has not got them.
+                results = (_with_text(result, evidence) for result in finished.results)
+                row["assertions"] = [self._result(result) for result in results]
         return orjson.dumps(row, option=_OPTIONS)
 
     def _result(self, result: AssertionResult) -> orjson.Fragment | dict[str, Any]:
@@ -140,6 +145,14 @@ class RowEncoder:
             fragment = orjson.Fragment(orjson.dumps(_fields(result)))
             self._fragments[id(result)] = (result, fragment)
         return fragment
+
+
+def _with_text(result: AssertionResult, evidence: Evidence) -> AssertionResult:
+    """Return the result with the beginning of its block's text, if it says nothing of it."""
+    if result.block is None or result.actual is not None:
+        return result
+    text = evidence.outputs.get(result.block)
+    return result if text is None else result._replace(actual=shorten(text))
 
 
 def _fields(result: AssertionResult) -> dict[str, Any]:

@@ -145,8 +145,7 @@ def _comparing(name: str) -> Method:
     function = getattr(set, name)
 
     def run(budget: Budget, values: Any, other: Any) -> Any:
-        budget.charge(len(values))
-        return function(set(values), _set_of(budget, other))
+        return function(_set_of(budget, values), _set_of(budget, other))
 
     return run
 
@@ -178,7 +177,7 @@ def _pop_any(budget: Budget, values: set[Any]) -> Any:
     budget.charge(len(values))
     if not values:
         return values.pop()  # Python's own error
-    first = in_order(values)[0]
+    first = in_order(values, budget)[0]
     values.remove(first)
     return first
 

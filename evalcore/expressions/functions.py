@@ -75,7 +75,7 @@ def _walked(values: Any, budget: Budget) -> Iterator[Any]:
     if type(values) in (list, tuple, set, str, dict):
         budget.charge(len(values))
         return iter(values)
-    return _counted(iterate(values), budget)
+    return _counted(iterate(values, budget), budget)
 
 
 def _counted(values: Iterator[Any], budget: Budget) -> Iterator[Any]:
@@ -136,7 +136,7 @@ def _enumerate(budget: Budget, values: Any, start: Any = 0) -> Lazy:
 
 
 def _counted_or_lazy(values: Any, budget: Budget) -> Iterator[Any]:
-    return values if type(values) is Lazy else _counted(iterate(values), budget)
+    return values if type(values) is Lazy else _counted(iterate(values, budget), budget)
 
 
 def _filter(budget: Budget, function: Any, values: Any) -> Lazy:

@@ -48,7 +48,7 @@ def compile_comprehension(compiler: Compiler, node: Comprehension) -> Run:
 
     def enter(frame: Frame) -> tuple[Frame, Iterator[Any], Any]:
         source = first(frame)
-        return [frame, frame[SCOPE], frame[BUDGET], *empty], iterate(source), source
+        return [frame, frame[SCOPE], frame[BUDGET], *empty], iterate(source, frame[BUDGET]), source
 
     return _result(node, levels, enter, key, element)
 
@@ -114,7 +114,7 @@ def _rounds(
             else:
                 following = levels[place + 1].values
                 assert following is not None  # noqa: S101 - only the first has none
-                yield from _rounds(levels, place + 1, iterate(following(frame)), frame)
+                yield from _rounds(levels, place + 1, iterate(following(frame), budget), frame)
 
 
 def _levels(

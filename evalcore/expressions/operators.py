@@ -206,16 +206,23 @@ UNARY: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 def equal(budget: Budget, left: Any, right: Any) -> Any:
     """Return whether two values are equal; their elements are compared at all depths."""
-    if type(left) not in SCALARS and type(right) not in SCALARS:
-        budget.charge(walk(left, budget)[0] >> 5)
+    _charge_both(budget, left, right)
     return left == right
 
 
 def unequal(budget: Budget, left: Any, right: Any) -> Any:
     """Return whether two values differ."""
-    if type(left) not in SCALARS and type(right) not in SCALARS:
-        budget.charge(walk(left, budget)[0] >> 5)
+    _charge_both(budget, left, right)
     return left != right
+
+
+def _charge_both(budget: Budget, left: Any, right: Any) -> None:
+    """Take the steps for comparing two collections.
+
+    Both are walked: of a mapping's items, which may be on either side, all values are hashed.
+    """
+    if type(left) not in SCALARS and type(right) not in SCALARS:
+        budget.charge((walk(left, budget)[0] >> 5) + (walk(right, budget)[0] >> 5))
 
 
 def _ordering(sign: str, function: Callable[[Any, Any], Any]) -> Operator:
@@ -228,7 +235,7 @@ def _ordering(sign: str, function: Callable[[Any, Any], Any]) -> Operator:
         if one in SCALARS and other in SCALARS:
             return function(left, right)
         if (one is other and one in (list, tuple)) or (one in _SETS and other in _SETS):
-            budget.charge(walk(left, budget)[0] >> 5)
+            _charge_both(budget, left, right)
             return function(left, right)
         if one in _ORDERED and (other in _ORDERED or other in NUMBERS):
             return function(left, right)
@@ -261,7 +268,9 @@ def contains(budget: Budget, item: Any, within: Any) -> bool:
     if type(within) is str:
         return contains(budget, item, within)
     charge_comparing(budget, item, length_of(within))
-    return item in within if type(within) in (list, tuple) else _found(item, within)
+    if type(item) not in SCALARS:
+        walk(within, budget)
+    return item in within if type(within) in (list, tuple) else _found(item, within, budget)
 
 
 def charge_comparing(budget: Budget, item: Any, times: int) -> None:
@@ -274,8 +283,8 @@ def charge_comparing(budget: Budget, item: Any, times: int) -> None:
     budget.charge(weight * times >> 5)
 
 
-def _found(item: Any, within: Any) -> bool:
-    return any(item is each or item == each for each in iterate(within))
+def _found(item: Any, within: Any, budget: Budget) -> bool:
+    return any(item is each or item == each for each in iterate(within, budget))
 
 
 def _in_range(item: Any, within: range) -> bool:

@@ -217,6 +217,8 @@ def _asked(
         answered = True
     except TimeoutError:
         return _limit(f"it takes longer than {budget.seconds:g} s")
+    except LimitError as error:
+        return _limit(str(error))
     except OverflowError:
         return _limit(f"it gives more than {budget.bytes:,} bytes")
     except (EOFError, OSError):
@@ -247,7 +249,11 @@ def _conversation(
         message = process.receive(started + budget.seconds_left, longest)
         budget.seconds_left -= time.monotonic() - started
         if "log" in message:
-            log(budget, message["log"])
+            started = budget.start()
+            try:
+                log(budget, message["log"])
+            finally:
+                budget.stop(started)
             continue
         if "call" not in message:
             return message, failure

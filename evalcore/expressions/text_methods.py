@@ -12,6 +12,9 @@ from evalcore.expressions.values import Failure, check_key, describe, plain, tak
 Method = Callable[..., Any]
 # The most characters that one can become when its case changes.
 _WIDEST: Final = 3
+# A piece of a text that is split: its place in the list, and a part of its object.
+_PIECE: Final = 24
+_LINE_ENDS: Final = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 def _asking(name: str) -> Method:
@@ -95,15 +98,24 @@ def _splitting(name: str) -> Method:
     def run(budget: Budget, text: str, sep: Any = None, maxsplit: Any = -1) -> Any:
         separator = None if sep is None else _text(sep)
         most = _whole(maxsplit)
-        pieces = text.count(separator) + 1 if separator else (len(text) >> 3) + 1
-        budget.room(len(text) + 8 * (pieces if most < 0 else min(pieces, most + 1)))
+        if separator is None:
+            # Words are counted by splitting off as many as a value may hold.
+            bound = max(1, (budget.bytes - len(text)) // _PIECE)
+            most = bound if most < 0 else min(most, bound)
+            budget.room(len(text))
+            pieces: list[str] = function(text, None, most)
+            budget.room(len(text) + _PIECE * len(pieces))
+            return pieces
+        number = text.count(separator) + 1
+        budget.room(len(text) + _PIECE * (number if most < 0 else min(number, most + 1)))
         return function(text, separator, most)
 
     return run
 
 
 def _split_lines(budget: Budget, text: str, keepends: Any = False) -> Any:
-    budget.room(len(text) + 8 * (text.count("\n") + 1))
+    ends = sum(map(text.count, _LINE_ENDS))
+    budget.room(len(text) + _PIECE * (ends + 1))
     return text.splitlines(bool(_whole(keepends)))
 
 

@@ -11,6 +11,7 @@ from evalcore.expressions.values import (
     NUMBERS,
     SCALARS,
     SETS,
+    VIEWS,
     Failure,
     Lazy,
     describe,
@@ -24,6 +25,7 @@ _LONGEST_SPEC: Final = 100
 _DIGITS: Final = re.compile(r"[0-9]+")
 # The C library takes a width, as in `%1000000d`.
 _DATE_SPEC: Final = re.compile(r"(?:[^%]|%[A-Za-z%])*")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+(?=>)")
 # The most that an escape in a `repr` takes for one character.
 _ESCAPED, _ESCAPED_WIDE = 4, 10
 
@@ -35,20 +37,30 @@ def to_text(value: Any, budget: Budget) -> str:
         return value  # type: ignore[no-any-return]
     if kind in SCALARS:
         return str(value)
-    if kind is Lazy:
-        raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
-    size = walk(value, budget)[1]
-    budget.room(size)
-    text = _written(value) if kind in _COLLECTIONS else str(value)
+    if kind is range:
+        return str(value)
+    if kind in _COLLECTIONS or kind in VIEWS or kind is Lazy:
+        return to_repr(value, budget)
+    budget.room(walk(value, budget)[1])
+    text = without_address(str(value))
     budget.room(len(text))
     return str.__getitem__(text, slice(None))
+
+
+def without_address(text: str) -> str:
+    """Return the text of an object without the address in memory, which differs in every run."""
+    return _ADDRESS.sub("", text)
 
 
 def _written(value: Any) -> str:
     """Return `repr(value)`, the members of sets in their order; the value is known to be flat."""
     kind = type(value)
+    if kind is Lazy:
+        raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
+    if kind in VIEWS:
+        return f"{kind.__name__}({_written(list(value))})"
     if kind not in _COLLECTIONS:
-        return repr(value)
+        return repr(value) if kind in SCALARS else without_address(repr(value))
     if kind is dict:
         pairs = (f"{_written(key)}: {_written(part)}" for key, part in value.items())
         return f"{{{', '.join(pairs)}}}"
@@ -64,11 +76,9 @@ def _written(value: Any) -> str:
 
 def to_repr(value: Any, budget: Budget, *, to_ascii: bool = False) -> str:
     """Return `repr(value)`, or `ascii(value)`."""
-    if type(value) is Lazy:
-        raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
     if isinstance(value, str):
         budget.room(len(value) * (_ESCAPED if value.isascii() else _ESCAPED_WIDE))
-    else:
+    elif type(value) is not range:
         budget.room(walk(value, budget)[1])
     text = _written(value)
     if to_ascii:

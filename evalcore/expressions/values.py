@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
@@ -97,7 +97,7 @@ def walk(value: Any, budget: Budget) -> tuple[int, int]:
             else:
                 elements = _elements(each)
                 size += 8
-                count += sum(map(len, elements))
+                count += range_length(each) if kind is range else sum(map(len, elements))
                 if count <= most:
                     for part in elements:
                         below.extend(part)
@@ -108,6 +108,13 @@ def walk(value: Any, budget: Budget) -> tuple[int, int]:
             return count, size + 8 * count
         level = below
     raise LimitError(f"a value is nested deeper than {DEEPEST} levels")
+
+
+def range_length(value: range) -> int:
+    """Return how many numbers a range has; `len()` knows only those that memory could hold."""
+    return max(
+        0, (value.stop - value.start + value.step - (1 if value.step > 0 else -1)) // value.step
+    )
 
 
 def _elements(value: Any) -> tuple[Any, ...]:
@@ -124,43 +131,53 @@ def base_of(value: Any) -> Any:
     return next((base for base in _BASES if isinstance(value, base)), None)
 
 
-def iterate(value: Any) -> Iterator[Any]:
-    """Return an iterator over a collection, text, range or lazy value; takes no steps itself.
+def iterate(value: Any, budget: Budget) -> Iterator[Any]:
+    """Return an iterator over a collection, text, range or lazy value; takes no steps for values.
 
-    A set has an order that is the same in every process.
+    A set has an order that is the same in every process; putting it in order takes steps.
     """
     kind = type(value)
     if kind in SETS:
-        return iter(in_order(value))
+        return iter(in_order(value, budget))
     if kind is list or kind is Lazy or kind is range:
         return iter(value)
     if kind in _FLAT or kind is str or kind is dict or isinstance(value, Mapping):
         return iter(value)
-    if (base := base_of(value)) is not None:
+    base = base_of(value)
+    if base in SETS:
+        return iter(in_order(base.copy(value), budget))
+    if base is not None:
         return base.__iter__(value)  # type: ignore[no-any-return]
     raise Failure("TypeError", f"{describe(value)} cannot be iterated over")
 
 
-def in_order(members: Iterable[Any]) -> list[Any]:
-    """Return the members of a set in an order that is the same in every process."""
+def in_order(members: Collection[Any], budget: Budget | None = None) -> list[Any]:
+    """Return the members of a set in an order that is the same in every process.
+
+    Takes steps for writing and sorting them, where there is a budget.
+    """
+    if budget is not None and len(members) > 1:
+        count, size = walk(members, budget)
+        budget.charge((count * len(members).bit_length() >> 5) + (size >> 8))
     return sorted(members, key=lambda member: (type(member).__name__, repr(member)))
 
 
 def take(value: Any, budget: Budget) -> list[Any]:
     """Return the values of what can be iterated over as a new list; a step for each."""
     if type(value) is not Lazy:
-        walked = iterate(value)
         length = length_of(value)
         budget.room(8 * length)
         budget.charge(length)
-        return list(walked)
+        return list(iterate(value, budget))
     return list(value)
 
 
 def length_of(value: Any) -> int:
     """Return the length of a text, a collection or a range."""
     kind = type(value)
-    if kind in _FLAT or kind in (str, dict, range):
+    if kind is range:
+        return range_length(value)
+    if kind in _FLAT or kind in (str, dict):
         return len(value)
     if isinstance(value, Mapping):
         return len(value)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.problems import Problems
@@ -36,7 +38,7 @@ class CsvRows:
         csv.field_size_limit(MAX_CELL_CHARACTERS)
         try:
             with self._path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.reader(file, delimiter=self._delimiter(), strict=True)
+                reader = csv.reader(_lines(file), delimiter=self._delimiter(), strict=True)
                 self._read_header(reader, problems)
                 names = self.header
                 while True:
@@ -98,6 +100,14 @@ class CsvRows:
                 except LoadError as error:
                     message = error.problems[0].message
                     raise LoadError((Problem(self._name, number, "", message),)) from None
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines; raise `csv.Error` for one that is longer than a cell may be."""
+    for line in iter(partial(file.readline, MAX_CELL_CHARACTERS + 1), ""):
+        if len(line) > MAX_CELL_CHARACTERS:
+            raise csv.Error("field larger than the limit")
+        yield line
 
 
 def _csv_reason(error: csv.Error) -> str:

@@ -14,6 +14,8 @@ from typing import Any, Final
 import yaml
 
 MAX_DEPTH: Final = 100
+# Of a value that takes two characters Python makes an object of about a hundred bytes.
+MAX_VALUES: Final = 5_000_000
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 
 # YAML 1.2's core schema, and merge keys: the tag, its plain scalars, how they may begin.
@@ -48,6 +50,10 @@ class NotPlainError(Exception):
     """The text has something that only a whole YAML loader understands, or a mistake."""
 
 
+class TooManyValuesError(Exception):
+    """The text holds more values than `MAX_VALUES`."""
+
+
 class _NoKey:
     """In place of a mapping's key that has not been read yet."""
 
@@ -60,7 +66,7 @@ def read_plain_yaml(text: str) -> Any:
 
     The value is the one that `CoreLoader` builds. Not plain are anchors, tags, merge keys, keys
     that are no scalars or are written twice, infinite and too large numbers, more than `MAX_DEPTH`
-    levels, more than one document, and whatever is no YAML.
+    levels, more than one document, and whatever is no YAML. Raises `TooManyValuesError`, too.
     """
     if _Parser is None or _HARDLY_PLAIN.search(text):
         raise NotPlainError
@@ -117,7 +123,11 @@ class _Builder:
 def _read(parser: Any) -> Any:
     following, builder = parser.get_event, _Builder()
     put = builder.put
+    values = 0
     while (kind := type(event := following())) is not yaml.StreamEndEvent:
+        values += 1
+        if values > MAX_VALUES:
+            raise TooManyValuesError
         if kind is yaml.ScalarEvent:
             if event.anchor is not None or event.tag is not None:
                 raise NotPlainError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import yaml
@@ -19,90 +19,148 @@ Locate = Callable[[Loc], int | None]
 _JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 
 
+class _Lines:
+    """A list or mapping: its line, and its members: a scalar's line, or `_Lines`.
+
+    A mapping's members are pairs of the key's line and the value's. Nodes of PyYAML take five times
+    the memory.
+    """
+
+    __slots__ = ("line", "members")
+
+    def __init__(self, line: int, members: list[Any] | dict[str, Any]) -> None:
+        self.line = line
+        self.members = members
+
+
 def yaml_locator(text: str, loader: Any) -> Locate:
     """Return a function from a path to its line (from 1); the text is read at the first call.
 
     Of a path that does not exist it gives the line of the deepest part that does; None if the text
     is not valid.
     """
-    composed: list[yaml.Node | None] = []
+    read: list[_Lines | int | None] = []
 
     def locate(loc: Loc) -> int | None:
-        if not composed:
+        if not read:
             try:
-                composed.append(yaml.compose(text, Loader=loader))
+                read.append(_read_yaml(yaml.parse(text, Loader=loader)))
             except yaml.YAMLError:
-                composed.append(None)
-        return None if composed[0] is None else _line_in_yaml(composed[0], loc)
+                read.append(None)
+        return None if read[0] is None else _line_of(read[0], loc)
 
     return locate
 
 
-def _line_in_yaml(node: yaml.Node, loc: Loc) -> int:
-    line = node.start_mark.line
+def _line_of(node: _Lines | int, loc: Loc) -> int:
+    line = node if isinstance(node, int) else node.line
     for part in loc:
-        child: yaml.Node | None = None
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            child = node.value[part] if part < len(node.value) else None
-            line = child.start_mark.line if child else line
-        elif isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value == str(part):
-                    child, line = value, key.start_mark.line
-        if child is None:
+        if isinstance(node, int):
             break
-        node = child
-    return int(line) + 1
+        members = node.members
+        if isinstance(members, dict):
+            if str(part) not in members:
+                break
+            line, node = members[str(part)]
+        elif isinstance(part, int) and part < len(members):
+            node = members[part]
+            line = node if isinstance(node, int) else node.line
+        else:
+            break
+    return line
 
 
-class _Place:
-    """A JSON value: its line (that of its key, if it has one) and its members."""
+class _Reader:
+    """Puts the lines of nodes into the collections that are open, as they stand in the text."""
 
-    __slots__ = ("key", "key_line", "line", "mapping", "members")
+    def __init__(self) -> None:
+        self.outside = _Lines(1, [])
+        self._opened = [self.outside]
+        self._keys: list[tuple[str, int] | None] = [None]
 
-    def __init__(self, line: int, *, mapping: bool = False) -> None:
-        self.line = self.key_line = line
-        self.members: dict[str | int, _Place] = {}
-        self.mapping = mapping
-        # The key of the member that comes next: None where a mapping's is to be read.
-        self.key: str | int | None = None if mapping else 0
+    @property
+    def wants_key(self) -> bool:
+        """Whether the next scalar is the key of a mapping."""
+        return isinstance(self._opened[-1].members, dict) and self._keys[-1] is None
+
+    def put(self, node: _Lines | int, key: str, line: int) -> None:
+        """Put a node where the next one belongs; as a key it is `key` at `line`."""
+        members = self._opened[-1].members
+        if isinstance(members, list):
+            members.append(node)
+        elif (name := self._keys[-1]) is None:
+            self._keys[-1] = (key, line)
+        else:
+            members[name[0]] = (name[1], node)
+            self._keys[-1] = None
+
+    def open(self, node: _Lines) -> None:
+        """Put what follows into a collection."""
+        self._opened.append(node)
+        self._keys.append(None)
+
+    def close(self) -> None:
+        """End the innermost collection."""
+        self._opened.pop()
+        self._keys.pop()
+
+    @property
+    def document(self) -> _Lines | int | None:
+        """The first node of all."""
+        members = self.outside.members
+        return members[0] if isinstance(members, list) and members else None
+
+
+def _read_yaml(events: Iterable[Any]) -> _Lines | int | None:
+    """Return the lines of the first document that the parser's events tell of."""
+    reader, anchors = _Reader(), dict[str, Any]()
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            reader.close()
+        elif isinstance(event, yaml.DocumentEndEvent):
+            break
+        elif isinstance(event, yaml.NodeEvent):
+            mark: Any = event.start_mark
+            line = int(mark.line) + 1
+            node: Any = line
+            is_collection = isinstance(event, yaml.CollectionStartEvent)
+            if is_collection:
+                node = _Lines(line, {} if isinstance(event, yaml.MappingStartEvent) else [])
+            if isinstance(event, yaml.AliasEvent):
+                node = anchors.get(str(event.anchor), line)
+            elif event.anchor:
+                anchors[event.anchor] = node
+            reader.put(node, str(getattr(event, "value", "")), line)
+            if is_collection:
+                reader.open(node)
+    return reader.document
 
 
 def json_locator(text: str) -> Locate:
     """Return the same for a JSON text that is known to be valid."""
-    read: list[_Place] = []
+    read: list[_Lines | int | None] = []
 
     def locate(loc: Loc) -> int | None:
         if not read:
-            read.append(_json_places(text))
-        place = read[0]
-        for part in loc:
-            inner = place.members.get(part)
-            if inner is None:
-                break
-            place = inner
-        return place.line
+            read.append(_read_json(text))
+        return None if read[0] is None else _line_of(read[0], loc)
 
     return locate
 
 
-def _json_places(text: str) -> _Place:
-    outside = _Place(1)
-    opened = [outside]
+def _read_json(text: str) -> _Lines | int | None:
+    reader = _Reader()
     line, end = 1, 0
     for token in _JSON_TOKEN.finditer(text):
         line += text.count("\n", end, token.start())
         end = token.start()
-        word, here = token[0], opened[-1]
+        word = token[0]
         if word in {"]", "}"}:
-            opened.pop()
-        elif word == ",":
-            here.key = here.key + 1 if isinstance(here.key, int) else None
-        elif here.key is None:
-            here.key, here.key_line = json.loads(word), line
-        elif word != ":":
-            place = _Place(here.key_line if here.mapping else line, mapping=word == "{")
-            here.members[here.key] = place
-            if word in {"[", "{"}:
-                opened.append(place)
-    return outside.members.get(0, outside)
+            reader.close()
+        elif word in {"[", "{"}:
+            node = _Lines(line, [] if word == "[" else {})
+            reader.put(node, "", line)
+            reader.open(node)
+        elif word not in {",", ":"}:
+            reader.put(line, json.loads(word) if reader.wants_key else "", line)
+    return reader.document

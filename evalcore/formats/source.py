@@ -26,6 +26,7 @@ from evalcore.formats.plain_yaml import (
     MAX_INT,
     MIN_INT,
     NotPlainError,
+    TooManyValuesError,
     read_plain_yaml,
 )
 from evalcore.formats.positions import Loc, Locate, json_locator, yaml_locator
@@ -39,10 +40,14 @@ except ImportError:  # PyYAML without libyaml: slower, same rules
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 MAX_EXPANDED_NODES = 5_000_000
+# PyYAML's nodes take ten times the memory of the values that are made of them.
+MAX_COMPOSED_EVENTS = 2_500_000
+MAX_JSON_MARKS = 10_000_000
 MAX_PROBLEMS = 100
 _LOOKED_AT = 8192
 
 _TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
+_TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
 _NO_NUMBER = "not a number (or one of too many digits)"
 
 
@@ -242,6 +247,8 @@ def as_json(value: Any) -> Any:
 
 
 def _parse_json(data: bytes) -> Any:
+    if len(data) > MAX_JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_JSON_MARKS:
+        raise RefusedError(None, _TOO_MANY)
     try:
         value = parse_json(data.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:
@@ -292,6 +299,8 @@ def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
         raise RefusedError(line, message) from error
     except RecursionError as error:
         raise RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
+    except TooManyValuesError as error:
+        raise RefusedError(None, _TOO_MANY) from error
 
 
 def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
@@ -299,8 +308,10 @@ def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
     depth, size, opened = 0, 0, list[tuple[str | None, int]]()
     sizes: dict[str, int] = {}
     events: Any = yaml.parse(text, Loader=CoreLoader)
-    for event in events:
+    for number, event in enumerate(events):
         kind = type(event)
+        if number > MAX_COMPOSED_EVENTS:
+            raise RefusedError(None, _TOO_MANY)
         if kind is yaml.ScalarEvent:
             size += 1
             if event.anchor:

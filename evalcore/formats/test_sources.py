@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.environment import MARK
@@ -61,8 +62,8 @@ def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
     mark = MARK.encode()
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if len(line) > MAX_LINE_BYTES:
+            for number, line in enumerate(_lines(file), start=1):
+                if line is None:
                     limit = MAX_LINE_BYTES // 2**20
                     problems.add((), f"a line of more than {limit} MiB; move the input to a file")
                     continue
@@ -79,6 +80,18 @@ def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
     yield RawTest(NO_TEST, (), problems)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines; None for one of more than `MAX_LINE_BYTES`, which is never read whole."""
+    for line in iter(partial(file.readline, MAX_LINE_BYTES + 1), b""):
+        if len(line) <= MAX_LINE_BYTES:
+            yield line
+            continue
+        part = line
+        while part and not part.endswith(b"\n"):
+            part = file.readline(MAX_LINE_BYTES)
+        yield None
 
 
 def open_reason(error: OSError) -> str:

@@ -163,17 +163,18 @@ def cost_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> 
     """
     include_judges = params["include_judges"]
     value, unmeasured = summary.total_cost_usd, summary.unmeasured_cost
-    of = "targets and judges" if include_judges else "targets"
-    what = f"total cost of {of} (USD)"
+    judged = summary.judge_cost_usd is not None
+    of = " of targets and judges" if include_judges else " of targets" if judged else ""
+    what = f"total cost{of} (USD)"
     if params["per_case"]:
         extreme = summary.costliest_with_judges if include_judges else summary.costliest
         value = None if extreme is None else extreme.value
         if extreme is not None:
-            what = f"cost of {of} (USD) of case '{extreme.case}' in variant '{extreme.variant}'"
+            what = f"cost{of} (USD) of case '{extreme.case}' in variant '{extreme.variant}'"
     elif include_judges and summary.judge_cost_usd is not None:
         value = fsum((value or 0.0, summary.judge_cost_usd))
     if value is None:
-        message = f"the cost of {of} was not measured"
+        message = f"the cost{of} was not measured"
         return GateResult("cost_under", GateOutcome.FAIL, message, {})
     found = _below("cost_under", what, value, params["max"], unmeasured)
     message = found.message

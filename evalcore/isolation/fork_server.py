@@ -189,7 +189,9 @@ def _become_worker(connection: int, output: int, config: dict[str, Any]) -> NoRe
         os.environ.clear()
         os.environ.update(config["environment"])
         from evalcore.isolation.worker_program import work
+        from evalcore.trust.process_privacy import hide_process
 
+        hide_process()
         work(connection)
         code = 0
     except BaseException:  # noqa: BLE001 - nothing of the server may run on in a worker
@@ -226,6 +228,10 @@ def main() -> None:
     sys.path[:] = config["path"]
     import gc
     import importlib
+
+    from evalcore.trust.process_privacy import hide_process
+
+    hide_process()
 
     for name in ("evalcore.isolation.worker_program", *config["preload"]):
         importlib.import_module(name)

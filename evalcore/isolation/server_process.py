@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.isolation.frames import frame
+from evalcore.trust.process_privacy import hide_process
 from evalcore.trust.watchdog import MARK_NAME, watchdog
 
 _PROGRAM: Final = Path(__file__).with_name("fork_server.py")
@@ -50,6 +51,7 @@ class ServerProcess:
             if name in _AT_START or name.startswith(_PREFIXES)
         }
         env[MARK_NAME] = watchdog().mark
+        hide_process()
         process = subprocess.Popen(
             [sys.executable, "-u", "-P", str(_PROGRAM)],
             stdin=its.fileno(),

@@ -17,6 +17,7 @@ from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt, StoredShards
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.given import calibrations, run_store
+from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.observe import tell_stop
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
@@ -60,7 +61,10 @@ def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, 
         return receipts
     from evalcore.analytics.summarise import median_item_s
 
-    with run.result_files(replace(plan, shards=1)) as parts:
+    with (
+        run.result_files(replace(plan, shards=1)) as parts,
+        naming_damage(run, manifest, {0: parts[0]}),
+    ):
         _settle(run, median_item_s(parts[0]))
     return receipts
 

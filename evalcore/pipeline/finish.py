@@ -14,7 +14,6 @@ import orjson
 from evalcore.errors import (
     Damage,
     DamagedRunError,
-    EvalError,
     ObjectNotFoundError,
     RunConflictError,
 )
@@ -30,7 +29,13 @@ from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
-from evalcore.pipeline.integrity import check_counts, check_parts, check_plan, check_shards
+from evalcore.pipeline.integrity import (
+    check_counts,
+    check_parts,
+    check_plan,
+    check_shards,
+    naming_damage,
+)
 from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
 from evalcore.planning.shards import pending_shards
@@ -230,7 +235,7 @@ def _view(
         against, no_baseline = stack.enter_context(open_baseline(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
         stored = check_parts(run, manifest, parts)
-        stack.enter_context(_damage_named(run, manifest, parts))
+        stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
         tables = stack.enter_context(Aggregates(parts, manifest.plan, definition.policy, against))
         summary = replace(tables.summary(), no_baseline=no_baseline)
         if not summary.adds_up:
@@ -250,19 +255,6 @@ def _view(
         gates = tuple(map(_covered, decide_gates(definition.policy, summary, custom)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, report, tables, stored)
-
-
-@contextmanager
-def _damage_named(run: StoredRun, manifest: Manifest, parts: Sequence[Path]) -> Iterator[None]:
-    """Raise `DamagedRunError` if the rows cannot be read because parts are damaged."""
-    try:
-        yield
-    except EvalError:
-        raise
-    except Exception:
-        # Whatever DuckDB makes of a torn file.
-        check_parts(run, manifest, parts, thorough=True)
-        raise
 
 
 def _custom_gates(

@@ -6,11 +6,12 @@ The counting invariant of a run, shard by shard, asked whenever a run is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from evalcore.errors import Damage, DamagedRunError
+from evalcore.errors import Damage, DamagedRunError, EvalError
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.spool import PlanPartError, count_cases
@@ -78,6 +79,21 @@ def check_parts(
     if damages:
         raise DamagedRunError(run.run_id, tuple(damages))
     return parts
+
+
+@contextmanager
+def naming_damage(run: StoredRun, manifest: Manifest, files: Mapping[int, Path]) -> Iterator[None]:
+    """Raise `DamagedRunError` if the context fails because these parts (by shard) are damaged."""
+    try:
+        yield
+    except EvalError:
+        raise
+    except Exception:
+        # Whatever DuckDB makes of a torn file.
+        _, damages = _examined(manifest, dict(files), thorough=True)
+        if damages:
+            raise DamagedRunError(run.run_id, tuple(damages)) from None
+        raise
 
 
 def check_counts(manifest: Manifest, counted: Mapping[str, int]) -> None:

@@ -17,6 +17,7 @@ from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
+from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.observe import observer_of
 from evalcore.pipeline.plan import HISTORY
 from evalcore.redaction.redactor import PROCESS
@@ -214,6 +215,7 @@ class RunCalls:
         surroundings = Surroundings(
             workspaces_root(options.settings.workspaces),
             keep=options.keep_workspaces,
+            commands=options.imports.commands,
             warn=options.warn,
             clean=redaction.value,
         )
@@ -267,6 +269,10 @@ class RunCalls:
             return NOTHING_SPENT, 0.0
         from evalcore.analytics.spent import used_by
 
-        with self._run.result_files(self._run.manifest().plan, written) as parts:
-            cost_usd, tokens, busy_s = used_by(parts)
-            return Spent(cost_usd, tokens), busy_s
+        manifest = self._run.manifest()
+        shards = sorted(shard for shard in written if shard < manifest.plan.shards)
+        with self._run.result_files(manifest.plan, shards) as parts:
+            files = dict(zip(shards, parts, strict=True))
+            with naming_damage(self._run, manifest, files):
+                cost_usd, tokens, busy_s = used_by(parts)
+        return Spent(cost_usd, tokens), busy_s

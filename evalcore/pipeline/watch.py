@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evalcore.model.run import Manifest, State
+from evalcore.pipeline.integrity import naming_damage
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -123,7 +124,10 @@ class Watch:
         new = {shard for shard in written - self._read if shard < manifest.plan.shards}
         if not new:
             return
-        with self._run.result_files(manifest.plan, new) as parts:
+        with (
+            self._run.result_files(manifest.plan, new) as parts,
+            naming_damage(self._run, manifest, dict(zip(sorted(new), parts, strict=True))),
+        ):
             self._tally = self._tally.plus(tally(parts))
         self._read |= new
 

@@ -18,6 +18,8 @@ from evalcore.planning.codec import CaseEncoder, decode_block
 from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_000
+# What one part may hold when it is open; compressed, a part of any size is small.
+LARGEST_PART_BYTES = 512 * 1024 * 1024
 MEMORY_BYTES = 64 * 1024 * 1024
 
 
@@ -64,7 +66,14 @@ class CaseSpool:
         return frozenset(self._code_names | self._encoder.code_names)
 
     def _flush(self) -> None:
-        data = compress(seal_block(self._encoder.block()))
+        block = seal_block(self._encoder.block())
+        if len(block) > LARGEST_PART_BYTES:
+            limit = LARGEST_PART_BYTES // 2**20
+            raise UsageError(
+                f"{len(self._encoder)} cases in a row come to more than {limit} MiB; put what is "
+                "large in them into files"
+            )
+        data = compress(block)
         self._file.seek(self._end)
         self._file.write(data)
         self._blocks.append(_Block(self._end, len(data)))
@@ -116,6 +125,9 @@ def count_cases(part: bytes) -> int:
 
 def _decompressed(part: bytes) -> bytes:
     try:
-        return zstandard.ZstdDecompressor().decompress(part)
+        size = zstandard.frame_content_size(part)
+        if size > LARGEST_PART_BYTES:
+            raise PlanPartError(f"says that it holds {size} bytes")
+        return zstandard.ZstdDecompressor().decompress(part, max_output_size=LARGEST_PART_BYTES)
     except zstandard.ZstdError as error:
         raise PlanPartError(f"cannot be read: {error}") from error

@@ -19,6 +19,7 @@ from evalcore.model.exchange import ErrorKind, ProviderError, Request
 from evalcore.providers.failures import failed, refused
 
 _MOST_BYTES: Final = 64 << 20
+_LONGEST_LINE: Final = 16 << 20
 _MOST_REDIRECTS: Final = 10
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _AGENT: Final = "evalcore"
@@ -155,7 +156,7 @@ def redirected(sent: Sent, status: int, location: str | None) -> Sent | None:
         method, body = "GET", None
         headers = {n: v for n, v in headers.items() if not n.lower().startswith("content-")}
     if not _is_same_host(sent.url, url):
-        if sent.body is not None or "@" in urlsplit(sent.url).netloc:
+        if body is not None or "@" in urlsplit(sent.url).netloc:
             return None
         headers = {}
     return Sent(method, url, headers, body, sent.follow)
@@ -224,9 +225,7 @@ async def _whole(response: aiohttp.ClientResponse) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:
-            raise aiohttp.ClientResponseError(
-                response.request_info, (), message=f"more than {_MOST_BYTES >> 20} MiB"
-            )
+            raise _too_long(response, f"more than {_MOST_BYTES >> 20} MiB")
     return b"".join(parts)
 
 
@@ -245,29 +244,46 @@ async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> 
 
 async def _read_events(response: aiohttp.ClientResponse, started: float, on_event: OnEvent) -> None:
     """Hand over the events of a stream (WHATWG, Server-sent events)."""
-    rest = b""
-    size = 0
     name, data = "", []
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > _MOST_BYTES:
-            raise aiohttp.ClientResponseError(
-                response.request_info, (), message=f"more than {_MOST_BYTES >> 20} MiB"
-            )
-        *lines, rest = (rest + part).split(b"\n")
-        offset_ms = (time.perf_counter() - started) * 1000
-        for line in lines:
-            field, _, value = line.rstrip(b"\r").partition(b":")
-            value = value.removeprefix(b" ")
-            if field == b"data":
-                data.append(value)
-            elif field == b"event":
-                name = value.decode(errors="replace")
-            elif not field and not value:
-                if data:
-                    on_event(ServerSent(name, b"\n".join(data), offset_ms))
-                name, data = "", []
-    if rest.startswith(b"data:"):
-        data.append(rest[5:].strip())
+    async for line in _lines(response):
+        field, _, value = line.rstrip(b"\r").partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            data.append(value)
+        elif field == b"event":
+            name = value.decode(errors="replace")
+        elif not field and not value:
+            if data:
+                offset_ms = (time.perf_counter() - started) * 1000
+                on_event(ServerSent(name, b"\n".join(data), offset_ms))
+            name, data = "", []
     if data:
         on_event(ServerSent(name, b"\n".join(data), (time.perf_counter() - started) * 1000))
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, the last one even if it does not end.
+
+    A part without a line's end is put aside, so that a long line is put together once.
+    """
+    rest: list[bytes] = []
+    size = held = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        held += len(part)
+        if size > _MOST_BYTES:
+            raise _too_long(response, f"more than {_MOST_BYTES >> 20} MiB")
+        if b"\n" not in part:
+            if held > _LONGEST_LINE:
+                raise _too_long(response, f"a line of more than {_LONGEST_LINE >> 20} MiB")
+            rest.append(part)
+            continue
+        *lines, last = b"".join((*rest, part)).split(b"\n")
+        rest, held = [last], len(last)
+        for line in lines:
+            yield line
+    yield b"".join(rest)
+
+
+def _too_long(response: aiohttp.ClientResponse, message: str) -> aiohttp.ClientResponseError:
+    return aiohttp.ClientResponseError(response.request_info, (), message=message)

@@ -116,6 +116,11 @@ def _item(item: Mapping[str, Any]) -> list[Any]:
         None if counted == [None, None] else sum(value or 0 for value in counted),
         [[score["name"], score["value"], score.get("error")] for score in item["scores"]],
         [_assertion(assertion) for assertion in item["assertions"]],
+        [
+            [name, _text(text)]
+            for name, text in (item.get("outputs") or {}).items()
+            if text is not None
+        ],
     ]
 
 

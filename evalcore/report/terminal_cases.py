@@ -63,6 +63,9 @@ def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
         yield from _text("    ", said, style)
     if item["output"] is not None:
         yield from _text("    output    ", item["output"], style)
+    for name, text in (item.get("outputs") or {}).items():
+        if text is not None and text != item["output"]:
+            yield from _text(f"    output of {name}  ", text, style)
     for assertion in item["assertions"]:
         colour, mark = _MARKS.get(assertion["outcome"], _OTHER)
         block = f"{assertion['block']}: " if assertion["block"] else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.expressions.tree import compile_tree
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.mcp_tools import EXTRA
+from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
     import asyncio
@@ -94,6 +95,7 @@ class McpServers:
                 args=[str(one) for one in raw.get("args") or []],
                 env={str(key): str(value) for key, value in (raw.get("env") or {}).items()},
             )
+            hide_process()
             # What a server logs would stand between the lines of the report.
             return Client(stdio_client(parameters, errlog=_nowhere()))
         headers = {str(key): str(value) for key, value in (raw.get("headers") or {}).items()}

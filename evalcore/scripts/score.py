@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from evalcore.expressions.texts import without_address
 from evalcore.expressions.values import in_order
 
 _LONGEST = 80
-# Which differs in every run.
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")
 
 
 class Scored(NamedTuple):
@@ -61,7 +59,7 @@ def plain_value(value: Any) -> Any:
         return [plain_value(item) for item in value]
     if isinstance(value, set | frozenset):
         return [plain_value(item) for item in in_order(value)]
-    return _ADDRESS.sub("", str(value))
+    return without_address(str(value))
 
 
 def text_of(value: Any) -> str:

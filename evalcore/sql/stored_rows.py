@@ -11,8 +11,15 @@ from evalcore.errors import StoreError
 from evalcore.sql.connection import connect, literal_path
 
 
+class UnreadableRowsError(StoreError):
+    """A file of rows is no whole Parquet file."""
+
+
 def read_item_rows(path: Path, items: range) -> list[dict[str, Any]]:
-    """Return the rows of these items as values by column, in their order."""
+    """Return the rows of these items as values by column, in their order.
+
+    Raises `UnreadableRowsError`.
+    """
     try:
         result = connect().execute(
             "SELECT * REPLACE (epoch_us(started_at) AS started_at, epoch_us(ended_at) AS ended_at)"
@@ -24,4 +31,4 @@ def read_item_rows(path: Path, items: range) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]
-        raise StoreError(f"the rows to be taken over cannot be read: {reason}") from error
+        raise UnreadableRowsError(f"the rows to be taken over cannot be read: {reason}") from error

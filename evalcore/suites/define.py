@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -20,6 +21,7 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.flow_context import FlowVariant
+from evalcore.targets.node_flow import as_nodes, as_wrapper
 
 Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -154,10 +156,18 @@ def _flow(flow: Any, names: LocalNames) -> Any:
         return flow
     if isinstance(flow, os.PathLike):
         return os.fspath(flow)
+    wrapper = as_wrapper(flow)
+    if wrapper is not None and as_nodes(wrapper["flow"]) is not None:
+        return names.describe(partial(_same_nodes, flow), "flow")
     if isinstance(flow, Mapping):
         inner = {key: _flow(value, names) for key, value in flow.items() if key == "flow"}
         return {**flow, **inner}
     return names.describe(flow) if callable(flow) else flow
+
+
+def _same_nodes(flow: Any) -> Any:
+    """Return the nodes of a flow that are the same for all cases: what a factory would."""
+    return flow
 
 
 def _cases(cases: Any, names: LocalNames) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.artifact import Artifact, artifact_of
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
@@ -233,21 +233,4 @@ def _check(entry: Mapping[str, Any], evidence: Evidence) -> CheckResult:
 def _looked_at(entry: Mapping[str, Any], evidence: Evidence) -> str | None:
     """Return what an assertion that passed looked at: rows do not repeat it for each."""
     block = entry["block"]
-    metrics = evidence.metrics if block is None else evidence.block_metrics.get(block, UNMEASURED)
-    bare = entry["type"].removeprefix("not-")
-    measures: dict[str, Any] = {
-        "metric.latency_ms.max": metrics.latency_ms,
-        "latency": metrics.latency_ms,
-        "metric.total_cost_usd.max": metrics.cost_usd,
-        "cost": metrics.cost_usd,
-        "metric.tokens.input.max": metrics.input_tokens,
-        "metric.tokens.output.max": metrics.output_tokens,
-        "tokens": metrics.total_tokens,
-        "token-usage": metrics.total_tokens,
-    }
-    if bare in measures:
-        value = measures[bare]
-        return None if value is None else f"{value:.10g}"
-    if bare == "behavior.no_errors":
-        return "no errors"
     return evidence.output if block is None else evidence.outputs.get(block)

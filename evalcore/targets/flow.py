@@ -23,6 +23,7 @@ from evalcore.targets.flow_answer import (
     with_primary,
 )
 from evalcore.targets.flow_context import CountedCalls, FlowContext, FlowVariant, arguments_for
+from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.node_flow import (
     PRIMARY_KEYS,
     WRAPPER_KEYS,
@@ -232,9 +233,16 @@ class FlowTarget:
         if wrapper.get("register") is not None:
             arguments = register_call(wrapper["register"], registry, work.mode)
             await _called(wrapper["register"], *arguments)
-        ask = NodeTargets(self._options.providers, self._context, work).ask
+
+        async def ask(question: NodeQuestion) -> TargetAnswer | None:
+            return await self.answered_node(question, work)
+
         store = work.run_store or MemoryRunStore()
         return await NodeExecution(flow, registry, context, ask, store).run(primary)
+
+    async def answered_node(self, question: NodeQuestion, work: Work) -> TargetAnswer | None:
+        """Return the answer of the target that a node's type names; None if there is none."""
+        return await NodeTargets(self._options.providers, self._context, work).ask(question)
 
     async def answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""

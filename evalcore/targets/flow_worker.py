@@ -22,8 +22,11 @@ from evalcore.providers.chat import ChatModel
 from evalcore.targets.context import BuildContext
 from evalcore.targets.flow import FlowOptions, FlowTarget
 from evalcore.targets.messages import Message
+from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
+from evalcore.workflow.events import Event, Snapshot
+from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker_program import Engine
@@ -33,6 +36,8 @@ _ENTRY: Final = "evalcore.targets.flow_worker:flow_in_worker"
 _ENGINE: Final = "engine"
 _COMPLETE: Final = "complete"
 _ANSWER: Final = "answer"
+_NODE: Final = "node"
+_EVENTS: Final = "events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +82,23 @@ async def answer_in_worker(
         if question == _ANSWER:
             target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
             return await flow.answered(target, work)
+        if question == _NODE:
+            return await flow.answered_node(NodeQuestion(*value), work)
+        if question == _EVENTS:
+            return await _keep_events(work, value)
         raise TargetError("process", f"the engine has no answer to '{question}'")
 
     raw = await workers.call(Job(_ENTRY, call, answer), work.standing_still)
     return decode_evidence(raw)
+
+
+async def _keep_events(work: Work, raw: Mapping[str, Any]) -> None:
+    """Keep the events of nodes, and the snapshot after them."""
+    if work.run_store is None:
+        return
+    for event in raw["events"]:
+        await work.run_store.append_event(Event(*event))
+    await work.run_store.save_snapshot(Snapshot(*raw["snapshot"]))
 
 
 def _request(flow: FlowTarget, raw: Mapping[str, Any]) -> Request:
@@ -119,6 +137,7 @@ class _FlowInWorker(FlowTarget):
             imports=call.imports,
             mode=call.mode,
             complete=self._complete,
+            run_store=_EngineRunStore(engine),
         )
 
     def _function(self, work: Work) -> Any:
@@ -136,6 +155,15 @@ class _FlowInWorker(FlowTarget):
         asked = {"name": target.name, "kind": target.kind, "options": dict(target.options)}
         evidence: Evidence = await self._engine.ask(_ANSWER, asked)
         return evidence
+
+    async def answered_node(
+        self,
+        question: NodeQuestion,
+        work: Work,  # noqa: ARG002 - as its base
+    ) -> TargetAnswer | None:
+        """Return the answer of the engine's target."""
+        answer: TargetAnswer | None = await self._engine.ask(_NODE, list(question))
+        return answer
 
     async def _complete(self, request: Request) -> Reply:
         endpoint = request.endpoint
@@ -158,3 +186,20 @@ class _FlowInWorker(FlowTarget):
         }
         reply: Reply = await self._engine.ask(_COMPLETE, raw)
         return reply
+
+
+class _EngineRunStore(MemoryRunStore):
+    """Hands the events of nodes to the engine, together with each snapshot."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self._sent = 0
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and every event before it, in the engine's store."""
+        await super().save_snapshot(snapshot)
+        events = await self.load_events(self._sent)
+        self._sent = snapshot.sequence
+        raw = {"events": [list(event) for event in events], "snapshot": list(snapshot)}
+        await self._engine.ask(_EVENTS, raw)

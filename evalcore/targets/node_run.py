@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
-from evalcore.model.exchange import Complete, ProviderError, Reply, Request, SkippedError
+from evalcore.model.exchange import Reply, SkippedError
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
@@ -19,6 +19,7 @@ from evalcore.targets.flow_answer import (
     with_primary,
 )
 from evalcore.targets.flow_context import FlowContext
+from evalcore.targets.node_calls import AskTarget, NodeCalls, NodeQuestion
 from evalcore.targets.node_flow import NO_INPUT, Edge, Node, NodeFlow
 from evalcore.targets.node_registry import NodeRegistry, node_arguments
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
@@ -33,9 +34,6 @@ from evalcore.workflow.values import MISSING, State, at_path, parsed, text_of
 _KIND = "flow"
 # What is wrong with the run, not with the node.
 _NEVER_SURVIVED = frozenset({"recording"})
-
-AskTarget = Callable[[str, Any, Mapping[str, Any], Complete], Awaitable[Evidence | None]]
-"""Answers a node's input by the target of that name, with a configuration; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +61,6 @@ class NodeFailedError(TargetError):
 class _Answer(NamedTuple):
     value: Any
     metrics: Metrics = UNMEASURED
-
-
-class _NodeCalls:
-    """Makes a node's calls and notes them."""
-
-    def __init__(self, complete: Complete, node: str, calls: list[Call]) -> None:
-        self._complete, self._node, self._calls = complete, node, calls
-        self.made = 0
-
-    async def __call__(self, request: Request) -> Reply:
-        """Return the reply; errors as `Complete`."""
-        self.made += 1
-        call = Call(request.endpoint.provider, request.model or "", self._node, UNMEASURED)
-        call = call._replace(group=len(self._calls))
-        try:
-            reply = await self._complete(request)
-        except ProviderError as error:
-            self._calls.append(call._replace(attempts=error.attempts, error=str(error)))
-            raise
-        usage = reply.usage
-        measured = Metrics(
-            reply.latency_ms,
-            reply.ttft_ms,
-            reply.cost_usd,
-            usage.input_tokens,
-            usage.output_tokens,
-        )
-        answered = call._replace(
-            model=reply.model or call.model,
-            metrics=measured,
-            attempts=reply.attempts,
-            recorded=reply.recorded,
-        )
-        self._calls.append(answered)
-        return reply
 
 
 class NodeExecution:
@@ -238,17 +201,17 @@ class NodeExecution:
 
     async def _answer(self, node: Node) -> _Answer:
         """Return a node's output; raise `NodeFailedError`, or `SkippedError` as it is."""
-        calls = _NodeCalls(self._context.complete, node.id, self._calls)
+        calls = NodeCalls(self._context.complete, node.id, self._calls)
         try:
             value = self._input(node)
             run = self._registry.find(node.type)
             if run is None:
-                return await self._asked(node, value, calls)
+                return await self._asked(node, value)
             arguments, keywords = node_arguments(run, value, self._context_of(node, calls))
             returned = await call_foreign(run, *arguments, **keywords)
             if isinstance(returned, Evidence):
-                return _answered(returned, calls)
-            return _Answer(json_value(returned))
+                return _answered(returned, measured=not calls.made)
+            return _Answer(json_value(_plain(returned)))
         except AnswerError as error:
             raise NodeFailedError(_KIND, f"{_named(node)}: {error}") from error
         except ForeignError as error:
@@ -266,18 +229,21 @@ class NodeExecution:
             message = f"{_named(node)}: CancelledError: its own task was cancelled"
             raise NodeFailedError(_KIND, message) from None
 
-    async def _asked(self, node: Node, value: Any, calls: _NodeCalls) -> _Answer:
+    async def _asked(self, node: Node, value: Any) -> _Answer:
         """Return the answer of the target that has the name of the node's type."""
-        evidence = await self._ask_target(node.type, value, node.config, calls)
-        if evidence is None:
-            known = ", ".join(self._registry) or "nothing"
-            raise NodeFailedError(
-                _KIND,
-                f"node '{node.id}': nothing runs nodes of type '{node.type}' (registered: {known});"
-                f" register an object with type '{node.type}' and run(input, *, context) in the"
-                f" factory's 'register', or configure a target that is called '{node.type}'",
-            )
-        return _answered(evidence, calls)
+        asked, config = json_value(value), json_value(node.config)
+        question = NodeQuestion(node.id, node.type, asked, config)
+        answer = await self._ask_target(question)
+        if answer is not None:
+            self._calls.extend(answer.calls)
+            return _answered(answer.evidence, measured=not answer.calls)
+        known = ", ".join(self._registry) or "nothing"
+        raise NodeFailedError(
+            _KIND,
+            f"node '{node.id}': nothing runs nodes of type '{node.type}' (registered: {known}); "
+            f"register an object with type '{node.type}' and run(input, *, context) in the "
+            f"factory's 'register', or configure a target that is called '{node.type}'",
+        )
 
     def _input(self, node: Node) -> Any:
         """Return what a node is given: what its input says, else what its predecessors gave."""
@@ -291,7 +257,7 @@ class NodeExecution:
             return outputs[next(iter(sources))]
         return {source: outputs[source] for source in sources if source in outputs}
 
-    def _context_of(self, node: Node, calls: _NodeCalls) -> NodeContext:
+    def _context_of(self, node: Node, calls: NodeCalls) -> NodeContext:
         told = {one.name: getattr(self._context, one.name) for one in fields(FlowContext)}
         return NodeContext(
             **{**told, "complete": calls},
@@ -342,11 +308,19 @@ class NodeExecution:
         return Snapshot(self._log.sequence, state, texts, known, error)
 
 
-def _answered(evidence: Evidence, calls: _NodeCalls) -> _Answer:
+def _answered(evidence: Evidence, *, measured: bool) -> _Answer:
     """Return evidence as a node's output; the engine measures provider calls itself."""
     if evidence.output is None:
         raise AnswerError("it gave no output")
-    return _Answer(evidence.output, UNMEASURED if calls.made else evidence.metrics)
+    return _Answer(evidence.output, evidence.metrics if measured else UNMEASURED)
+
+
+def _plain(value: Any) -> Any:
+    """Return a model's reply as its text, a pydantic model as a mapping, else the value."""
+    if isinstance(value, Reply):
+        return value.text
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
 
 
 def _failed(node: Node, error: TargetError) -> TargetError:

@@ -9,12 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete
 from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.targets.context import BuildContext
 from evalcore.targets.messages import json_text, messages_of, prompt_of
+from evalcore.targets.node_calls import NodeCalls, NodeQuestion, TargetAnswer
 from evalcore.targets.work import Runnable, Work
+from evalcore.workflow.usage import Call
 
 _ALONE = ("prompt", "messages")
 
@@ -28,21 +29,24 @@ class NodeTargets:
         """Take `{kind, options}` by name."""
         self._targets, self._context, self._work = targets, context, work
 
-    async def ask(
-        self, name: str, value: Any, config: Mapping[str, Any], complete: Complete
-    ) -> Evidence | None:
+    async def ask(self, question: NodeQuestion) -> TargetAnswer | None:
         """Return the target's answer to a node's input; None if no target is called so.
 
-        A mapping `{prompt}` or `{messages}` is what it holds. `config` is laid over the options.
+        A mapping `{prompt}` or `{messages}` is what it holds. The node's configuration is laid
+        over the target's options. Raises `TargetError`.
         """
-        entry = self._targets.get(name)
+        entry = self._targets.get(question.type)
         if entry is None:
             return None
-        target = Target(name, entry["kind"], dict(entry["options"]))
-        runnable = self._built(target, config)
-        work = self._work_on(_asked(value), complete)
+        target = Target(question.type, entry["kind"], dict(entry["options"]))
+        runnable = self._built(target, question.config)
+        calls: list[Call] = []
+        complete = NodeCalls(self._work.complete, question.node, calls)
+        work = self._work_on(_asked(question.input), complete)
         evidence = runnable.answer_now(work)
-        return await runnable.answer(work) if evidence is None else evidence
+        if evidence is None:
+            evidence = await runnable.answer(work)
+        return TargetAnswer(evidence, tuple(calls))
 
     def _built(self, target: Target, config: Mapping[str, Any]) -> Runnable:
         from evalcore.targets.registry import build

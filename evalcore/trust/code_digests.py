@@ -45,9 +45,11 @@ class CodeDigests:
         self._folder = roots[0]
         self._roots = tuple(dict.fromkeys(roots))
         self._bounds = tuple(dict.fromkeys([repository_root(folder), *roots]))
+        self._counted: dict[Path, Path | None] = {}
         self._contents: dict[Path, bytes] = {}
-        self._imports: dict[tuple[Path, str], frozenset[str]] = {}
+        self._imports: dict[tuple[Path, str], tuple[frozenset[str], tuple[str, ...]]] = {}
         self._files: dict[tuple[str, tuple[Path, ...]], tuple[Path, ...]] = {}
+        self._members: dict[tuple[Path, str], tuple[Path | None, bool]] = {}
         self._places: dict[str, Path | None] = {}
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
@@ -96,6 +98,11 @@ class CodeDigests:
 
     def _counts(self, path: Path) -> Path | None:
         """Return the resolved path if it is a file below the bounds that is not installed."""
+        if path not in self._counted:
+            self._counted[path] = self._resolved(path)
+        return self._counted[path]
+
+    def _resolved(self, path: Path) -> Path | None:
         try:
             if not path.is_file():
                 return None
@@ -144,15 +151,22 @@ class CodeDigests:
     def _below(self, place: Path, parts: list[str]) -> Iterator[Path]:
         folder = place
         for part in parts:
-            package, module = folder / part / "__init__.py", folder / f"{part}.py"
-            if (counted := self._counts(package)) is not None:
+            counted, leads_on = self._member(folder, part)
+            if counted is not None:
                 yield counted
-            elif (counted := self._counts(module)) is not None:
-                yield counted
-                return
-            elif not (folder / part).is_dir():
+            if not leads_on:
                 return
             folder = folder / part
+
+    def _member(self, folder: Path, name: str) -> tuple[Path | None, bool]:
+        """Return the file of a package or module in a folder, and whether more can be below it."""
+        key = (folder, name)
+        if key not in self._members:
+            package = self._counts(folder / name / "__init__.py")
+            module = None if package is not None else self._counts(folder / f"{name}.py")
+            leads_on = package is not None or (module is None and (folder / name).is_dir())
+            self._members[key] = (package or module, leads_on)
+        return self._members[key]
 
     def _installed_place(self, top: str) -> Path | None:
         """Return the folder in which Python would find a module; None if it is nowhere."""
@@ -169,17 +183,26 @@ class CodeDigests:
             if path in closed:
                 continue
             closed.add(path)
-            for name in self._imported(path, places):
+            names, entries = self._imported(path, places)
+            # What a file puts on `sys.path` holds for what is imported after it as well.
+            folders = (_folder_at(path.parent, entry) for entry in entries)
+            inside = [one for one in folders if one is not None and self._is_inside(one)]
+            places = tuple(dict.fromkeys([*places, *inside]))
+            for name in names:
                 open_files.extend(self._module(name, places))
         return closed
 
-    def _imported(self, path: Path, places: tuple[Path, ...]) -> frozenset[str]:
+    def _imported(
+        self, path: Path, places: tuple[Path, ...]
+    ) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the names that a file imports, and what it puts on `sys.path`."""
         package = _package_of(path, places)
         key = (path, package)
         if key not in self._imports:
-            from evalcore.trust.imported_names import imported_names
+            from evalcore.trust.imported_names import imported_names, path_entries
 
-            self._imports[key] = imported_names(_text(path), package)
+            source = _text(path)
+            self._imports[key] = (imported_names(source, package), path_entries(source))
         return self._imports[key]
 
     # Programs

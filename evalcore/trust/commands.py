@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+from evalcore.trust.process_privacy import hide_process
 from evalcore.trust.watchdog import MARK_NAME, watchdog
 
 NOT_FOUND: Final = 127
@@ -61,7 +62,8 @@ async def run_command(
     session of its own escapes that, and is not waited for; it ends with this process, also when
     that is killed.) Of each of the two outputs at most
     `output_limit` bytes are kept: the beginning of stdout, the end of stderr. `memory_limit`
-    bounds the address space of each process in bytes. A program that cannot be started is a result
+    bounds the address space of each process in bytes. The program cannot read this process's
+    environment or memory. A program that cannot be started is a result
     too, not an exception.
     """
     collector = _Collector(output_limit)
@@ -123,6 +125,7 @@ async def _started(
     cwd: Path,
     env: Mapping[str, str],
 ) -> asyncio.SubprocessTransport:
+    hide_process()
     start = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
             lambda: collector,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 _LOADERS: Final = frozenset({"import_module", "__import__", "run_module", "find_spec"})
+_CALLED: Final = tuple(name.encode() for name in sorted(_LOADERS))
+_BODIES: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def imported_names(source: bytes, package: str = "") -> frozenset[str]:
@@ -21,9 +23,42 @@ def imported_names(source: bytes, package: str = "") -> frozenset[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     names: set[str] = set()
-    for node in ast.walk(tree):
+    # Calls stand in expressions, of which there are many; few texts have such a call.
+    nodes = ast.walk(tree) if any(word in source for word in _CALLED) else _statements(tree)
+    for node in nodes:
         names.update(_imported_by(node, package))
     return frozenset(name for name in names if name)
+
+
+def path_entries(source: bytes) -> tuple[str, ...]:
+    """Return the texts in calls that change `sys.path`: folders, as the module may name them.
+
+    "" and ".." are among them, for `Path(__file__).parent` and what lies above.
+    """
+    if b"sys.path" not in source:
+        return ()
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found = {"", ".."}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="path"))):
+                found.update(_text(inner) for inner in ast.walk(node))
+            case _:
+                continue
+    return tuple(sorted(found))
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the statements of a module, those within others too."""
+    waiting: list[ast.AST] = [*tree.body]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in _BODIES:
+            waiting.extend(getattr(node, name, ()))
 
 
 def _imported_by(node: ast.AST, package: str) -> Iterator[str]:
@@ -45,7 +80,7 @@ def _imported_by(node: ast.AST, package: str) -> Iterator[str]:
             return
 
 
-def _text(node: ast.expr) -> str:
+def _text(node: ast.AST) -> str:
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else ""
 

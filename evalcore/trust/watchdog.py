@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import IO, Final
 
+from evalcore.trust.process_privacy import hide_process
+
 MARK_NAME: Final = "EVALCORE_OWNER"
 
 # Reads `+ GROUP` and `- GROUP`; at the end of its input it kills what is left, a few times: what
@@ -52,6 +54,7 @@ class Watchdog:
         self.mark = f"{os.getpid()}-{os.urandom(8).hex()}"
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
+        hide_process()
         with suppress(OSError):  # without a shell nobody watches; the programs run all the same
             self._shell = subprocess.Popen(
                 ["/bin/sh", "-c", _PROGRAM, "watchdog", f"{MARK_NAME}={self.mark}"],

@@ -98,6 +98,10 @@ def test_calls_of_nodes_are_recorded_and_replayed(tmp_path: Path, server: ModelS
     recorded = run(tmp_path, document, "--mode", "record", url=url)
     assert recorded.code == 0, recorded.out + recorded.err
     assert server.stats().requests == 2
+    run_id = recorded.report["run"]["id"]
+    kept = [path.read_text() for path in tmp_path.glob(f"store/runs/*/{run_id}/events/*/*/*.jsonl")]
+    assert len(kept) == 2
+    assert all('"block_completed"' in events and '"main"' in events for events in kept)
     first, again = (
         run(tmp_path, document, "--mode", "replay", url="http://127.0.0.1:1") for _ in range(2)
     )
@@ -162,3 +166,16 @@ def test_a_flow_of_nodes_is_run_from_python(tmp_path: Path) -> None:
     report = run_suite(defined, store=tmp_path / "store")
     assert report.passed
     assert report.case_results[0].artifact.outputs["main"] == "m1: x"
+
+
+def test_nodes_that_are_the_same_for_all_cases_need_no_factory(tmp_path: Path) -> None:
+    def register(registry: Any) -> None:
+        registry.register("upper", lambda given: given.upper())
+
+    defined = define_suite(
+        name="fixed",
+        flow={"flow": {"nodes": [{"id": "a", "type": "upper"}]}, "register": register},
+        cases=[{"id": "one", "input": "x", "assertions": [{"type": "equals", "value": "X"}]}],
+        variants=["v"],
+    )
+    assert run_suite(defined, store=tmp_path / "store").passed

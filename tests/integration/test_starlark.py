@@ -163,3 +163,17 @@ def test_a_script_that_cannot_be_parsed_has_its_place() -> None:
     assert refused.value.line == 2
     with pytest.raises(ExpressionSyntaxError, match="load"):
         check_starlark("load('other.star', 'x')")
+
+
+def test_a_script_may_print_often(caplog: pytest.LogCaptureFixture) -> None:
+    source = "def run():\n    for n in range(200):\n        print(n)\n    return 1"
+    with caplog.at_level(logging.INFO, logger="evalcore.expressions"):
+        assert run_starlark(source, {}) == 1
+    assert caplog.messages == [str(n) for n in range(200)]
+
+
+def test_a_script_that_prints_too_often_is_told_so_and_leaves_a_process_for_the_next() -> None:
+    source = "def run():\n    for n in range(2000):\n        print(n)\n    return 1"
+    with pytest.raises(ExpressionError, match="more steps than one statement may take"):
+        run_starlark(source, {})
+    assert run_starlark("result = 2", {}) == 2

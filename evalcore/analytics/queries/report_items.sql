@@ -13,6 +13,17 @@ SELECT
         'reason': reason,
         'output': CASE WHEN outcome = 'passed' AND NOT getvariable('passed_outputs') THEN NULL
             ELSE output[:getvariable('output_characters')] END,
+        -- Of the blocks that assertions name, by name; large evidence stands elsewhere.
+        'outputs': CASE WHEN evidence IS NOT NULL
+            AND (outcome <> 'passed' OR getvariable('passed_outputs'))
+            AND len(list_filter(assertions, a -> a.block IS NOT NULL)) > 0
+            THEN map_from_entries(list_transform(
+                list_sort(list_distinct(list_transform(assertions, a -> a.block))),
+                name -> {
+                    'k': name,
+                    'v': block_text(evidence, name)[:getvariable('output_characters')]
+                }
+            )) END,
         'metrics': {
             'latency_ms': latency_ms, 'cost_usd': cost_usd,
             'input_tokens': input_tokens, 'output_tokens': output_tokens,
@@ -25,7 +36,11 @@ SELECT
         'assertions': list_transform(coalesce(assertions, []), a -> {
             'name': a.name, 'type': a.type, 'block': a.block, 'score': a.score,
             'outcome': a.outcome, 'weight': a.weight, 'required': a.required,
-            'actual': a.actual, 'expected': a.expected, 'message': coalesce(a.message, ''),
+            -- An assertion that passed looked at the output, or at its block's, unless it says so.
+            'actual': coalesce(a.actual, CASE WHEN a.outcome = 'passed' THEN beginning(
+                CASE WHEN a.block IS NULL THEN output ELSE block_text(evidence, a.block) END
+            ) END),
+            'expected': a.expected, 'message': coalesce(a.message, ''),
             'details': a.details
         })
     })::VARCHAR AS text

@@ -25,9 +25,10 @@ function assertionElement([name, type, blockName, outcome, score, weight, requir
   if (weight !== null && weight !== 1) about.push("weight " + number(weight, 4));
   if (required !== null) about.push("required ≥ " + number(required, 4));
   if (outcome === "passed") {
-    const line = element("p", { class: "fine" }, element("span", { class: "o-passed" }, "✓ "));
+    const line = element(actual === null ? "p" : "summary", { class: "fine" }, element("span", { class: "o-passed" }, "✓ "));
     appendText(line, title);
-    return appendText(line, " — " + type + (expected === null ? "" : " " + expected));
+    appendText(line, " — " + type + (expected === null ? "" : " " + expected));
+    return actual === null ? line : element("details", null, line, comparison(null, actual));
   }
   const head = element("p", null, element("b", { class: "o-" + outcome }, (MARKS[outcome] ?? "?") + " "));
   appendText(head, title);
@@ -39,7 +40,7 @@ function assertionElement([name, type, blockName, outcome, score, weight, requir
 }
 
 function itemElement(packed, several) {
-  const [iteration, outcome, score, kind, said, output, , , , , assertions] = packed;
+  const [iteration, outcome, score, kind, said, output, , , , , assertions, outputs] = packed;
   const made = element("div");
   const measured = measures(packed);
   if (several) {
@@ -49,6 +50,9 @@ function itemElement(packed, several) {
   }
   if (said !== null) made.append(...block(kind ?? outcome, said));
   if (output !== null) made.append(...block("Output", output));
+  for (const [name, text] of outputs) {
+    if (text !== output) made.append(...block(`Output of ${name}`, text));
+  }
   if (assertions.length) made.append(element("h3", null, "Assertions"));
   // What did not pass is what somebody opened this for.
   const rank = (assertion) => (assertion[3] === "passed" ? 1 : 0);

@@ -73,6 +73,7 @@ def scope() -> dict[str, Any]:
         "fn": {"key": tool},
         "_private": "secret-token",
         "_": "previous",
+        "many": {("x" * 100, n) for n in range(3_000)},
     }
 
 
@@ -176,6 +177,15 @@ REFUSED = {
     "only a comment": "# nothing\n",
 }
 
+# A value that holds 2 ** 45 others, in the little memory of 45 pairs: `x` in the text around it.
+_SHARED = " ".join(f"for a{n} in [(a{n - 1}, a{n - 1})]" for n in range(1, 45))
+
+
+def shared(text: str) -> str:
+    """Return an expression in which `x` and `y` are values of 2 ** 45 elements each."""
+    return f"[{text} for a0 in [(1, 1)] {_SHARED} for x in [a44] for y in [(a43, (a42, a42))]]"
+
+
 # What is refused when it runs.
 FAILING = {
     "eval": "eval('1')",
@@ -263,6 +273,10 @@ FAILING = {
     "join of objects": "','.join([client])",
     "generator within a list": "[(x for x in xs)]",
     "map within a mapping": "{'a': map(str, xs)}",
+    "generator in a list as text": "str([(x for x in xs)])",
+    "generator in a tuple in an f-string": "f'{(map(str, xs),)}'",
+    "generator in a mapping's values as text": "str({'a': (x for x in xs)}.values())",
+    "generator in a list, represented": "'%r' % ([(x for x in xs)],)",
     "generator as text": "str(x for x in xs)",
     "generator as a key": "{(x for x in xs): 1}",
     "generator kept in a list of the test": "xs.append(x for x in xs)",
@@ -371,6 +385,32 @@ TOO_MUCH = {
     "split": "(big * 9).split('x')",
     "pieces of many": "[big.upper() for _ in range(1000)]",
     "slices of many": "[big[1:] for _ in range(1000)]",
+    "words": "('a ' * 3000000).split()",
+    "words of little texts": "[('a ' * 300000).split() for _ in range(100)]",
+    "words from the right": "('a ' * 3000000).rsplit()",
+    "lines of every ending": "('\\r' * 3000000).splitlines()",
+    "lines of rare endings": "('\\x1c\\u2028' * 1500000).splitlines()",
+    "a range as the result": "range(10 ** 12)",
+    "a range within the result": "[{'a': range(10 ** 12)}]",
+    "a range that no memory could hold": "range(10 ** 40)",
+    "a range kept in a list of the test": "xs.append(range(10 ** 12))",
+    "items of shared elements, disjoint": shared("{'k': x}.items().isdisjoint([1])"),
+    "values of shared elements, disjoint": shared("{'k': x}.values().isdisjoint([1])"),
+    "something disjoint from shared elements": shared("{1}.isdisjoint({'k': x}.items())"),
+    "items of shared elements on the right": shared("{1} == {'k': x}.items()"),
+    "items of shared elements unequal": shared("{1} != {'k': x}.items()"),
+    "items of shared elements below": shared("{(1, 2)} <= {'k': x}.items()"),
+    "items of shared elements above": shared("{(1, 2)} >= {'k': x}.items()"),
+    "items of shared elements joined": shared("{(1, 2)} | {'k': x}.items()"),
+    "items of shared elements in a list": shared("{1} in [{'k': x}.items()]"),
+    "items of shared elements counted": shared("[{'k': x}.items()].count({1})"),
+    "items of shared elements as a set": shared("set({'k': x}.items())"),
+    "shared elements in a set's method": shared("{1}.union([x])"),
+    "shared elements equal": shared("x == y"),
+    "shared elements ordered": shared("x < y"),
+    "sets of the test, again and again": "[any(y is None for y in many) for _ in range(100000)]",
+    "largest of sets": "[max(many, key=lambda y: 1) for _ in range(100000)]",
+    "first of sets": "[many.copy().pop() for _ in range(100000)]",
     "copies of many": "[list(range(10000)) for _ in range(10000)]",
 }
 
@@ -428,3 +468,19 @@ def test_a_value_of_the_scope_goes_through_untouched() -> None:
     values = scope()
     assert compile_template("${client}").render(values) is values["client"]
     assert compile_template("${[client]}").render(values) == [values["client"]]
+
+
+def test_time_is_limited_while_sets_are_put_in_order() -> None:
+    budget = Budget(steps=10**9, seconds=0.3)
+    values = {"many": {("x" * 1_000, n) for n in range(3_000)}}
+    text = "${[any(y is None for y in many) for _ in range(100000)]}"
+    with pytest.raises(ExpressionError, match=r"longer than 0\.3 s"):
+        compile_template(text).render(values, budget)
+
+
+def test_texts_show_no_addresses() -> None:
+    text = compile_template("${str(client)} ${[client]} ${d.items()} ${'%s' % tool}").render(
+        scope()
+    )
+    assert "Client object" in text
+    assert " at 0x" not in text

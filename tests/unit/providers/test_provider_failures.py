@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Thread
 
 import pytest
 
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.failures import retry_after_s
 from evalcore.providers.registry import open_session, send
 from tests.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
@@ -178,3 +181,58 @@ def test_retry_after_is_a_number_or_a_date(
 
 def test_retry_after_reaches_the_error() -> None:
     assert failure_of(Failure(429, retry_after="2")).retry_after_s == 2
+
+
+@contextmanager
+def endless_stream(chunk: bytes, times: int) -> Iterator[str]:
+    """Serve one event stream of the same bytes over and over; give the address."""
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+                connection.sendall(head)
+                for _ in range(times):
+                    connection.sendall(chunk)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "said"),
+    [
+        (b"x" * (1 << 20), "a line of more than 16 MiB"),
+        (b"x" * (1 << 20) + b"\n", "more than 64 MiB"),
+    ],
+    ids=["without a line's end", "of many lines"],
+)
+def test_a_stream_that_does_not_end_is_cut_off(chunk: bytes, said: str) -> None:
+    with endless_stream(chunk, 100) as base_url:
+        endpoint = Endpoint("openai", "openai", base_url, KEY)
+        request = Request(endpoint, model="m", messages=HELLO, timeout_s=60.0, stream=True)
+
+        async def asked() -> None:
+            async with open_session() as session:
+                await send(session, request)
+
+        with pytest.raises(ProviderError, match=said):
+            asyncio.run(asked())
+
+
+def test_a_long_line_of_a_stream_is_put_together() -> None:
+    data = json.dumps({"choices": [{"delta": {"content": "y" * (3 << 20)}, "index": 0}]})
+    with endless_stream(f"data: {data}\n\ndata: [DONE]\n\n".encode(), 1) as base_url:
+        endpoint = Endpoint("openai", "openai", base_url, KEY)
+        request = Request(endpoint, model="m", messages=HELLO, timeout_s=60.0, stream=True)
+
+        async def asked() -> Reply:
+            async with open_session() as session:
+                return await send(session, request)
+
+        assert len(asyncio.run(asked()).text) == 3 << 20

@@ -78,6 +78,23 @@ def test_a_module_counts_with_all_that_it_imports_below_the_root(tmp_path: Path,
     assert (after == before) is (name in {"pkg/alone.py", "unrelated.py"})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sys.path.insert(0, 'lib')",
+        "sys.path.append(str(Path(__file__).parent / 'lib'))",
+        "sys.path[:0] = []\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'lib'))",
+    ],
+)
+def test_a_folder_that_a_module_puts_on_the_path_is_looked_into(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "own.py", f"import os, sys\n{text}\nimport deep\n")
+    write(tmp_path, "lib/deep.py", "import deeper\n")
+    write(tmp_path, "lib/deeper.py", "x = 1\n")
+    before = digest(tmp_path, {"callable": "own:run"})
+    write(tmp_path, "lib/deeper.py", "x = 2\n")
+    assert digest(tmp_path, {"callable": "own:run"}) != before
+
+
 def test_what_is_installed_does_not_count(tmp_path: Path) -> None:
     write(tmp_path, ".venv/lib/python3/site-packages/other.py", "x = 1")
     assert digest(tmp_path, {"callable": "other:run"}) is None

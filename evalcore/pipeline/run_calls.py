@@ -218,6 +218,7 @@ class RunCalls:
         surroundings = Surroundings(
             workspaces_root(options.settings.workspaces),
             keep=options.keep_workspaces,
+            commands=options.imports.commands,
             warn=options.warn,
             clean=redaction.value,
         )

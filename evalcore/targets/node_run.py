@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
-from evalcore.model.exchange import SkippedError
+from evalcore.model.exchange import Reply, SkippedError
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
@@ -211,7 +211,7 @@ class NodeExecution:
             returned = await call_foreign(run, *arguments, **keywords)
             if isinstance(returned, Evidence):
                 return _answered(returned, measured=not calls.made)
-            return _Answer(json_value(returned))
+            return _Answer(json_value(_plain(returned)))
         except AnswerError as error:
             raise NodeFailedError(_KIND, f"{_named(node)}: {error}") from error
         except ForeignError as error:
@@ -313,6 +313,14 @@ def _answered(evidence: Evidence, *, measured: bool) -> _Answer:
     if evidence.output is None:
         raise AnswerError("it gave no output")
     return _Answer(evidence.output, evidence.metrics if measured else UNMEASURED)
+
+
+def _plain(value: Any) -> Any:
+    """Return a model's reply as its text, a pydantic model as a mapping, else the value."""
+    if isinstance(value, Reply):
+        return value.text
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
 
 
 def _failed(node: Node, error: TargetError) -> TargetError:

@@ -23,6 +23,12 @@ FILES = {
     "module.py": "import shared\ndef function(*_, **__):\n    return True\n",
     "shared.py": "",
     "picture.png": "data",
+    "prompt.md": "Is it good?",
+    "inner.yaml": (
+        "{workflow: {name: inner, entry: one}, blocks: {one: {type: code, "
+        "code: \"def main(data):\\n    return 'x'\"}}}"
+    ),
+    "words.yaml": "word: x",
     "script.yaml": "{mcp: {own: {command: python, args: [program.py]}}}",
     "custom/assertions/own.yaml": (
         "{version: 1, id: own, kind: assertion, returns: bool, source: own.py}"
@@ -64,7 +70,7 @@ COMPOSITE = {
 }
 
 # Each with the file that is changed, and which of the keys changes with it.
-SUITES: dict[str, tuple[dict[str, Any], str, str]] = {
+SUITES: dict[str, tuple[Any, str, str]] = {
     "a Python target": (target(provider="python", callable="module:function"), "shared.py", "exec"),
     "a command": (target(provider="command", command=COMMAND), "shared.py", "exec"),
     "a fallback": (
@@ -118,12 +124,52 @@ SUITES: dict[str, tuple[dict[str, Any], str, str]] = {
         "shared.py",
         "exec",
     ),
+    "a judge's prompt": (
+        asserted(
+            targets=[
+                {
+                    "name": "own",
+                    "provider": "mock",
+                    "response": "x",
+                    "grader_target": "own",
+                }
+            ],
+            test={"assertions": [{"type": "llm-grader", "prompt": "prompt.md"}]},
+        ),
+        "prompt.md",
+        "grade",
+    ),
+    "a judge that is a program": (
+        asserted(
+            targets=[
+                {"name": "own", "provider": "mock", "response": "x", "grader_target": "judge"},
+                {"name": "judge", "provider": "command", "command": COMMAND},
+            ],
+            test={"assertions": [{"type": "llm-grader", "prompt": "good?"}]},
+        ),
+        "shared.py",
+        "grade",
+    ),
+    "another workflow": (
+        harness({"type": "workflow", "workflow_ref": "inner.yaml"}),
+        "inner.yaml",
+        "exec",
+    ),
+    "an included file": ("script", "words.yaml", "exec"),
     "a server of a script": (
         {"suites": {"s": {"tests": {"t": {"do": [{"eval": "1.0"}]}}}}},
         "shared.py",
         "exec",
     ),
 }
+
+
+INCLUDING = """
+suites:
+  s:
+    data: !include words.yaml
+    tests: {t: {do: [{eval: word}]}}
+"""
 
 
 def plan(folder: Path, number: int) -> list[WorkItem]:
@@ -144,16 +190,19 @@ def plan(folder: Path, number: int) -> list[WorkItem]:
 
 @pytest.mark.parametrize(("document", "changed", "key"), SUITES.values(), ids=SUITES)
 def test_changed_code_changes_the_key_that_it_answers_for(
-    tmp_path: Path, document: dict[str, Any], changed: str, key: str
+    tmp_path: Path, document: Any, changed: str, key: str
 ) -> None:
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "suite.eval.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    written = yaml.safe_dump(document, sort_keys=False) if document != "script" else INCLUDING
+    (tmp_path / "suite.eval.yaml").write_text(written)
     before = plan(tmp_path, 1)
     assert plan(tmp_path, 2) == before
-    (tmp_path / changed).write_text(f"{FILES[changed]}# changed\n")
+    text = FILES[changed]
+    other = text.replace("x", "y") if changed.endswith(".yaml") else f"{text}# changed\n"
+    (tmp_path / changed).write_text(other)
     after = plan(tmp_path, 3)
     executes = [item.exec_key for item in after] != [item.exec_key for item in before]
     grades = [item.grade_key for item in after] != [item.grade_key for item in before]

@@ -437,6 +437,30 @@ def test_calls_of_nodes_are_counted_by_node() -> None:
     assert evidence.block_metrics["a"].input_tokens == 3
 
 
+class NodeModel(BaseModel):
+    id: str
+    type: str
+    input: Any = None
+
+
+async def replying(value: Any, context: Any) -> Any:
+    return await context.chat(messages=str(value), model="gpt-x")
+
+
+@pytest.mark.parametrize(
+    ("run", "output"),
+    [
+        (replying, "re: x"),
+        (lambda value: NodeModel(id=value, type="t"), '{"id": "x", "type": "t", "input": null}'),
+        (lambda value: (value, 1), '["x", 1]'),
+        (lambda value: None, "null"),
+        (lambda value: Evidence(f"{value}"), "x"),
+    ],
+)
+def test_a_node_returns_any_json_value_a_reply_or_a_model(run: Any, output: str) -> None:
+    assert execute(nodes(node("a", "x"), run=run), Model()).output == output
+
+
 def test_a_limit_of_the_run_is_no_error_of_the_node() -> None:
     policy = {"continue_on_error": True, "retry": {"max_attempts": 3}}
     with pytest.raises(SkippedError):
@@ -504,12 +528,6 @@ class FlowObject:
     nodes: list[Any]
     edges: list[Any] = field(default_factory=list)
     name: str = "f"
-
-
-class NodeModel(BaseModel):
-    id: str
-    type: str
-    input: Any = None
 
 
 class Workflow:

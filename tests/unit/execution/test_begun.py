@@ -9,16 +9,15 @@ import pytest
 from evalcore.execution.begun import BegunItems, begun_again
 from evalcore.execution.claims import begin_alone, read_history
 from evalcore.model.run import Plan
-from evalcore.storage.layout import RunKeys
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, open_run
 
 PLAN = Plan(30, 30, 1, 1, 3, 10, 1, 30)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> StoredRun:
-    stored = StoredRun(LocalStore(tmp_path), RunKeys("s", "20260518T100000Z-0a1b2c"))
+    stored = open_run(LocalStore(tmp_path), "s", "20260518T100000Z-0a1b2c")
     stored.store.put(stored.keys.manifest, b"{}")
     return stored
 

@@ -38,6 +38,11 @@ class Settings:
     without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). `stall_s`:
     after so many seconds with nothing in flight and nothing committed a run ends
     (EVALCORE_STALL_S).
+    `allow_commands`: plans that this process does not trust, and deployments, may start programs
+    (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
+    may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
+    `allow_addresses`: what such plans may ask beside the providers that the environment and
+    `targets.yaml` name (EVALCORE_ALLOW_ADDRESSES, separated by commas).
     `workspaces`: the folder that tests' workspaces stand in (EVALCORE_WORKSPACES), by default one
     in the system's temporary folder. `isolation`: where the Python of suites in files runs,
     `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
@@ -54,6 +59,9 @@ class Settings:
     otel: bool = False
     otel_content: bool = False
     allow_datasets: tuple[str, ...] = ()
+    allow_commands: bool = False
+    allow_stores: tuple[str, ...] = ()
+    allow_addresses: tuple[str, ...] = ()
     lease_s: float = 20.0
     stall_s: float = 60.0
     workspaces: str | None = None
@@ -101,8 +109,14 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
 
 _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits", "workspaces")
-_LISTS = ("allow_imports", "readable_names", "allow_datasets")
-_SWITCHES = ("otel", "otel_content")
+_LISTS = (
+    "allow_imports",
+    "readable_names",
+    "allow_datasets",
+    "allow_stores",
+    "allow_addresses",
+)
+_SWITCHES = ("otel", "otel_content", "allow_commands")
 _DURATIONS = ("lease_s", "stall_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
@@ -299,6 +313,9 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "otel": _switch,
     "otel_content": _switch,
     "allow_datasets": _texts,
+    "allow_commands": _switch,
+    "allow_stores": _texts,
+    "allow_addresses": _texts,
     "lease_s": _seconds,
     "stall_s": _seconds,
     "workspaces": _text,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,9 @@ from evalcore.pipeline import (
     reopen_run,
     view_run,
 )
+from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.settings import read_settings
-from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run
-from evalcore.trust.imports import ImportPolicy
 from flows import states
 from flows.execution import Execution, is_complete, local_execution, rare_collections
 from flows.lanes import (
@@ -44,7 +44,8 @@ from flows.lanes import (
     request_cancel,
     work_left,
 )
-from flows.parameters import EvaluateParameters, load_options, suite_path, takes_parameters
+from flows.parameters import EvaluateParameters, load_options, takes_parameters
+from flows.permitted import permitted_store, permitted_suite, this_worker
 from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, logged, publish
 from flows.tasks import execute_shard
 
@@ -70,9 +71,17 @@ def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]
     with get_client(sync_client=True) as client:
         labels = client.read_flow_run(flow_run.id).labels
     if RUN_LABEL in labels:
-        run = find_run(open_store(str(labels[STORE_LABEL])), str(labels[RUN_LABEL]))
+        run = _labelled_run(str(labels[STORE_LABEL]), str(labels[RUN_LABEL]))
         request_cancel(run)
         _note_stop(run, ())
+
+
+def _labelled_run(store: str, run_id: str) -> StoredRun:
+    """Return the run that a flow run's labels name; others than its own process may set those."""
+    execution = local_execution()
+    if execution is not None and execution.run.run_id == run_id:
+        return execution.run
+    return find_run(permitted_store(store, this_worker().settings), run_id)
 
 
 @flow(
@@ -128,21 +137,24 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
 
 def _plan(parameters: EvaluateParameters) -> Execution:
     """Return the execution of a new run, or of the one to be resumed, as a worker trusts it."""
-    here = Path.cwd()
-    settings = read_settings(os.environ, here)
-    store = open_store(parameters.store or settings.store)
+    worker = this_worker()
+    settings = worker.settings
+    store = permitted_store(parameters.store, settings)
+    # The parameters came over the network: they grant nothing, and the suite's folder neither.
+    imports = worker.policy
     if parameters.resume is not None:
-        run = find_run(store, parameters.resume)
+        run, granted = accept_plan(find_run(store, parameters.resume), worker)
+        imports = replace(granted, roots=())
     else:
         options = load_options(parameters, settings, os.environ)
-        suite = load(suite_path(parameters, here), options, name=parameters.suite)
+        path = permitted_suite(parameters.suite, worker)
+        suite = load(path, options, name=parameters.suite)
+        refuse_code(suite.definition, suite.cases, imports)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         workers = parameters.lanes or _PLAN_WORKERS
         plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
-    # The parameters came over the network: they grant nothing, and the suite's folder neither.
-    imports = ImportPolicy(roots=(), allowed=settings.allow_imports)
     execute = ExecuteOptions(
         imports=imports,
         settings=settings,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger, runtime
@@ -17,13 +15,12 @@ from evalcore.execution.claims import LEASE_S
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, execute_lane
-from evalcore.settings import read_settings
-from evalcore.storage.address import open_store
+from evalcore.pipeline.acceptance import accept_plan
 from evalcore.storage.runs import find_run
-from evalcore.trust.imports import ImportPolicy
 from flows import states
 from flows.execution import rare_collections
 from flows.parameters import takes_parameters
+from flows.permitted import permitted_store, this_worker
 from flows.rate_limits import PrefectRates
 
 
@@ -44,7 +41,8 @@ class LaneParameters(BaseModel):
         str,
         Field(
             max_length=1000,
-            description="Where the run is stored; empty means the worker's own (EVALCORE_STORE).",
+            description="Where the run is stored; empty means the worker's own (EVALCORE_STORE), "
+            "any other has to be one of EVALCORE_ALLOW_STORES.",
         ),
     ] = ""
     lane: Annotated[
@@ -81,13 +79,16 @@ def evaluate_lane(**given: Any) -> State[Any]:
 
 
 def _execute(parameters: LaneParameters) -> State[Any]:
-    settings = read_settings(os.environ, Path.cwd())
-    run = find_run(open_store(parameters.store or settings.store), parameters.run_id)
+    worker = this_worker()
+    settings = worker.settings
+    stored = find_run(permitted_store(parameters.store, settings), parameters.run_id)
+    # The plan came through the store: its folder grants nothing.
+    run, imports = accept_plan(stored, worker)
+    imports = replace(imports, roots=())
     if run.manifest().state is RunState.CANCELLED:  # while this lane was waiting for its turn
         return states.stopped(run.run_id)
     options = ExecuteOptions(
-        # The plan came through the store: it grants nothing.
-        imports=ImportPolicy(roots=(), allowed=settings.allow_imports),
+        imports=imports,
         settings=settings,
         concurrency=parameters.concurrency,
         isolation=Isolation(settings.isolation),

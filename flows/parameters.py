@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -133,8 +132,8 @@ class EvaluateParameters(BaseModel):
         str,
         Field(
             max_length=1000,
-            description="Where runs are stored: a folder or `s3://bucket/prefix`; empty means "
-            "the worker's own (EVALCORE_STORE).",
+            description="Where runs are stored: a folder or `s3://bucket/prefix` that the worker "
+            "allows (EVALCORE_ALLOW_STORES); empty means its own (EVALCORE_STORE).",
             examples=["s3://evals/production"],
         ),
     ] = ""
@@ -177,14 +176,6 @@ def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
         return function
 
     return give
-
-
-def suite_path(parameters: EvaluateParameters, folder: Path) -> Path:
-    """Return the suite's file; raise `UsageError` unless it lies below `folder`."""
-    path = (folder / parameters.suite).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise UsageError(f"{parameters.suite}: a suite's file lies below the working folder")
-    return path
 
 
 def load_options(

@@ -77,10 +77,10 @@ class PrefectRunner:
 
 
 def _error(name: str | None, message: str | None) -> EvalError:
-    from flows.states import REFUSED
+    from flows.states import NOT_ALLOWED, REFUSED
 
     text = f"Prefect ended the run as {name}: {message}"
-    return UsageError(text) if name == REFUSED else StoreError(text)
+    return UsageError(text) if name in (REFUSED, NOT_ALLOWED) else StoreError(text)
 
 
 def _reach_server() -> None:

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
-from evalcore.errors import EvalError, ExitCode, LoadError
+from evalcore.errors import EvalError, ExitCode, LoadError, NotAllowedError
 from evalcore.model.gate import Decision
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
@@ -19,9 +19,10 @@ INCONCLUSIVE = "Inconclusive"
 ERRORS = "Errors"
 SUITE_INVALID = "SuiteInvalid"
 REFUSED = "Refused"
+NOT_ALLOWED = "NotAllowed"
 
 # As several suites' exit codes are weighed, and what was never run before what could not be run.
-WORST_FIRST = (GATE_FAILED, SUITE_INVALID, REFUSED, ERRORS, INCONCLUSIVE)
+WORST_FIRST = (GATE_FAILED, SUITE_INVALID, NOT_ALLOWED, REFUSED, ERRORS, INCONCLUSIVE)
 
 _MAX_MESSAGE = 4_000
 
@@ -60,6 +61,8 @@ def refused(error: EvalError) -> State[Any]:
     """Return the state of a run that came to no decision, with the error's own words."""
     if isinstance(error, LoadError):
         return _failed(SUITE_INVALID, str(error))
+    if isinstance(error, NotAllowedError):
+        return _failed(NOT_ALLOWED, str(error))
     name = REFUSED if error.exit_code is ExitCode.USAGE else ERRORS
     return _failed(name, str(error))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,15 @@ def pytest_configure() -> None:
     """Let processes that tests start be interrupted, even where the tests run in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plan_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A user's own key for the tests and for the processes that they start."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder / "evalcore" / "plan.key"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -84,12 +84,18 @@ def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
-def working(running_prefect: PrefectServer, project: Project) -> Iterator[Project]:
-    """The project with a worker, whose flow runs may import `shared_target` from its folder."""
+def working(
+    running_prefect: PrefectServer, project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Project]:
+    """The project with a worker, whose flow runs may import `shared_target` from its folder.
+
+    They may be asked to use any store of the tests.
+    """
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "evalcore"]
     more = {
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "EVALCORE_ALLOW_IMPORTS": "shared_target",
+        "EVALCORE_ALLOW_STORES": str(tmp_path_factory.getbasetemp()),
         "EVALCORE_LEASE_S": str(LEASE_S),
         "PYTHONPATH": os.pathsep.join([str(project.folder), *sys.path[:1]]),
     }

@@ -12,7 +12,7 @@ from evalcore.assertions.grader_environment import environment_of
 from evalcore.assertions.material import tool_calls_of
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import one_line
-from evalcore.errors import TargetError
+from evalcore.errors import EvalError
 from evalcore.model.assertion import Verdict, broken
 from evalcore.trust.text import last_words, tail_line
 
@@ -92,8 +92,9 @@ async def run_grader(
 
     timeout_s = params.get("timeout_ms", DEFAULT_TIMEOUT_MS) / 1000
     try:
+        subject.context.imports.check_command("the grader")
         environment = environment_of(params.get("env") or {}, subject.context.folder)
-    except TargetError as error:
+    except EvalError as error:
         return broken(str(error))
     env = dict(environment.variables)
     memory = params.get("memory_mb")

@@ -40,6 +40,7 @@ async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
     if mistake is not None:
         return broken(mistake)
 
+    subject.context.imports.check_command("the plug-in")
     question = {"output": subject.output, "context": _context(params, subject)}
     timeout_s = subject.context.plugin_timeout_s
     ended = await run_command(

@@ -14,14 +14,16 @@ from evalcore.cli.options import (
     load_options,
     log_option,
     override_options,
+    settings,
     store_option,
     verbose_option,
 )
 from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, run_suites
-from evalcore.errors import RunConflictError, UsageError
+from evalcore.errors import EvalError, RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.pipeline import load
+from evalcore.pipeline.acceptance import Worker, source_files_of
 from evalcore.pipeline.integrity import check_run
 from evalcore.storage.runs import StoredRun, find_run
 
@@ -53,15 +55,15 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
             f"run {run_id} is {manifest.state}; `evalcore run --resume {run_id}` ends it first"
         )
     check_run(source)
-    path = Path(suite_file) if suite_file else _source_file(source)
+    wanted = load_options({**given, "format_": given["format_"] or manifest.format}, store)
+    path, script = _files(source, suite_file)
+    if wanted.script is None:
+        wanted = replace(wanted, script=script)
     if not path.is_file():
         raise UsageError(
             f"run {run_id} was made from {path}, which is not there; name the file: "
             f"evalcore regrade {run_id} SUITE"
         )
-    wanted = load_options({**given, "format_": given["format_"] or manifest.format}, store)
-    if wanted.script is None:
-        wanted = replace(wanted, script=_script_of(source))
     suite = load(path, replace(wanted, secrets_required=False))
     if suite.definition.name != manifest.suite:
         raise UsageError(
@@ -77,12 +79,12 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
     return int(run_suites([suite], opened, options))
 
 
-def _script_of(run: StoredRun) -> str | None:
-    """Return the script that a script suite was run with."""
-    named = [target.options.get("script") for target in run.definition.targets.values()]
-    return next((name for name in named if name is not None), None)
-
-
-def _source_file(run: StoredRun) -> Path:
-    source = run.definition.source
-    return Path(source.folder) / Path(source.path).name
+def _files(run: StoredRun, suite_file: str | None) -> tuple[Path, str | None]:
+    """Return the suite's file, and the script of a script suite if the run may name one."""
+    try:
+        path, script = source_files_of(run, Worker(Path.cwd(), settings()))
+    except EvalError:
+        if suite_file is None:
+            raise
+        return Path(suite_file), None
+    return Path(suite_file or path), script

@@ -153,7 +153,8 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
         folder = Path(suite.definition.source.folder)
         before = len(decisions) > 0
-        decision = _execute(planned, options, roots=(folder, Path.cwd()), another=before)
+        policy = options.policy((folder, Path.cwd()))
+        decision = _execute(planned, options, policy=policy, another=before)
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -206,24 +207,24 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
             return exit_code([view.report.decision])
     # No worker is started for what none could execute.
     check_plan(run, manifest)
+    from evalcore.pipeline.acceptance import Worker, accept_plan
+
+    # A plan in a store may have been written by another user.
+    accepted = accept_plan(run, Worker(Path.cwd(), settings(), options.imports))
+    run = accepted.run
     reopen_run(run)
-    # A plan in a store may have been written by somebody else: its folder is trusted only below
-    # the current one.
-    folder, here = Path(run.definition.source.folder), Path.cwd()
-    roots = (folder, here) if folder.is_relative_to(here) else (here,)
-    decision = _execute(run, options, roots=roots)
+    decision = _execute(run, options, policy=accepted.imports)
     return ExitCode.ERRORS if decision is None else exit_code([decision])
 
 
 def _execute(
-    run: StoredRun, options: RunOptions, *, roots: tuple[Path, ...], another: bool = False
+    run: StoredRun, options: RunOptions, *, policy: ImportPolicy, another: bool = False
 ) -> Decision | None:
     """Execute, finish, show and export a run; return its decision, None if it was stopped.
 
     `another` says that a run was shown before it.
     """
     configured = settings()
-    policy = options.policy(roots)
     manifest = run.manifest()
     stopper = Stopper()
     receipts: tuple[ShardReceipt, ...] = ()
@@ -254,7 +255,9 @@ def _execute(
             from evalcore.cli.workers import run_workers
 
             with stopper:
-                complete = run_workers(run, options, roots, progress, lambda: stopper.stopped)
+                complete = run_workers(
+                    run, options, policy.roots, progress, lambda: stopper.stopped
+                )
         else:
             with stopper:
                 receipts = execute_run(run, execute)

@@ -36,6 +36,7 @@ from evalcore.pipeline import (
     finish_run,
     view_run,
 )
+from evalcore.pipeline.acceptance import Worker, accept_plan
 from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
@@ -90,14 +91,15 @@ def worker(**given: Any) -> int:
 
 
 def _work(given: dict[str, Any], abandon: Callable[[StalledError], None]) -> int:
-    run = find_run(chosen_store(given["store"]), given["run_id"])
     part = given["part"]
     options = RunOptions(given["as_json"], given["verbose"], imports=given["imports"])
-    allowed = (*settings().allow_imports, *options.imports)
-    policy = ImportPolicy(roots=given["roots"] or _trusted_folders(run), allowed=allowed)
-    manifest, stopper = run.manifest(), Stopper()
+    stored = find_run(chosen_store(given["store"]), given["run_id"])
     if part is None:  # a parent has looked before it started this worker
-        check_plan(run, manifest)
+        check_plan(stored, stored.manifest())
+    run, policy = accept_plan(stored, Worker(Path.cwd(), settings(), options.imports))
+    if given["roots"] and policy.roots:
+        policy = replace(policy, roots=given["roots"])
+    manifest, stopper = run.manifest(), Stopper()
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
         execute = ExecuteOptions(
@@ -123,12 +125,6 @@ def _work(given: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return int(ExitCode.ERRORS)
     return int(_finish(run, policy, options))
-
-
-def _trusted_folders(run: StoredRun) -> tuple[Path, ...]:
-    """Return where a plan that came through the store may import from."""
-    folder, here = Path(run.definition.source.folder), Path.cwd()
-    return (folder, here) if folder.is_relative_to(here) else (here,)
 
 
 def _finish(run: StoredRun, policy: ImportPolicy, options: RunOptions) -> ExitCode:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -53,9 +53,18 @@ def send_fault(fd: int, error: EvalError) -> None:
 
 
 class WorkerProcess:
-    """A child process that executes shards of a run; `isolated` is the only one that it may."""
+    """A child process that executes shards of a run; `isolated` is the only one that it may.
 
-    def __init__(self, command: Sequence[str], name: str, isolated: int | None = None) -> None:
+    `environment` is the whole of its environment, by default this process's.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        name: str,
+        isolated: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.isolated = isolated
         self._fault: WorkerFault | None = None
@@ -69,6 +78,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(fd,),
+                env=environment,
             )
         finally:
             os.close(fd)

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.pipeline.silence import Silence
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
 from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def run_workers(
     configured = settings()
     silence = Silence(run, configured.stall_s, configured.lease_s)
     with ExitStack() as stack:
-        workers = _Workers(run, command, count, stopped)
+        environment = worker_environment(run, signed=bool(roots))
+        workers = _Workers(run, command, count, stopped, environment)
         stack.callback(workers.stop)
         look_at = time.monotonic() + _LOOK_S
         while not stopped():
@@ -93,6 +95,20 @@ def run_workers(
     return False
 
 
+def worker_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
+    """Return the environment of a worker process: with the run's own key if its plan is signed.
+
+    It signs and recognises no other run. A suite's Python in a worker cannot read the key that
+    signs them all.
+    """
+    environment = {name: text for name, text in os.environ.items() if name != RUN_KEY}
+    key = read_plan_keys(os.environ).for_worker(run.run_id) if signed else ""
+    if key:
+        environment.pop(PLAN_KEY, None)
+        environment[RUN_KEY] = key
+    return environment
+
+
 def _is_complete(run: StoredRun) -> bool:
     plan = run.manifest().plan
     return plan.settled and not pending_shards(plan, run.written_shards())
@@ -112,12 +128,18 @@ class _Workers:
     """Processes that are started again when they die, unless they die in the same way."""
 
     def __init__(
-        self, run: StoredRun, command: Sequence[str], count: int, stopped: Callable[[], bool]
+        self,
+        run: StoredRun,
+        command: Sequence[str],
+        count: int,
+        stopped: Callable[[], bool],
+        environment: Mapping[str, str],
     ) -> None:
         self._run = run
         self._command = command
         self._stopped = stopped
         self._count = count
+        self._environment = environment
         self._restarts = _RESTARTS_PER_WORKER * count
         self._started = 0
         self._deaths = 0
@@ -130,7 +152,7 @@ class _Workers:
     def _start(self, isolated: int | None = None) -> None:
         self._started += 1
         name = f"worker-{os.getpid()}-{self._started}"
-        self._running.append(WorkerProcess(self._command, name, isolated))
+        self._running.append(WorkerProcess(self._command, name, isolated, self._environment))
 
     def tend(self) -> bool:
         """Start dead workers again; return whether all have come to their end."""

@@ -19,7 +19,6 @@ from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.scorers.score import stored_raw
 from evalcore.storage.layout import blob_key
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 
 REUSE_ITEMS = 10_000
@@ -77,7 +76,7 @@ class ReusedItems:
 
         for part in range(items.start // REUSE_ITEMS, (items.stop - 1) // REUSE_ITEMS + 1):
             try:
-                with _PartFile(self._run.store, self._run.keys.reuse_part(part)) as path:
+                with _PartFile(self._run, self._run.keys.reuse_part(part)) as path:
                     rows = read_item_rows(path, items)
             except ObjectNotFoundError as error:
                 if not self._required:
@@ -133,16 +132,22 @@ class ReusedItems:
 class _PartFile:
     """A part as a file: the store's own, or a copy for as long as the context."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
-        self._store, self._key = store, key
+    def __init__(self, run: StoredRun, key: str) -> None:
+        self._run, self._key = run, key
         self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Path:
-        """Give the file; raise `ObjectNotFoundError` if there is no such part."""
-        local = self._store.local_path(self._key)
+        """Give the file; raise `ObjectNotFoundError` if the plan has no such part."""
+        seal, store = self._run.seal, self._run.store
+        name = self._key.removeprefix(self._run.keys.plan_prefix)
+        if seal is not None and name not in seal.parts:
+            raise ObjectNotFoundError(f"{self._key} is no part of the plan")
+        local = store.local_path(self._key)
+        data = store.get(self._key).data if local is None else b""
+        if seal is not None:
+            seal.check_part(name, data if local is None else local.read_bytes())
         if local is not None:
             return local
-        data = self._store.get(self._key).data
         self._folder = TemporaryDirectory(prefix="evalcore-reuse-")
         copy = Path(self._folder.name) / "part.parquet"
         copy.write_bytes(data)

@@ -20,11 +20,14 @@ from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.baseline import settle_baseline
 from evalcore.pipeline.observe import check_observers
+from evalcore.pipeline.signing import sign_plan
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
+from evalcore.storage.seal import Seal, frozen_fields
+from evalcore.trust.plan_keys import read_plan_keys
 from evalcore.version import VERSION
 
 DEFAULT_CONCURRENCY = 16
@@ -164,33 +167,41 @@ def plan_run(
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
     run = open_run(store, definition.name, new_run_id(now, os.urandom(3)))
-    run.create(
-        Manifest(
-            id=run.run_id,
-            suite=definition.name,
-            format=definition.format,
-            state=State.RUNNING,
-            mode=str(options.mode),
-            created_at=iso_time(now),
-            source={"path": definition.source.path, "sha256": definition.source.sha256},
-            plan=plan,
-            settings={
-                "concurrency": definition.limits.concurrency,
-                "timeout_s": definition.limits.timeout_s,
-                "workers": options.workers,
-                "latency_s": latency_s,
-                "reuse": options.reuse,
-                "isolation": options.isolation,
-                "baseline": baseline,
-            },
-            engine={"evalcore": VERSION},
-        )
+    manifest = Manifest(
+        id=run.run_id,
+        suite=definition.name,
+        format=definition.format,
+        state=State.RUNNING,
+        mode=str(options.mode),
+        created_at=iso_time(now),
+        source={"path": definition.source.path, "sha256": definition.source.sha256},
+        plan=plan,
+        settings={
+            "concurrency": definition.limits.concurrency,
+            "timeout_s": definition.limits.timeout_s,
+            "workers": options.workers,
+            "latency_s": latency_s,
+            "reuse": options.reuse,
+            "isolation": options.isolation,
+            "baseline": baseline,
+        },
+        engine={"evalcore": VERSION},
     )
-    run.write_plan(definition, suite.cases)
+    keys = read_plan_keys(os.environ)
+    run.create(manifest)
+    parts = run.write_plan(definition, suite.cases)
     if options.reuse is not None:
         from evalcore.pipeline.reuse import prepare_reuse
 
-        prepare_reuse(run, suite, plan, options.reuse)
+        prepared = prepare_reuse(run, suite, plan, options.reuse)
+        parts |= prepared.parts
+        if prepared.sources:
+            settings = {**manifest.settings, "reused": prepared.sources}
+            manifest = replace(manifest, settings=settings)
+            run.update(lambda stored: replace(stored, settings=settings))
+    seal = Seal(frozen_fields(manifest), parts)
+    sign_plan(run, seal, keys)
+    run = replace(run, seal=seal)
     # What executes is what stands in the store, here as in any other process.
     return run if run.is_sealed(definition) else replace(run, known_definition=definition)
 

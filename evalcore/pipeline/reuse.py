@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
 from evalcore.errors import DamagedRunError
@@ -20,6 +20,7 @@ from evalcore.pipeline.plan import HISTORY
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
+from evalcore.storage.seal import digest_of
 
 _RUNS_LOOKED_AT = 20
 
@@ -30,7 +31,14 @@ def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
     return tuple(open_run(store, suite, run.id) for run in islice(completed, _RUNS_LOOKED_AT))
 
 
-def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None:
+class Prepared(NamedTuple):
+    """The digests of the parts that were written, and how many items come from which runs."""
+
+    parts: dict[str, str]
+    sources: list[dict[str, Any]]
+
+
+def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prepared:
     """Write, beside the plan, the stored rows that its items take over.
 
     `source` is `HISTORY`, or the id of the one run whose evidence is graded again.
@@ -40,6 +48,7 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None
     else:
         runs = (find_run(run.store, source),)
     with ExitStack() as stack, TemporaryDirectory(prefix="evalcore-reuse-") as folder:
+        digests: dict[str, str] = {}
         parts: list[Sequence[Path]] = []
         for earlier in runs:
             try:
@@ -50,15 +59,23 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> None
                 parts.append(())
                 sys.stderr.write(f"Warning: nothing is taken from an earlier run: {error}\n")
         if not any(parts):
-            return
+            return Prepared(digests, [])
         errors = source != HISTORY
         rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
         counts = rows.match(_planned_items(suite, plan))
-        _note_sources(run, [earlier.run_id for earlier in runs], counts.by_run)
+        names = [earlier.run_id for earlier in runs]
+        taken = [
+            {"run": name, "items": count}
+            for name, count in zip(names, counts.by_run, strict=True)
+            if count
+        ]
         for number, first in enumerate(range(0, plan.items, REUSE_ITEMS)):
             path = Path(folder) / f"{number:05d}.parquet"
             rows.write_part(range(first, min(first + REUSE_ITEMS, plan.items)), path)
-            run.store.put_if_absent(run.keys.reuse_part(number), path)
+            key = run.keys.reuse_part(number)
+            digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
+            run.store.put_if_absent(key, path)
+        return Prepared(digests, taken)
 
 
 @contextmanager
@@ -69,14 +86,6 @@ def _whole_parts(run: StoredRun) -> Iterator[Sequence[Path]]:
     with run.result_files(manifest.plan) as files:
         check_parts(run, manifest, files)
         yield files
-
-
-def _note_sources(run: StoredRun, runs: Sequence[str], items: Sequence[int]) -> None:
-    """Keep in the manifest how many items come from which runs."""
-    reused = [{"run": name, "items": count} for name, count in zip(runs, items, strict=True)]
-    taken = [entry for entry in reused if entry["items"]]
-    if taken:
-        run.update(lambda stored: replace(stored, settings={**stored.settings, "reused": taken}))
 
 
 def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:

@@ -156,7 +156,7 @@ def redirected(sent: Sent, status: int, location: str | None) -> Sent | None:
         method, body = "GET", None
         headers = {n: v for n, v in headers.items() if not n.lower().startswith("content-")}
     if not _is_same_host(sent.url, url):
-        if sent.body is not None or "@" in urlsplit(sent.url).netloc:
+        if body is not None or "@" in urlsplit(sent.url).netloc:
             return None
         headers = {}
     return Sent(method, url, headers, body, sent.follow)

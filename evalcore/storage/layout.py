@@ -91,6 +91,16 @@ class RunKeys:
         return f"{self.folder}manifest.json"
 
     @property
+    def plan_prefix(self) -> str:
+        """What every part of the plan starts with."""
+        return f"{self.folder}plan/"
+
+    @property
+    def plan_signature(self) -> str:
+        """What the plan was when it was planned, signed."""
+        return f"{self.plan_prefix}signature.json"
+
+    @property
     def plan_suite(self) -> str:
         """The suite without its cases."""
         return f"{self.folder}plan/suite.json"
@@ -120,6 +130,11 @@ class RunKeys:
     def claims_prefix(self) -> str:
         """What the claims on all shards start with."""
         return f"{self.folder}claims/"
+
+    @property
+    def begun_prefix(self) -> str:
+        """What the notes of begun items start with, one object for each process."""
+        return f"{self.folder}begun/"
 
     def claim(self, shard: int) -> str:
         """A worker's lease on one shard."""

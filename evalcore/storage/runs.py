@@ -36,6 +36,7 @@ from evalcore.storage.layout import (
 )
 from evalcore.storage.manifests import encode_manifest, parse_manifest
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.seal import Seal, digest_of
 from evalcore.trust.sealed_plans import open_plan
 
 _SWAP_ATTEMPTS = 20
@@ -45,11 +46,16 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run in one store. Whoever planned it knows its definition without reading it."""
+    """One run in one store. Whoever planned it knows its definition without reading it.
+
+    With a `seal` everything that is read of the plan has to be what was planned: else it raises
+    `DamagedRunError`.
+    """
 
     store: ObjectStore
     keys: RunKeys
     known_definition: SuiteDefinition | None = field(default=None, repr=False, compare=False)
+    seal: Seal | None = field(default=None, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -66,7 +72,10 @@ class StoredRun:
         """Return the manifest; raise `DamagedRunError` if it is none, `StoreError` for another
         version's.
         """
-        return parse_manifest(self.store.get(self.keys.manifest).data, self.keys)
+        manifest = parse_manifest(self.store.get(self.keys.manifest).data, self.keys)
+        if self.seal is not None:
+            self.seal.check_manifest(manifest)
+        return manifest
 
     def update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
         """Change the manifest by compare-and-swap; `change` is called again after a lost race."""
@@ -80,14 +89,23 @@ class StoredRun:
 
     def is_sealed(self, definition: SuiteDefinition) -> bool:
         """Whether the definition in the store has to differ from this one: it holds a secret."""
-        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition))
+        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition), encoded=False)
 
-    def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> None:
-        """Write the suite and its cases; parts that are there already stay."""
-        data = seal_document(orjson.dumps(definition, option=_INDENTED))
-        self.store.put_if_absent(self.keys.plan_suite, data)
+    def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> dict[str, str]:
+        """Write the suite and its cases; parts that are there already stay.
+
+        Returns the digests of what was to be written, by the part's name below `plan/`.
+        """
+        digests: dict[str, str] = {}
+
+        def write(key: str, data: bytes) -> None:
+            self.store.put_if_absent(key, data)
+            digests[key.removeprefix(self.keys.plan_prefix)] = digest_of(data)
+
+        write(self.keys.plan_suite, seal_document(orjson.dumps(definition, option=_INDENTED)))
         for number, part in enumerate(cases.parts()):
-            self.store.put_if_absent(self.keys.plan_part(number), part)
+            write(self.keys.plan_part(number), part)
+        return digests
 
     @cached_property
     def definition(self) -> SuiteDefinition:
@@ -129,9 +147,12 @@ class StoredRun:
 
     def _plan_object(self, key: str) -> bytes:
         try:
-            return self.store.get(key).data
+            data = self.store.get(key).data
         except ObjectNotFoundError as error:
             raise self._damaged(key, "is missing") from error
+        if self.seal is not None:
+            self.seal.check_part(key.removeprefix(self.keys.plan_prefix), data)
+        return data
 
     def _damaged(self, key: str, reason: str) -> DamagedRunError:
         damage = Damage(key.removeprefix(self.keys.folder), reason)

@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evalcore.errors import TargetError
+from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.targets.command_batch import Answered, Batches
 from evalcore.targets.messages import json_text
@@ -158,6 +158,10 @@ class CommandTarget:
                 "messages_file": str(files.messages),
                 "output_file": str(files.output),
             }
+        try:
+            work.imports.check_command("the command")
+        except EvalError as error:
+            raise TargetError("command", str(error)) from error
         env = {**_places(work), **options.env}
         if isinstance(options.command, str):
             command: str | list[str] = _shell_command(options.command)

@@ -59,6 +59,7 @@ class ScriptTarget:
         names = tuple(definition.get("secrets") or ())
         self._outermost = outermost(definition.get("env") or (), context)
         self._servers = McpServers(servers, self._outermost)
+        self._starts_servers = any("url" not in server for server in servers.values())
         self._secrets = _secrets(self._outermost["env"], names)
         mistakes = NoMistakes()
         reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
@@ -95,6 +96,8 @@ class ScriptTarget:
 
     def _running(self, work: Work) -> Running:
         models = _Models(self, work.mode)
+        if self._starts_servers:
+            work.imports.check_command("an MCP server")
         return Running(work.imports, models, self._servers, work.complete)
 
     def model(self, name: str, mode: str) -> ChatModel:

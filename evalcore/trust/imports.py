@@ -22,6 +22,10 @@ from evalcore.trust.root_modules import locate, root_modules
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _REFERENCE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})")
 _MISSING: Final = object()
+NO_COMMANDS: Final = (
+    "this process starts no programs for a plan that it cannot trust; "
+    "EVALCORE_ALLOW_COMMANDS=1 allows it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +36,19 @@ class ImportPolicy:
     The roots come first, in their order; the standard library has to be on `allowed` like anything
     else that is installed. A module below a root is decided on and found without importing
     anything, and loaded once per root, so that equal names in two folders stay two modules.
+
+    `commands` says whether a suite may start programs: those that its file names, plug-ins, blocks
+    of code, git.
     """
 
     roots: tuple[Path, ...] = ()
     allowed: tuple[str, ...] = ()
+    commands: bool = True
+
+    def check_command(self, what: str) -> None:
+        """Raise `NotAllowedError` if no program may be started; `what` would start it."""
+        if not self.commands:
+            raise NotAllowedError(f"{what}: {NO_COMMANDS}")
 
     def load(self, reference: str) -> Callable[..., Any]:
         """Return the callable that `module:function` names (`module:Class.method` too).

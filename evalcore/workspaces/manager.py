@@ -16,6 +16,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.workspace import EACH, HookName, spec_of
+from evalcore.trust.imports import NO_COMMANDS
 from evalcore.workspaces.home import Home
 from evalcore.workspaces.hooks import Told
 from evalcore.workspaces.locking import locked
@@ -33,11 +34,13 @@ class Surroundings:
     """What workspaces are made in.
 
     `root` is the folder of all of them on this machine, `keep` leaves them there. `warn` is told
-    of `after` hooks that fail. `clean` takes secrets out of texts and JSON values.
+    of `after` hooks that fail. `clean` takes secrets out of texts and JSON values. `commands` says
+    whether programs (hooks, git) may be started.
     """
 
     root: Path
     keep: bool = False
+    commands: bool = True
     warn: Callable[[str], None] = lambda _: None
     clean: Callable[[Any], Any] = _unchanged
 
@@ -80,6 +83,8 @@ class Workspaces:
 
         Those that share one take turns. Raises `TargetError` if it cannot be prepared.
         """
+        if not self._surroundings.commands:
+            raise TargetError("workspace", f"a workspace: {NO_COMMANDS}")
         raw = case.workspace or {}
         told = Told("", self._run_id, case.id, case.input, case.metadata)
         if spec_of(raw).shared:

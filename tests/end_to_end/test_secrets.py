@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ OTHER = "sk-c4nary-provider-0815"
 BODY = "t0ken-of-the-body-4711"
 
 
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 class _Repeating(BaseHTTPRequestHandler):
     """Repeats everything that it is sent."""
 
@@ -36,6 +41,7 @@ class _Repeating(BaseHTTPRequestHandler):
             self._send(200, json.dumps({"choices": [{"message": message}], "usage": usage}))
         else:
             seen = {"path": self.path, "headers": dict(self.headers), "body": body}
+            seen["digest"] = _digest(self.headers.get("X-Anything") or "")
             self._send(200, json.dumps(seen))
 
     def _send(self, status: int, text: str) -> None:
@@ -222,3 +228,118 @@ def test_no_secret_is_left_anywhere(
             item = replayed[name]["items"][0]
             assert (item["status"], item["error"]) == ("completed", None)
         assert _leaks(("replay", (again.out + again.err).encode())) == []
+
+
+WORKFLOW = """
+blocks:
+  send:
+    type: http
+    method: POST
+    url: "{server}/x?token=${{{{ EVAL_CANARY }}}}&q={{topic}}"
+    headers: {{X-Anything: "${{{{ EVAL_CANARY }}}}", X-Api-Key: "${{{{ OPENAI_API_KEY }}}}"}}
+    body: {{inner: ["${{{{ EVAL_BODY }}}}", "{{topic}}"]}}
+workflow: {{entry: send}}
+eval:
+  cases:
+    - id: c
+      inputs: {{topic: "a & b"}}
+      expected:
+        send:
+          - {{type: contains, value: "a & b"}}
+          - {{type: contains, value: "{digest}"}}
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_http_blocks_read_variables_and_leave_none(
+    tmp_path: Path, server: str, surroundings: dict[str, str], workers: str
+) -> None:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    suite = folder / "call.yaml"
+    suite.write_text(WORKFLOW.format(server=server, digest=_digest(CANARY)))
+    ended = evalcore(
+        "run", suite, "--mode", "record", "--workers", workers, "--json",
+        cwd=folder, env=surroundings,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err + ended.out
+    bare = {name: value for name, value in surroundings.items() if name != "OPENAI_API_KEY"}
+    again = evalcore("run", suite, "--mode", "replay", "--json", cwd=folder, env=bare)
+    assert again.report["cases"] == ended.report["cases"]
+    printed = [("out", (each.out + each.err).encode()) for each in (ended, again)]
+    assert _leaks(*printed, *_all_bytes(tmp_path / "store")) == []
+
+
+LITERALS = [
+    "headers: {X-Auth-Token: %s}",
+    "headers: {Authorization: 'Bearer %s'}",
+    "url: 'http://bob:%s@127.0.0.1:1/x'",
+    "url: 'http://127.0.0.1:1/x?api_key=%s'",
+    "body: {nested: {password: '%s'}}",
+]
+
+
+def test_literal_secrets_in_http_blocks_are_mistakes_that_do_not_show_them(tmp_path: Path) -> None:
+    blocks = "".join(
+        f"  b{number}:\n    type: http\n    {field % BODY}\n"
+        + ("" if field.startswith("url") else "    url: 'http://127.0.0.1:1/x'\n")
+        for number, field in enumerate(LITERALS)
+    )
+    suite = tmp_path / "call.yaml"
+    suite.write_text(
+        f"blocks:\n{blocks}workflow: {{entry: b0}}\n"
+        "eval: {cases: [{id: c, expected: {b0: [{type: contains, value: a}]}}]}\n"
+    )
+    ended = evalcore("run", suite, store=tmp_path / "store", env=environment(tmp_path / "store"))
+    assert ended.code == 2
+    for number in range(len(LITERALS)):
+        assert any(
+            f"blocks.b{number}." in line and "write it as ${{ NAME }}" in line
+            for line in ended.err.splitlines()
+        )
+    assert BODY not in ended.err + ended.out
+
+
+def test_what_is_read_into_a_case_reaches_the_target_of_another_process(
+    tmp_path: Path, surroundings: dict[str, str]
+) -> None:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    (folder / ".env").write_text(f"INNER={CANARY}\n")
+    (folder / "leaky.py").write_text(
+        "import hashlib\n"
+        "def digest(input):\n"
+        "    return hashlib.sha256(input.encode()).hexdigest()\n"
+    )
+    expected = _digest(f"a {CANARY}")
+    suite = folder / "far.eval.yaml"
+    suite.write_text(
+        json.dumps(
+            {
+                "targets": [{"name": "t", "provider": "python", "callable": "leaky:digest"}],
+                "execution": {"target": "t"},
+                "tests": [
+                    {
+                        "id": f"c{number}",
+                        "input": "a ${{ INNER }}",
+                        "assertions": [{"type": "equals", "value": expected}],
+                    }
+                    for number in range(4)
+                ],
+            }
+        )
+    )
+    ended = evalcore("run", suite, "--workers", "2", "--json", cwd=folder, env=surroundings)
+    assert ended.code == 0, ended.err + ended.out
+    assert _leaks(*_all_bytes(tmp_path / "store")) == []
+
+
+def test_a_mistake_in_a_file_shows_no_key_that_stands_there(tmp_path: Path) -> None:
+    suite = tmp_path / "broken.eval.yaml"
+    suite.write_text(
+        "tests: []\ntargets:\n  - {name: a, provider: openai, modle: m, api_key: lit3ral-key-99}\n"
+        "  - name: b\n    headers: {Authorization: lit3ral-key-99: x}\n"
+    )
+    ended = evalcore("validate", suite, "--json", store=tmp_path / "store")
+    assert ended.code == 2
+    assert "lit3ral-key-99" not in ended.out + ended.err

@@ -51,7 +51,8 @@ def test_the_same_idempotency_key_makes_one_night_of_all_suites(
 
 def night_here(folder: Path, **parameters: Any) -> State[Any]:
     """Call the flow in this process, as a worker does in its own."""
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVALCORE_ALLOW_STORES", str(folder))
         ended: State[Any] = nightly(**parameters, return_state=True)
         return ended
 

@@ -112,6 +112,8 @@ def test_a_resumed_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_k
     killer = threading.Thread(target=kill_the_first)
     killer.start()
     monkeypatch.setenv("EVALCORE_LEASE_S", str(LEASE_S))
+    monkeypatch.setenv("EVALCORE_ALLOW_STORES", str(folder))
+    monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "shared_target")
     given = {"resume": cancelled.run_id, "lanes": 2, "store": cancelled.store.url}
     watching = ("runs", "watch", cancelled.run_id, "--json")
     with contextlib.chdir(folder):
@@ -140,8 +142,10 @@ def test_lanes_that_were_asked_for_without_a_deployment_are_refused(
 ) -> None:
     write_suite(tmp_path, items=3)
     monkeypatch.setattr("flows.lanes.LANE_DEPLOYMENT", "evaluate-lane/nowhere")
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "shared_target")
     with contextlib.chdir(tmp_path):
-        seen = run_flow(suite="shared.eval.yaml", lanes=2, store=str(tmp_path / "store"))
+        seen = run_flow(suite="shared.eval.yaml", lanes=2)
     assert seen.state.is_failed()
     assert "lanes need a deployment 'evaluate-lane/nowhere'" in str(seen.state.message)
     with get_client(sync_client=True) as client:
@@ -161,10 +165,11 @@ def test_a_pilot_or_history_tells_whether_lanes_are_worth_it(
     monkeypatch.setattr("flows.evaluate.has_lane_deployment", lambda: True)
     monkeypatch.setattr("flows.evaluate.execute_in_lanes", lanes_here)
     monkeypatch.setattr("flows.lanes._TASK_ITEMS", 100)
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "shared_target")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shared_target", raising=False)
-    given = {"suite": "shared.eval.yaml", "store": str(tmp_path / "store")}
+    given = {"suite": "shared.eval.yaml"}
     with contextlib.chdir(tmp_path):
         for at_least_s in (0.01, 60.0):  # what is left of a second of work is no minute
             monkeypatch.setattr("flows.lanes._TASK_S", at_least_s)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from evalcore.errors import EvalError
 from evalcore.trust.text import last_words
 from evalcore.workflow.context import Context
 from evalcore.workflow.definition import Block
@@ -31,6 +32,10 @@ async def run(block: Block, context: Context) -> Any:
     from evalcore.trust.commands import run_command
 
     policy = context.services.imports
+    try:
+        policy.check_command(f"block '{block.id}'")
+    except EvalError as error:
+        raise BlockError("command", str(error)) from error
     try:
         question = json.dumps(
             {

@@ -1,0 +1,224 @@
+"""What a process may execute of a plan that stands in a store (docs/trust.md).
+
+A plan that one of this process's keys has signed may do what the suite it was made from may. Any
+other one may do what this process's own settings allow, and is refused as a whole if it asks for
+more. In both cases the process executes what it has looked at: the run is sealed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from evalcore.errors import Damage, DamagedRunError, EvalError, NotAllowedError, UsageError
+from evalcore.formats.source import read_document
+from evalcore.formats.targets_file import FILE_NAMES
+from evalcore.model.run import Plan
+from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.pipeline.demands import Demand, DemandKind, demands_of
+from evalcore.pipeline.signing import read_seal
+from evalcore.providers.chat import BASE_URLS
+from evalcore.repository import find_upward
+from evalcore.settings import Settings
+from evalcore.storage.layout import suite_key
+from evalcore.storage.runs import StoredRun
+from evalcore.storage.seal import Seal, digest_of, frozen_fields
+from evalcore.trust.addresses import folder_of_store, is_allowed_address
+from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, read_plan_keys
+
+_LISTED = 5
+_BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
+
+
+class Accepted(NamedTuple):
+    """A run whose plan this process executes, and what that plan may import and start."""
+
+    run: StoredRun
+    imports: ImportPolicy
+
+
+class Worker(NamedTuple):
+    """What the executing process allows: its folder, its settings, what its user added to them."""
+
+    folder: Path
+    settings: Settings
+    imports: tuple[str, ...] = ()
+    environment: Mapping[str, str] = os.environ
+
+    @property
+    def policy(self) -> ImportPolicy:
+        """What a plan may import and start that grants nothing itself."""
+        allowed = (*self.settings.allow_imports, *self.imports)
+        return ImportPolicy(allowed=allowed, commands=self.settings.allow_commands)
+
+
+def accept_plan(run: StoredRun, worker: Worker, keys: PlanKeys | None = None) -> Accepted:
+    """Return the run as this process may execute it.
+
+    Raises `NotAllowedError` if it may not, `DamagedRunError` if the plan is not what was signed.
+    """
+    if keys is None:
+        keys = read_plan_keys(worker.environment)
+    manifest = run.manifest()
+    if manifest.id != run.run_id or suite_key(manifest.suite) != run.keys.suite:
+        damage = Damage("manifest.json", f"is of run {manifest.id} of suite '{manifest.suite}'")
+        raise DamagedRunError(run.run_id, (damage,))
+    seal = read_seal(run, keys)
+    if seal is None:
+        return _accept_unsigned(run, worker)
+    run = replace(run, seal=seal)
+    folder, here = Path(run.definition.source.folder), worker.folder
+    # Only on the user's own machine is the folder surely the one that was meant.
+    trusted = keys.of_user or _lies_below(folder, here)
+    roots = (folder, here) if trusted else (here,)
+    return Accepted(run, replace(worker.policy, roots=roots, commands=True))
+
+
+def refuse_code(suite: SuiteDefinition, cases: Iterable[Case], policy: ImportPolicy) -> None:
+    """Raise `NotAllowedError` if a suite asks for code that the policy does not grant."""
+    reasons = _Reasons()
+    for demand in demands_of(suite, cases):
+        if demand.kind is not DemandKind.ADDRESS:
+            reasons.add(demand, _code_reason(demand, policy))
+    reasons.raise_if_any("the suite asks for what this worker's settings do not allow")
+
+
+def _accept_unsigned(run: StoredRun, worker: Worker) -> Accepted:
+    manifest = run.manifest()
+    parts: dict[str, str] = {}
+    definition = run.definition
+    for info in run.store.list(run.keys.plan_prefix):
+        name = info.key.removeprefix(run.keys.plan_prefix)
+        parts[name] = digest_of(run.store.get(info.key).data)
+    # From here on the plan is what was looked at, whoever changes the store meanwhile.
+    sealed = replace(run, seal=Seal(frozen_fields(manifest), parts))
+    if sealed.definition != definition:
+        damage = Damage("plan/suite.json", "is being changed")
+        raise DamagedRunError(run.run_id, (damage,))
+    reasons = _Reasons()
+    folder = Path(definition.source.folder)
+    if not _is_own_place(folder, worker, run):
+        reasons.texts.append(f"its folder {folder} {_elsewhere(worker)}")
+    addresses = tuple(_own_addresses(worker))
+    for demand in demands_of(definition, _cases(sealed, manifest.plan)):
+        if demand.kind is DemandKind.ADDRESS:
+            allowed = is_allowed_address(demand.what, addresses)
+            reasons.add(demand, None if allowed else _address_reason(demand))
+        else:
+            reasons.add(demand, _code_reason(demand, worker.policy))
+    reasons.raise_if_any(
+        f"the plan of run {run.run_id} is not signed with a key of this process ({PLAN_KEY}), so "
+        "it may do only what this process's own settings allow"
+    )
+    return Accepted(sealed, worker.policy)
+
+
+class _Reasons:
+    """Why a plan is refused, each reason once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def add(self, demand: Demand, reason: str | None) -> None:
+        """Note a reason, unless it is None."""
+        if reason is not None and not any(reason in text for text in self.texts):
+            self.texts.append(f"{demand.where}: {reason}")
+
+    def raise_if_any(self, message: str) -> None:
+        """Raise `NotAllowedError` with the message and the first reasons."""
+        if not self.texts:
+            return
+        listed = "; ".join(self.texts[:_LISTED])
+        more = len(self.texts) - _LISTED
+        raise NotAllowedError(f"{message}: {listed}" + (f"; and {more} more" if more > 0 else ""))
+
+
+def _code_reason(demand: Demand, policy: ImportPolicy) -> str | None:
+    if demand.kind is DemandKind.COMMAND:
+        allows = "EVALCORE_ALLOW_COMMANDS=1 allows it"
+        return None if policy.commands else f"{demand.what} starts a program ({allows})"
+    module = demand.what.partition(":")[0]
+    if policy.allows(module):
+        return None
+    return (
+        f"module '{module}' of {demand.what} is not on the allow-list "
+        "(EVALCORE_ALLOW_IMPORTS, --allow-import)"
+    )
+
+
+def _address_reason(demand: Demand) -> str:
+    allows = "EVALCORE_ALLOW_ADDRESSES allows it"
+    # The address may hold a password.
+    shown = demand.what.rpartition("@")[2]
+    return f"the address {shown!r} is none of this process's own ({allows})"
+
+
+def _is_own_place(path: Path, worker: Worker, run: StoredRun) -> bool:
+    """Whether a file or folder lies below the worker's, and not in the store below that."""
+    if not _lies_below(path, worker.folder):
+        return False
+    store = folder_of_store(run.store.url)
+    inside = store is not None and path.resolve().is_relative_to(store)
+    return not inside or (store is not None and _lies_below(worker.folder, store))
+
+
+def _elsewhere(worker: Worker) -> str:
+    return f"does not lie below {worker.folder}, or lies in the store there"
+
+
+def _lies_below(folder: Path, here: Path) -> bool:
+    return folder.resolve().is_relative_to(here.resolve())
+
+
+def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
+    for number in range(plan.parts):
+        yield from run.cases(number, plan)
+
+
+def _own_addresses(worker: Worker) -> Iterator[str]:
+    """Yield the addresses that this process's own configuration names."""
+    yield from BASE_URLS.values()
+    yield from worker.settings.allow_addresses
+    yield from filter(None, map(worker.environment.get, _BASE_URLS))
+    path = find_upward(worker.folder, FILE_NAMES).path
+    if path is not None:
+        try:
+            document = read_document(path).value
+        except EvalError:
+            return
+        listed = document.get("targets") if isinstance(document, dict) else document
+        yield from _addresses_in(listed if isinstance(listed, list) else ())
+
+
+def _addresses_in(targets: Sequence[object]) -> Iterator[str]:
+    for target in targets:
+        if isinstance(target, dict):
+            for name in ("url", "base_url", "baseUrl"):
+                if isinstance(target.get(name), str):
+                    yield target[name]
+
+
+def source_files_of(run: StoredRun, worker: Worker) -> tuple[Path, str | None]:
+    """Return the suite's file that a run was made from, and the script of a script suite.
+
+    Raises `UsageError` if the plan is not signed with a key of this process and names a file that
+    does not lie below its folder.
+    """
+    seal = read_seal(run, read_plan_keys(worker.environment))
+    definition = run.definition if seal is None else replace(run, seal=seal).definition
+    source = definition.source
+    path = Path(source.folder) / Path(source.path).name
+    scripts = [target.options.get("script") for target in definition.targets.values()]
+    script = next((name for name in scripts if isinstance(name, str)), None)
+    for named in (path, path if script is None else Path(script)):
+        if seal is None and not _is_own_place(named, worker, run):
+            raise UsageError(
+                f"run {run.run_id} says that it was made from {named}, which "
+                f"{_elsewhere(worker)}, and its plan is not signed with a key of this process; "
+                f"name the file: evalcore regrade {run.run_id} SUITE"
+            )
+    return path, script

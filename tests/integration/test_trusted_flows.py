@@ -1,0 +1,131 @@
+"""What flows refuse of those who trigger them, and of those who write their store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from evalcore.pipeline import load, plan_run
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import list_runs
+from flows.lane import evaluate_lane
+from tests.prefect_runs import only_run, run_flow, write_python_suite, write_suite
+from tests.prefect_server import PrefectServer
+from tests.worker_runs import now
+
+pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
+
+ANOTHER_RUN = "20260518T100000Z-0a1b2c"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A worker's folder with its own store, and another store beside it."""
+    for name in ("ALLOW_IMPORTS", "ALLOW_COMMANDS", "ALLOW_STORES", "PLAN_KEY"):
+        monkeypatch.delenv(f"EVALCORE_{name}", raising=False)
+    (tmp_path / "worker").mkdir()
+    monkeypatch.chdir(tmp_path / "worker")
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
+    return tmp_path / "worker"
+
+
+def write_command_suite(folder: Path, marker: Path) -> str:
+    """Write a suite whose target leaves a file behind; return its name."""
+    suite = {
+        "targets": [{"name": "default", "provider": "command", "command": ["touch", str(marker)]}],
+        "tests": [{"id": "a", "input": "x", "assertions": [{"type": "regex", "value": "^"}]}],
+    }
+    (folder / "command.eval.yaml").write_bytes(orjson.dumps(suite))
+    return "command.eval.yaml"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"suite": "../outside.yaml"}, "below the working folder"),
+        ({"suite": "link/outside.yaml"}, "below the working folder"),
+        ({"store": "../another"}, "EVALCORE_ALLOW_STORES"),
+        ({"store": "s3://bucket/prefix"}, "EVALCORE_ALLOW_STORES"),
+        ({"store": "../another", "resume": ANOTHER_RUN}, "EVALCORE_ALLOW_STORES"),
+        ({"gates": ["custom=answering:gate"]}, "module 'answering'"),
+    ],
+    ids=["a file outside", "a link", "a store", "a bucket", "a run elsewhere", "a gate's module"],
+)
+def test_parameters_that_a_worker_does_not_allow_end_the_flow_run(
+    prefect: PrefectServer, folder: Path, parameters: dict[str, Any], reason: str
+) -> None:
+    write_suite(folder.parent, "hello", name="outside")
+    (folder / "link").symlink_to("..")
+    seen = run_flow(**({"suite": write_suite(folder, "hello")} | parameters))
+
+    assert (seen.state.name, seen.state.is_failed()) == ("NotAllowed", True)
+    assert reason in str(seen.state.message)
+    assert not (folder.parent / "another").exists()
+    assert not (folder.parent / "store").exists()
+
+
+def test_a_suite_of_the_workers_disk_imports_only_what_is_allowed(
+    prefect: PrefectServer, folder: Path
+) -> None:
+    seen = run_flow(suite=write_python_suite(folder))
+
+    assert seen.state.name == "NotAllowed"
+    assert "EVALCORE_ALLOW_IMPORTS" in str(seen.state.message)
+    assert not (folder.parent / "store").exists()
+
+
+def test_commands_are_started_where_the_worker_allows_them(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = folder / "marker"
+    suite = write_command_suite(folder, marker)
+    refused = run_flow(suite=suite)
+    assert refused.state.name == "NotAllowed"
+    assert "EVALCORE_ALLOW_COMMANDS" in str(refused.state.message)
+    assert not marker.exists()
+
+    monkeypatch.setenv("EVALCORE_ALLOW_COMMANDS", "1")
+    assert run_flow(suite=suite).state.is_completed()
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("flow", ["evaluate", "evaluate-lane"])
+def test_a_poisoned_plan_is_not_executed(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch, flow: str
+) -> None:
+    marker, store = folder / "marker", open_store(str(folder.parent / "store"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "attacker"))
+    plan_run(load(Path(write_command_suite(folder, marker))), store, now=now())
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "worker's own"))
+    run = only_run(folder.parent / "store")
+
+    if flow == "evaluate":
+        state = run_flow(suite="x", resume=run.run_id).state
+    else:
+        state = evaluate_lane(run_id=run.run_id, return_state=True)
+
+    assert state.name == "NotAllowed"
+    assert "is not signed with a key of this process" in str(state.message)
+    assert not marker.exists()
+    assert not list(store.list(run.keys.results_prefix))
+
+
+def test_with_a_key_a_worker_executes_the_plans_it_has_signed_only(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite, store = (
+        load(Path(write_suite(folder, "hello"))),
+        open_store(str(folder.parent / "store")),
+    )
+    mine = plan_run(suite, store, now=now())
+    monkeypatch.setenv("EVALCORE_PLAN_KEY", "a key of sixteen characters or more")
+    ours = plan_run(suite, store, now=now())
+    assert len(list(list_runs(store))) == 2
+
+    assert run_flow(suite="x", resume=mine.run_id).state.name == "NotAllowed"
+    shutil.rmtree(store.local_path(mine.keys.manifest).parent)  # type: ignore[union-attr]
+    assert run_flow(suite="x", resume=ours.run_id).state.is_completed()

@@ -23,7 +23,7 @@ class Given(NamedTuple):
     over: what has not begun then is skipped. `run_stores` says where the events of an item's
     workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
     decide (None: all), `workspaces` what tests work in, `workers` which processes run the
-    suite's Python.
+    suite's Python, `begins` is told each item that is executed.
     """
 
     mode: str = Mode.LIVE
@@ -34,6 +34,7 @@ class Given(NamedTuple):
     calibrated: Calibrated | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
+    begins: Callable[[int], None] | None = None
 
 
 NOTHING_GIVEN = Given()

@@ -77,6 +77,7 @@ class ItemRunner:
         self._calibrated = given.calibrated
         self._workspaces = given.workspaces
         self._workers = given.workers
+        self._begins = given.begins
         self._clock = wall_clock_us
         self._targets: dict[tuple[str, str], Runnable] = {}
 
@@ -106,6 +107,8 @@ class ItemRunner:
         Its time limit begins when its workspace is prepared; it covers the answer and the checks
         that are waited for. Raises `StoreError` if the store failed under its calls.
         """
+        if self._begins is not None:
+            self._begins(item.number)
         finished = await self._run_in_place(item, calls)
         if calls is not None:
             calls.session.raise_store_fault()
@@ -284,7 +287,11 @@ class ItemRunner:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
             given = self._runnable(item).answer_now(work or self._work(item))
-            return None if given is None else covered_evidence(checked_evidence(given))
+            return (
+                None
+                if given is None
+                else covered_evidence(checked_evidence(given), PROCESS.planned_text)
+            )
         except EvalError:
             raise
         # Somebody else's target; recorded in the row.

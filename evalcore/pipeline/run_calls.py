@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import StalledError, StoreError
+from evalcore.execution.begun import BegunItems
 from evalcore.execution.bench import Progress
 from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
@@ -105,6 +106,7 @@ class RunCalls:
 
             self.reused = ReusedItems(run, required=source != HISTORY)
         self.watchdog = Watchdog(run.run_id, options.settings.stall_s, options.abandon)
+        self.begun = BegunItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
         self._made: CallContext | None = None
@@ -154,6 +156,7 @@ class RunCalls:
     def close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""
         self.watchdog.close()
+        self.begun.close()
         with self._lock:
             if self._workspaces is not None:
                 kept = self._workspaces.close()

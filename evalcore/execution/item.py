@@ -287,7 +287,11 @@ class ItemRunner:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
             given = self._runnable(item).answer_now(work or self._work(item))
-            return None if given is None else covered_evidence(checked_evidence(given))
+            return (
+                None
+                if given is None
+                else covered_evidence(checked_evidence(given), PROCESS.planned_text)
+            )
         except EvalError:
             raise
         # Somebody else's target; recorded in the row.

@@ -74,6 +74,7 @@ class ItemRunner:
         self._ended = given.ended
         self._run_stores = given.run_stores
         self._reused = given.reused
+        self._prevented = given.prevented
         self._calibrated = given.calibrated
         self._workspaces = given.workspaces
         self._workers = given.workers
@@ -109,6 +110,8 @@ class ItemRunner:
         """
         if self._begins is not None:
             self._begins(item.number)
+        if self._prevented and (prevented := self._prevented.get(item.exec_key)) is not None:
+            return prevented.finished(item, self._clock())
         finished = await self._run_in_place(item, calls)
         if calls is not None:
             calls.session.raise_store_fault()
@@ -203,6 +206,8 @@ class ItemRunner:
 
     def _ended_before(self, item: WorkItem, now_us: int) -> Finished | None:
         """Return the item as an earlier run finished it; None if something is left to be done."""
+        if self._prevented and (prevented := self._prevented.get(item.exec_key)) is not None:
+            return prevented.finished(item, now_us)
         found = None if self._reused is None else self._reused.find(item.number)
         finished = None if found is None else found.finished(item, now_us)
         if self._reused is not None and finished is not None:

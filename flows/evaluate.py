@@ -131,7 +131,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     if execution.stopped or run.is_cancel_requested():
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
-    now, decide = datetime.now(UTC), DecideOptions(execution.imports)
+    now, decide = datetime.now(UTC), DecideOptions(execution.imports, isolation=execution.isolation)
     with finish_run(run, execution.receipts, now=now, options=decide) as view:
         publish(view)
         return states.decided(view.report)

@@ -15,6 +15,7 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
 from evalcore.execution.window import Share
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.model.suite import Case
 from evalcore.pipeline import (
@@ -67,6 +68,11 @@ class Execution:
     def imports(self) -> ImportPolicy:
         """What the run's suite may import here."""
         return self._options.imports
+
+    @property
+    def isolation(self) -> Isolation:
+        """Where imported functions are called."""
+        return self._options.isolation
 
     def settle(self) -> None:
         """Freeze the size of the shards after a pilot, which must have been executed."""

@@ -184,6 +184,7 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
         workspaces=lambda: calls.workspaces,
         workers=calls.workers,
         begins=calls.begun.note,
+        prevented=calls.prevented,
     )
     folder = Path(definition.source.folder)
     return ItemRunner(definition, imports=options.imports, folder=folder, given=given)

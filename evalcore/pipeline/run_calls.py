@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from evalcore.execution.context import CallContext
     from evalcore.execution.limits import RunLimits
     from evalcore.execution.pool import Pool
+    from evalcore.execution.prevented import Prevented
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
@@ -147,6 +149,15 @@ class RunCalls:
             if self._workspaces is None:
                 self._workspaces = self._open_workspaces()
             return self._workspaces
+
+    @cached_property
+    def prevented(self) -> Mapping[str, Prevented]:
+        """In a replay, what limits of the recorded run prevented; by execution key."""
+        if self._mode is not Mode.REPLAY:
+            return {}
+        from evalcore.pipeline.prevented import prevented_items
+
+        return prevented_items(self._run)
 
     @property
     def mode(self) -> Mode:

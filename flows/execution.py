@@ -27,6 +27,7 @@ from evalcore.pipeline import (
     settle_plan,
 )
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
+from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.rate_limits import PrefectRates
@@ -134,7 +135,9 @@ class Execution:
         name = cases[case].id
         if self.plan.variants > 1:
             name += f" {self.run.definition.variants[variant].id}"
-        return name if self.plan.iterations == 1 else f"{name} {iteration}"
+        if self.plan.iterations > 1:
+            name += f" {iteration}"
+        return inert_message(" ".join(name.split()))
 
     def execute(self, shard: int) -> ShardReceipt | None:
         """Execute a shard and return its receipt; None if the execution was stopped."""

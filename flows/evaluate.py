@@ -35,6 +35,7 @@ from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states
+from flows.covering import covered
 from flows.execution import Execution, is_complete, local_execution, rare_collections
 from flows.lanes import (
     are_many,
@@ -103,7 +104,8 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
 def evaluate(**given: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
     try:
-        return _evaluate(EvaluateParameters(**given))
+        with covered():
+            return _evaluate(EvaluateParameters(**given))
     except EvalError as error:
         return states.refused(error)
 
@@ -141,7 +143,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     if execution.stopped or run.is_cancel_requested():
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
-    now, decide = datetime.now(UTC), DecideOptions(execution.imports)
+    now, decide = datetime.now(UTC), DecideOptions(execution.imports, isolation=execution.isolation)
     with finish_run(run, execution.receipts, now=now, options=decide) as view:
         publish(view)
         return states.decided(view.report)

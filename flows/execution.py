@@ -16,6 +16,7 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
 from evalcore.execution.window import Share
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.model.suite import Case
 from evalcore.pipeline import (
@@ -27,6 +28,7 @@ from evalcore.pipeline import (
     settle_plan,
 )
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
+from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.rate_limits import PrefectRates
@@ -69,6 +71,11 @@ class Execution:
     def imports(self) -> ImportPolicy:
         """What the run's suite may import here."""
         return self._options.imports
+
+    @property
+    def isolation(self) -> Isolation:
+        """Where imported functions are called."""
+        return self._options.isolation
 
     def settle(self) -> None:
         """Freeze the size of the shards after a pilot, which must have been executed."""
@@ -131,7 +138,9 @@ class Execution:
         name = cases[case].id
         if self.plan.variants > 1:
             name += f" {self.run.definition.variants[variant].id}"
-        return name if self.plan.iterations == 1 else f"{name} {iteration}"
+        if self.plan.iterations > 1:
+            name += f" {iteration}"
+        return inert_message(" ".join(name.split()))
 
     def execute(self, shard: int) -> ShardReceipt | None:
         """Execute a shard and return its receipt; None if the execution was stopped."""

@@ -18,6 +18,7 @@ from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.pipeline.acceptance import accept_plan
 from evalcore.storage.runs import find_run
 from flows import states
+from flows.covering import covered
 from flows.execution import rare_collections
 from flows.parameters import takes_parameters
 from flows.permitted import permitted_store, this_worker
@@ -73,7 +74,8 @@ class LaneParameters(BaseModel):
 def evaluate_lane(**given: Any) -> State[Any]:
     """Execute shards of a run that no other lane executes; `evaluate` decides the run."""
     try:
-        return _execute(LaneParameters(**given))
+        with covered():
+            return _execute(LaneParameters(**given))
     except EvalError as error:
         return states.refused(error)
 

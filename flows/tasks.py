@@ -10,6 +10,7 @@ from prefect.client.schemas.objects import State, TaskRun
 
 from evalcore.errors import StoreError
 from evalcore.execution.shard import ShardReceipt
+from flows.covering import covered
 from flows.execution import Execution
 
 _RETRY_DELAYS_S = [1.0, 5.0]
@@ -32,4 +33,5 @@ def is_storage_fault(_task: Task[..., Any], _run: TaskRun, state: State[Any]) ->
 )
 def execute_shard(execution: Execution, shard: int, name: str) -> ShardReceipt | None:  # noqa: ARG001  (Prefect names the task run with it)
     """Execute one shard of the run and return its receipt; None if the run was stopped."""
-    return execution.execute(shard)
+    with covered():
+        return execution.execute(shard)

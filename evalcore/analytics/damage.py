@@ -14,6 +14,7 @@ from evalcore.model.run import StoredPart
 from evalcore.sql.connection import connect, literal_path
 
 _HASHERS = 4
+_FILES_FOR_THREADS = 8
 _COLUMNS = frozenset(
     {"item", "case_id", "case_group", "variant", "status", "outcome", "score", "threshold"}
     | {"iteration", "exec_key", "grade_key", "reason", "error", "output", "output_ref", "evidence"}
@@ -28,10 +29,13 @@ _DISTINCT = "SELECT count(DISTINCT item) FROM read_parquet($1, hive_partitioning
 
 def stored_parts(files: Mapping[int, Path], shards: Mapping[int, range]) -> list[StoredPart]:
     """Return the rows and the digest of the parts (by shard, in order) as they are now."""
-    from concurrent.futures import ThreadPoolExecutor
+    if len(files) < _FILES_FOR_THREADS:
+        digests = [_digest(path) for path in files.values()]
+    else:
+        from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(_HASHERS) as hashers:
-        digests = list(hashers.map(_digest, files.values()))
+        with ThreadPoolExecutor(_HASHERS) as hashers:
+            digests = list(hashers.map(_digest, files.values()))
     rows = (len(shards[shard]) for shard in files)
     return [StoredPart(count, digest) for count, digest in zip(rows, digests, strict=True)]
 

@@ -70,13 +70,19 @@ class Bench:
         shard = OpenShard(number, [b""] * len(items), len(items))
         return [(shard, place, item) for place, item in enumerate(items)]
 
-    def record(self, shard: OpenShard, place: int, finished: Finished) -> bool:
-        """Keep the row of a finished item; return whether it was the shard's last."""
+    def record(
+        self, shard: OpenShard, place: int, finished: Finished, *, is_planned: bool = False
+    ) -> bool:
+        """Keep the row of a finished item; return whether it was the shard's last.
+
+        `is_planned` says that all in it comes from the plan, which holds no secret that somebody's
+        code has encoded.
+        """
         # DuckDB and this process hold all rows of a shard until it is written.
         inline = INLINE_BYTES if shard.size < _FULL_SHARD_BYTES else _INLINE_BYTES_OF_FULL
         try:
             line = self._encoder.encode(finished, shard.blobs, inline)
-            shard.lines[place] = PROCESS.line(line)
+            shard.lines[place] = PROCESS.line(line, encoded=not is_planned)
         except (TypeError, ValueError) as error:
             # Somebody's target gave what no JSON can hold: a lone surrogate, a foreign object.
             finished = without_evidence(finished, f"the evidence cannot be stored: {error}")

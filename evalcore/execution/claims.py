@@ -19,6 +19,7 @@ from typing import NamedTuple
 import orjson
 
 from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.execution.begun import begun_again
 from evalcore.model.run import Plan
 from evalcore.planning.shards import pending_shards
 from evalcore.settings import DEFAULT_SETTINGS
@@ -344,9 +345,10 @@ class History(NamedTuple):
 
 
 def read_history(run: StoredRun, plan: Plan) -> History:
-    """Return what the claims tell of a run; each beginning after a shard's first counts its items.
+    """Return what the claims tell of a run. Times in seconds since the epoch.
 
-    Times in seconds since the epoch.
+    Of a run whose processes noted the items that they began, those begun again count; else each
+    beginning of a shard after its first counts all of its items.
     """
     shards = sorted(run.claimed_shards())
     if len(shards) <= 1 or run.store.local_path(run.keys.claim(shards[0])) is not None:
@@ -361,6 +363,9 @@ def read_history(run: StoredRun, plan: Plan) -> History:
         for shard, lease in zip(shards, leases, strict=True)
         if shard < plan.shards
     )
+    if again:
+        noted = begun_again(run, plan.items)
+        again = again if noted is None else noted
     started = [lease.started_at for lease in leases if lease.started_at]
     return History(again, min(started, default=None))
 

@@ -11,6 +11,7 @@ from evalcore.model.mode import Mode
 
 if TYPE_CHECKING:
     from evalcore.execution.judges import Calibrated
+    from evalcore.execution.prevented import Prevented
     from evalcore.execution.reuse import ReusedItems
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspaces
@@ -23,7 +24,8 @@ class Given(NamedTuple):
     over: what has not begun then is skipped. `run_stores` says where the events of an item's
     workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
     decide (None: all), `workspaces` what tests work in, `workers` which processes run the
-    suite's Python.
+    suite's Python, `begins` is told each item that is executed. `prevented` has, by execution
+    key, the items that a limit cut short in the run that is replayed.
     """
 
     mode: str = Mode.LIVE
@@ -34,6 +36,8 @@ class Given(NamedTuple):
     calibrated: Calibrated | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
+    begins: Callable[[int], None] | None = None
+    prevented: Mapping[str, Prevented] = NOTHING
 
 
 NOTHING_GIVEN = Given()

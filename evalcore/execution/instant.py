@@ -42,7 +42,7 @@ def run_instant(
                 finished = bench.runner.run_now(item)
                 if finished is None:
                     return Rest(tasks[place:], left)
-                if bench.record(shard, position, finished):
+                if bench.record(shard, position, finished, is_planned=True):
                     commits.add(shard)
     return Rest()
 

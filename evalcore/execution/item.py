@@ -63,16 +63,22 @@ class ItemRunner:
         self._suite = suite
         absent = None if suite.absent_fields is None else frozenset(suite.absent_fields)
         self._context = CheckContext(
-            folder=folder, imports=imports, objects=given.objects, absent_fields=absent
+            folder=folder,
+            imports=imports,
+            objects=given.objects,
+            absent_fields=absent,
+            workers=given.workers,
         )
         self._judges: RunJudges | None = None
         self._mode = given.mode
         self._ended = given.ended
         self._run_stores = given.run_stores
         self._reused = given.reused
+        self._prevented = given.prevented
         self._calibrated = given.calibrated
         self._workspaces = given.workspaces
         self._workers = given.workers
+        self._begins = given.begins
         self._clock = wall_clock_us
         self._targets: dict[tuple[str, str], Runnable] = {}
 
@@ -102,6 +108,10 @@ class ItemRunner:
         Its time limit begins when its workspace is prepared; it covers the answer and the checks
         that are waited for. Raises `StoreError` if the store failed under its calls.
         """
+        if self._begins is not None:
+            self._begins(item.number)
+        if self._prevented and (prevented := self._prevented.get(item.exec_key)) is not None:
+            return prevented.finished(item, self._clock())
         finished = await self._run_in_place(item, calls)
         if calls is not None:
             calls.session.raise_store_fault()
@@ -190,11 +200,14 @@ class ItemRunner:
             imports=context.imports,
             objects=context.objects,
             judges=context.judges,
+            workers=self._workers,
         )
         return finished._replace(scores=scores)
 
     def _ended_before(self, item: WorkItem, now_us: int) -> Finished | None:
         """Return the item as an earlier run finished it; None if something is left to be done."""
+        if self._prevented and (prevented := self._prevented.get(item.exec_key)) is not None:
+            return prevented.finished(item, now_us)
         found = None if self._reused is None else self._reused.find(item.number)
         finished = None if found is None else found.finished(item, now_us)
         if self._reused is not None and finished is not None:
@@ -279,7 +292,11 @@ class ItemRunner:
             raise TargetError("not_executable", item.case.reason_not_executable)
         try:
             given = self._runnable(item).answer_now(work or self._work(item))
-            return None if given is None else covered_evidence(checked_evidence(given))
+            return (
+                None
+                if given is None
+                else covered_evidence(checked_evidence(given), PROCESS.planned_text)
+            )
         except EvalError:
             raise
         # Somebody else's target; recorded in the row.

@@ -14,6 +14,8 @@ from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 _LENGTH = frozenset({"length", "max_tokens"})
 # A stopped run waits so long (seconds) for answers, which say what its last calls cost.
 LAST_ANSWERS_S = 5.0
+# More than this is any budget, and sums of it can be written as JSON.
+_MOST_TOKENS = 2**50
 
 
 class Payment:
@@ -84,9 +86,9 @@ class Payment:
         said = asked is not None or answered is not None
         self._used = Spent(
             self._grant.cost_usd if reply.cost_usd is None else reply.cost_usd,
-            (asked or 0) + (answered or 0) if said else self._grant.tokens,
+            min((asked or 0) + (answered or 0), _MOST_TOKENS) if said else self._grant.tokens,
         )
-        self._output_tokens = answered or 0
+        self._output_tokens = min(answered or 0, _MOST_TOKENS)
         self._assumed = not said
         return reply
 

@@ -11,6 +11,7 @@ import orjson
 from evalcore.assertions.wording import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
+from evalcore.model.measures import is_amount, measure_problem, not_an_amount
 from evalcore.model.run import State
 from evalcore.planning.codec import encode_evidence
 from evalcore.planning.expand import WorkItem
@@ -53,6 +54,33 @@ def without_evidence(finished: Finished, reason: str) -> Finished:
         finished.ended_us,
         error={"kind": "evidence", "message": reason},
     )
+
+
+# What a row keeps if the rest of it cannot be written.
+_KEPT_FIELDS = (
+    "item",
+    "case_id",
+    "case_group",
+    "variant",
+    "target",
+    "iteration",
+    "exec_key",
+    "grade_key",
+    "threshold",
+    "started_at",
+    "ended_at",
+    "tags",
+    "metadata",
+)
+
+
+def error_row(line: bytes, reason: str) -> bytes:
+    """Return an encoded row as that of an item in error, without what it was told."""
+    row = orjson.loads(line)
+    kept = {name: row[name] for name in _KEPT_FIELDS if name in row}
+    error = {"kind": "evidence", "message": f"the result cannot be stored: {reason}"}
+    kept |= {"status": State.ERROR, "error": error, "attempts": 1, "assertions": []}
+    return orjson.dumps(kept, option=_OPTIONS)
 
 
 class RowEncoder:
@@ -148,13 +176,23 @@ def _fields(result: AssertionResult) -> dict[str, Any]:
     if message:
         fields["message"] = message
     latency_ms, cost_usd, details = own
-    if latency_ms is not None:
-        fields["latency_ms"] = latency_ms
-    if cost_usd is not None:
-        fields["cost_usd"] = cost_usd
+    if not 0 <= score <= 1 or latency_ms is not None or cost_usd is not None:
+        fields |= _measured(name, score, latency_ms, cost_usd)
     if details:
         fields["details"] = details
     return fields
+
+
+def _measured(name: str, score: float, latency_ms: Any, cost_usd: Any) -> dict[str, float]:
+    """Return what was measured of an assertion; raise `ValueError` for what cannot be stored."""
+    if not 0 <= score <= 1:
+        raise ValueError(f"assertion '{name}': the score is {score}, not a number from 0 to 1")
+    fields = {"latency_ms": latency_ms, "cost_usd": cost_usd}
+    measured = {key: value for key, value in fields.items() if value is not None}
+    for key, value in measured.items():
+        if not is_amount(value):
+            raise ValueError(f"assertion '{name}': {not_an_amount(key, value)}")
+    return measured
 
 
 def _metric_scores(
@@ -173,6 +211,8 @@ def _add_evidence(
     row: dict[str, Any], evidence: Evidence, blobs: dict[str, bytes], inline_bytes: int
 ) -> None:
     metrics = evidence.metrics
+    if (problem := measure_problem(metrics)) is not None:
+        raise ValueError(problem)
     row["latency_ms"], row["ttft_ms"] = metrics.latency_ms, metrics.ttft_ms
     row["cost_usd"] = metrics.cost_usd
     row["input_tokens"], row["output_tokens"] = metrics.input_tokens, metrics.output_tokens

@@ -146,10 +146,22 @@ class StoredShards:
 
     def _write(self, shard: OpenShard) -> str | None:
         """Write a shard's blobs and rows; None if another's rows were there first."""
-        from evalcore.sql.rows import write_rows
+        from evalcore.sql.rows import RowsError, write_rows
 
         self.store_blobs(shard)
         with _temporary_folder() as folder:
             path = folder / "rows.parquet"
-            write_rows(shard.lines, path)
+            try:
+                write_rows(shard.lines, path)
+            except RowsError:
+                self._mend(shard)
+                write_rows(shard.lines, path)
             return self._run.store.put_if_absent(self._run.keys.result(shard.number), path)
+
+    def _mend(self, shard: OpenShard) -> None:
+        """Put errors in the places of the rows that cannot be written: the others are sound."""
+        from evalcore.execution.row import error_row
+        from evalcore.sql.rows import unwritable_rows
+
+        for place, reason in unwritable_rows(shard.lines).items():
+            shard.lines[place] = error_row(shard.lines[place], reason)

@@ -24,6 +24,8 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, with_config
 from typing_extensions import TypedDict, is_typeddict
 
+from evalcore.model.measures import LARGEST
+
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
@@ -31,6 +33,7 @@ Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+Measure = Annotated[float, Field(ge=0, le=LARGEST)]
 
 _DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
@@ -42,11 +45,11 @@ CUSTOM_TYPE = r"^(not-)?custom:[\w.-]+$"
 class Metrics(TypedDict, total=False):
     """Measures that a fixture carries: milliseconds, US dollars, tokens."""
 
-    latency_ms: Weight
-    ttft_ms: Weight
-    cost_usd: Weight
-    input_tokens: Annotated[int, Field(ge=0)]
-    output_tokens: Annotated[int, Field(ge=0)]
+    latency_ms: Measure
+    ttft_ms: Measure
+    cost_usd: Measure
+    input_tokens: Annotated[int, Field(ge=0, le=LARGEST)]
+    output_tokens: Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 @with_config(STRICT)

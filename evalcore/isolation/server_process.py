@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.isolation.frames import frame
+from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
 from evalcore.trust.process_privacy import hide_process
 from evalcore.trust.watchdog import MARK_NAME, watchdog
 
@@ -25,7 +26,7 @@ _PROGRAM: Final = Path(__file__).with_name("fork_server.py")
 _AT_START: Final = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "SYSTEMROOT")
 _PREFIXES: Final = ("LC_", "PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC_")
 # What only the engine may read.
-_WITHHELD: Final = frozenset({"EVALCORE_PLAN_KEY"})
+_WITHHELD: Final = frozenset({PLAN_KEY, RUN_KEY})
 _LONGEST_SHOWN: Final = 4 << 20
 
 

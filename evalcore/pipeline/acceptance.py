@@ -26,7 +26,7 @@ from evalcore.settings import Settings
 from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.seal import Seal, digest_of, frozen_fields
-from evalcore.trust.addresses import is_allowed_address
+from evalcore.trust.addresses import folder_of_store, is_allowed_address
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, read_plan_keys
 
@@ -101,8 +101,8 @@ def _accept_unsigned(run: StoredRun, worker: Worker) -> Accepted:
         raise DamagedRunError(run.run_id, (damage,))
     reasons = _Reasons()
     folder = Path(definition.source.folder)
-    if not _lies_below(folder, worker.folder):
-        reasons.texts.append(f"its folder {folder} does not lie below {worker.folder}")
+    if not _is_own_place(folder, worker, run):
+        reasons.texts.append(f"its folder {folder} {_elsewhere(worker)}")
     addresses = tuple(_own_addresses(worker))
     for demand in demands_of(definition, _cases(sealed, manifest.plan)):
         if demand.kind is DemandKind.ADDRESS:
@@ -157,6 +157,19 @@ def _address_reason(demand: Demand) -> str:
     return f"the address {shown!r} is none of this process's own ({allows})"
 
 
+def _is_own_place(path: Path, worker: Worker, run: StoredRun) -> bool:
+    """Whether a file or folder lies below the worker's, and not in the store below that."""
+    if not _lies_below(path, worker.folder):
+        return False
+    store = folder_of_store(run.store.url)
+    inside = store is not None and path.resolve().is_relative_to(store)
+    return not inside or (store is not None and _lies_below(worker.folder, store))
+
+
+def _elsewhere(worker: Worker) -> str:
+    return f"does not lie below {worker.folder}, or lies in the store there"
+
+
 def _lies_below(folder: Path, here: Path) -> bool:
     return folder.resolve().is_relative_to(here.resolve())
 
@@ -202,10 +215,10 @@ def source_files_of(run: StoredRun, worker: Worker) -> tuple[Path, str | None]:
     scripts = [target.options.get("script") for target in definition.targets.values()]
     script = next((name for name in scripts if isinstance(name, str)), None)
     for named in (path, path if script is None else Path(script)):
-        if seal is None and not _lies_below(named, worker.folder):
+        if seal is None and not _is_own_place(named, worker, run):
             raise UsageError(
-                f"run {run.run_id} says that it was made from {named}, which does not lie below "
-                f"{worker.folder}, and its plan is not signed with a key of this process; name "
-                f"the file: evalcore regrade {run.run_id} SUITE"
+                f"run {run.run_id} says that it was made from {named}, which "
+                f"{_elsewhere(worker)}, and its plan is not signed with a key of this process; "
+                f"name the file: evalcore regrade {run.run_id} SUITE"
             )
     return path, script

@@ -183,6 +183,8 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
         calibrated=calibrations(run),
         workspaces=lambda: calls.workspaces,
         workers=calls.workers,
+        begins=calls.begun.note,
+        prevented=calls.prevented,
     )
     folder = Path(definition.source.folder)
     return ItemRunner(definition, imports=options.imports, folder=folder, given=given)

@@ -41,7 +41,11 @@ def verify_run(run: StoredRun, *, thorough: bool = True) -> tuple[Damage, ...]:
         _, wrong = _examined(manifest, dict(zip(shards, files, strict=True)), thorough=thorough)
         if manifest.state is State.COMPLETED and not (damages or wrong):
             damages += _count_damages(manifest, _counted(files))
-    return (*damages, *sorted(wrong, key=lambda damage: damage.shard or 0))
+    return tuple(sorted((*damages, *wrong), key=_in_order))
+
+
+def _in_order(damage: Damage) -> int:
+    return -1 if damage.shard is None else damage.shard
 
 
 def check_run(run: StoredRun) -> Manifest:

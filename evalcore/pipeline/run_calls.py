@@ -8,10 +8,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import StalledError, StoreError
+from evalcore.execution.begun import BegunItems
 from evalcore.execution.bench import Progress
 from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from evalcore.execution.context import CallContext
     from evalcore.execution.limits import RunLimits
     from evalcore.execution.pool import Pool
+    from evalcore.execution.prevented import Prevented
     from evalcore.execution.rates import SharedRates
     from evalcore.execution.reuse import ReusedItems
     from evalcore.execution.window import Share
@@ -105,6 +108,7 @@ class RunCalls:
 
             self.reused = ReusedItems(run, required=source != HISTORY)
         self.watchdog = Watchdog(run.run_id, options.settings.stall_s, options.abandon)
+        self.begun = BegunItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
         self._made: CallContext | None = None
@@ -146,6 +150,15 @@ class RunCalls:
                 self._workspaces = self._open_workspaces()
             return self._workspaces
 
+    @cached_property
+    def prevented(self) -> Mapping[str, Prevented]:
+        """In a replay, what limits of the recorded run prevented; by execution key."""
+        if self._mode is not Mode.REPLAY:
+            return {}
+        from evalcore.pipeline.prevented import prevented_items
+
+        return prevented_items(self._run)
+
     @property
     def mode(self) -> Mode:
         """How the run gets its answers."""
@@ -154,6 +167,7 @@ class RunCalls:
     def close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""
         self.watchdog.close()
+        self.begun.close()
         with self._lock:
             if self._workspaces is not None:
                 kept = self._workspaces.close()

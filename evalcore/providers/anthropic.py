@@ -12,6 +12,7 @@ import orjson
 
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
 from evalcore.providers.failures import check_key, failed, nonsense, streamed_failure
+from evalcore.providers.measures import counted
 from evalcore.providers.messages import (
     anthropic_messages,
     anthropic_tool,
@@ -199,11 +200,11 @@ class _Stream:
         """Take the tokens counted so far; what was read from a cache was input, too."""
         usage = _mapping(raw)
         names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        given = [usage[name] for name in names if _is_count(usage.get(name))]
-        if _is_count(usage.get("input_tokens")):
-            self.input_tokens = sum(given)
-        if _is_count(usage.get("output_tokens")):
-            self.output_tokens = usage["output_tokens"]
+        counts = [count for name in names if (count := counted(usage, name)) is not None]
+        if usage.get("input_tokens") is not None:
+            self.input_tokens = sum(counts)
+        if (output_tokens := counted(usage, "output_tokens")) is not None:
+            self.output_tokens = output_tokens
 
     def reply(self, latency_ms: float, status: int = 200) -> Reply:
         """Return the whole answer; raise `ProviderError` if it was cut off."""
@@ -244,7 +245,3 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _place(data: Mapping[str, Any]) -> int:
     index = data.get("index")
     return index if isinstance(index, int) else 0
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -11,6 +11,7 @@ import orjson
 
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
 from evalcore.providers.failures import check_key, failed, nonsense, streamed_failure
+from evalcore.providers.measures import charged, counted
 from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
 from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
 
@@ -141,22 +142,15 @@ def _call_of(call: Any) -> dict[str, Any]:
 
 
 def usage_of(raw: Any) -> Usage:
-    """Return the tokens that an answer's `usage` counts."""
+    """Return the tokens that an answer's `usage` counts; raise `ProviderError`."""
     if not isinstance(raw, Mapping):
         return Usage()
-    return Usage(_count(raw.get("prompt_tokens")), _count(raw.get("completion_tokens")))
-
-
-def _count(value: Any) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if whole else None
+    return Usage(counted(raw, "prompt_tokens"), counted(raw, "completion_tokens"))
 
 
 def _cost_of(raw: Any) -> float | None:
     """Return the dollars that some providers (OpenRouter) tell beside the tokens."""
-    cost = raw.get("cost") if isinstance(raw, Mapping) else None
-    told = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < float("inf")
-    return float(cost) if told and cost is not None else None
+    return charged(raw, "cost") if isinstance(raw, Mapping) else None
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from evalcore.model.exchange import (
     Usage,
     request_digest,
 )
+from evalcore.model.measures import LARGEST
 from evalcore.recording.redaction import REDACTED, Redaction, named_identity
 
 SCHEMA: Final = 1
@@ -86,9 +87,13 @@ class _Event(_Shape):
     data: Any
 
 
+# What a 32-bit column holds, over the calls of an item.
+_MOST_ATTEMPTS = 1_000_000
+
+
 class _Usage(_Shape):
-    input_tokens: Annotated[int | None, Field(ge=0)] = None
-    output_tokens: Annotated[int | None, Field(ge=0)] = None
+    input_tokens: Annotated[int | None, Field(ge=0, le=LARGEST)] = None
+    output_tokens: Annotated[int | None, Field(ge=0, le=LARGEST)] = None
 
 
 class _Reply(_Shape):
@@ -96,12 +101,12 @@ class _Reply(_Shape):
     model: str = ""
     tool_calls: list[dict[str, Any]] = []
     usage: _Usage = _Usage()
-    cost_usd: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
-    latency_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    ttft_ms: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    cost_usd: Annotated[float | None, Field(ge=0, le=LARGEST)] = None
+    latency_ms: Annotated[float, Field(ge=0, le=LARGEST)] = 0.0
+    ttft_ms: Annotated[float | None, Field(ge=0, le=LARGEST)] = None
     finish_reason: str | None = None
     status: int = 200
-    attempts: int = 1
+    attempts: Annotated[int, Field(ge=0, le=_MOST_ATTEMPTS)] = 1
     events: list[_Event] = []
 
     def value(self) -> Reply:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.redaction.names import ALWAYS_READABLE, is_telling, secrets_of_environment
-from evalcore.redaction.spellings import spellings_of
+from evalcore.redaction.spellings import probes_of, spellings_of
 from evalcore.redaction.well_known import KEYS, LITERALS
 
 REDACTED: Final = "[redacted]"
@@ -25,12 +25,18 @@ _MOST_KEPT: Final = 256
 
 
 class _Known(NamedTuple):
-    """What is known at one time; never changed, so that readers need no lock."""
+    """What is known at one time; never changed, so that readers need no lock.
+
+    One of the `probes` stands in every text that holds a secret in any spelling; one of those in
+    `written` if it is spelled as people write it: as it is, or escaped.
+    """
 
     secrets: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
-    needles: tuple[str, ...] = ()
-    needles_in_bytes: tuple[bytes, ...] = ()
+    probes: tuple[str, ...] = ()
+    probes_in_bytes: tuple[bytes, ...] = ()
+    written: tuple[str, ...] = ()
+    written_in_bytes: tuple[bytes, ...] = ()
     finder: re.Pattern[str] | None = None
     own: tuple[re.Pattern[str], ...] = ()
 
@@ -64,7 +70,7 @@ class Redactor:
     def knows(self) -> bool:
         """Whether there is any value or pattern to look for."""
         known = self._known
-        return bool(known.needles or known.own)
+        return bool(known.probes or known.own)
 
     @property
     def has_patterns(self) -> bool:
@@ -137,10 +143,19 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return a text without the known values and what fits the own patterns."""
         known = self._known
-        if known.finder is not None and any(needle in text for needle in known.needles):
-            text = known.finder.sub(REDACTED, text)
+        for probe in known.probes:
+            if probe in text and known.finder is not None:
+                text = known.finder.sub(REDACTED, text)
+                break
         for pattern in known.own:
             text = pattern.sub(_covered, text)
+        return text
+
+    def planned_text(self, text: str) -> str:
+        """Return a text that came out of the plan, in which nothing was encoded."""
+        known = self._known
+        if known.own or any(core in text for core in known.written):
+            return self.text(text)
         return text
 
     def reply(self, text: str) -> str:
@@ -171,16 +186,25 @@ class Redactor:
             return [self.value(inner, cover) for inner in value]
         return value
 
-    def holds(self, data: bytes) -> bool:
-        """Whether a secret may stand in these bytes of JSON or text (UTF-8)."""
+    def holds(self, data: bytes, *, encoded: bool = True) -> bool:
+        """Whether a secret may stand in these bytes of JSON or text (UTF-8).
+
+        Without `encoded`, in Base64 or as hexadecimal digits nothing is looked for.
+        """
         known = self._known
         if known.own:
             return True
-        return any(needle in data for needle in known.needles_in_bytes)
+        for probe in known.probes_in_bytes if encoded else known.written_in_bytes:
+            if probe in data:
+                return True
+        return False
 
-    def line(self, line: bytes) -> bytes:
-        """Return a line of JSON with the texts in it covered; the same line if there is nothing."""
-        if not self.holds(line):
+    def line(self, line: bytes, *, encoded: bool = True) -> bytes:
+        """Return a line of JSON with the texts in it covered; the same line if there is nothing.
+
+        `encoded` as for `holds`.
+        """
+        if not self.holds(line, encoded=encoded):
             return line
         options = orjson.OPT_APPEND_NEWLINE if line.endswith(b"\n") else 0
         document = orjson.loads(line)
@@ -195,11 +219,14 @@ def mark_of(secret: str) -> str:
 
 def _known(secrets: frozenset[str], patterns: tuple[str, ...]) -> _Known:
     needles = spellings_of(secrets)
+    probes, written = probes_of(needles), probes_of(secrets)
     return _Known(
         secrets,
         patterns,
-        needles,
-        tuple(needle.encode("utf-8", "surrogatepass") for needle in needles),
+        probes,
+        tuple(probe.encode("utf-8", "surrogatepass") for probe in probes),
+        written,
+        tuple(probe.encode("utf-8", "surrogatepass") for probe in written),
         re.compile("|".join(map(re.escape, needles))) if needles else None,
         tuple(map(_compiled, patterns)),
     )

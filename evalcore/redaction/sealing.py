@@ -28,7 +28,7 @@ _PROGRAMS: Final = frozenset({"code-grader", "composite", "python", "script-scor
 
 def seal_block(block: bytes, redactor: Redactor = PROCESS) -> bytes:
     """Return a plan's lines of JSON without secrets; `unseal_block` gives back what is read."""
-    if not (_IN_BYTES in block or redactor.holds(block)):
+    if not (_IN_BYTES in block or redactor.holds(block, encoded=False)):
         return block
     options = orjson.OPT_APPEND_NEWLINE
     lines = [orjson.loads(line) for line in block.splitlines()]
@@ -37,7 +37,7 @@ def seal_block(block: bytes, redactor: Redactor = PROCESS) -> bytes:
 
 def seal_document(data: bytes, redactor: Redactor = PROCESS) -> bytes:
     """Return one JSON document (a suite's definition) without secrets."""
-    if not (_IN_BYTES in data or redactor.holds(data)):
+    if not (_IN_BYTES in data or redactor.holds(data, encoded=False)):
         return data
     sealed = _sealed(orjson.loads(data), redactor)
     return orjson.dumps(sealed, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

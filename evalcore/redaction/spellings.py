@@ -5,19 +5,41 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator
+from typing import Final
 from urllib.parse import quote, quote_plus
 
 from evalcore.redaction.names import is_telling
 
-_SHORTEST_ENCODED = 8
+_SHORTEST_ENCODED: Final = 8
+_SHORTEST_CORE: Final = 5
+_UNCHANGED: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 def spellings_of(secrets: Iterable[str]) -> tuple[str, ...]:
     """Return every spelling of the secrets, longest first."""
     spelled = {spelling for secret in secrets for spelling in _spellings(secret)}
     return tuple(sorted(spelled, key=lambda spelling: (-len(spelling), spelling)))
+
+
+def probes_of(spellings: Iterable[str]) -> tuple[str, ...]:
+    """Return texts of which one at least stands in each of the spellings; as few as may be.
+
+    Of each the longest part that no escaping changes, so that most spellings share theirs.
+    """
+    cores: list[str] = []
+    for spelling in sorted(spellings, key=lambda text: len(_core(text))):
+        core = _core(spelling)
+        if not any(known in spelling for known in cores):
+            cores.append(core)
+    return tuple(cores)
+
+
+def _core(text: str) -> str:
+    longest = max(_UNCHANGED.findall(text), key=len, default="")
+    return longest if len(longest) >= _SHORTEST_CORE else text
 
 
 def _spellings(secret: str) -> Iterator[str]:

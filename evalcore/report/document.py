@@ -59,6 +59,11 @@ class Report:
     cases_complete: bool
 
 
+def json_integer(number: int | None) -> int | float | None:
+    """Return a number as JSON holds it: beyond 64 bits as a floating-point number."""
+    return number if number is None or abs(number) < 2**63 else float(number)
+
+
 def report_head(report: Report) -> dict[str, Any]:
     """Return the report as JSON values, without `cases`."""
     summary, comparison = report.summary, report.summary.comparison
@@ -77,7 +82,7 @@ def report_head(report: Report) -> dict[str, Any]:
             "p95_latency_ms": summary.p95_latency_ms,
             "avg_cost_usd": summary.avg_cost_usd,
             "total_cost_usd": summary.total_cost_usd,
-            "total_tokens": summary.total_tokens,
+            "total_tokens": json_integer(summary.total_tokens),
             "judge_cost_usd": summary.judge_cost_usd,
             "regressions": 0 if comparison is None else comparison.regression_count,
             "improvements": 0 if comparison is None else comparison.improvement_count,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import duckdb
 
@@ -29,10 +29,26 @@ _COLUMNS = """{
 _MIN_BUFFER_BYTES = 1024 * 1024
 
 
+class RowsError(StoreError):
+    """Rows do not fit into the columns; nothing is wrong with the place that they are written to.
+
+    `reason` is DuckDB's.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the rows of a shard cannot be written as Parquet: {reason}")
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[RowsError], tuple[str]]:
+        """Survive pickling."""
+        return type(self), (self.reason,)
+
+
 def write_rows(lines: list[bytes], destination: Path) -> None:
     """Write rows (JSON lines, one object each, in order) to a new Parquet file.
 
-    The columns are those of spec/engine.md; a missing key is NULL.
+    The columns are those of spec/engine.md; a missing key is NULL. Raises `RowsError` if one of
+    them does not fit.
     """
     longest = max(_MIN_BUFFER_BYTES, *map(len, lines)) if lines else _MIN_BUFFER_BYTES
     with NamedTemporaryFile(dir=destination.parent, suffix=".jsonl", prefix=".rows-") as file:
@@ -52,9 +68,40 @@ def write_rows(lines: list[bytes], destination: Path) -> None:
         )
 
 
+def unwritable_rows(lines: list[bytes]) -> dict[int, str]:
+    """Return which rows no shard can hold, with the reason; looked for by halves."""
+    reasons: dict[int, str] = {}
+
+    def search(places: range) -> None:
+        reason = _reason_unreadable([lines[place] for place in places])
+        if reason is None:
+            return
+        if len(places) == 1:
+            reasons[places[0]] = reason
+            return
+        middle = len(places) // 2
+        search(places[:middle])
+        search(places[middle:])
+
+    search(range(len(lines)))
+    return reasons
+
+
+def _reason_unreadable(lines: list[bytes]) -> str | None:
+    """Return why rows cannot be read into the columns; None if they can."""
+    with TemporaryDirectory(prefix="evalcore-") as folder:
+        try:
+            write_rows(lines, Path(folder) / "rows.parquet")
+        except RowsError as error:
+            return error.reason.partition(" in file ")[0]
+    return None
+
+
 def _execute(statement: str, parameters: list[str]) -> None:
     try:
         connect().execute(statement, parameters)
+    except (duckdb.DataError, duckdb.InvalidInputException) as error:
+        raise RowsError(str(error).partition("\n")[0]) from error
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]
         raise StoreError(f"the rows of a shard cannot be written as Parquet: {reason}") from error

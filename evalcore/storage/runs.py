@@ -89,7 +89,7 @@ class StoredRun:
 
     def is_sealed(self, definition: SuiteDefinition) -> bool:
         """Whether the definition in the store has to differ from this one: it holds a secret."""
-        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition))
+        return PROCESS.knows and PROCESS.holds(orjson.dumps(definition), encoded=False)
 
     def write_plan(self, definition: SuiteDefinition, cases: CaseSource) -> dict[str, str]:
         """Write the suite and its cases; parts that are there already stay.

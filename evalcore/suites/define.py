@@ -21,7 +21,6 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.suites.local_names import LocalNames
 from evalcore.targets.flow_context import FlowVariant
-from evalcore.targets.node_flow import as_nodes, as_wrapper
 
 Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
 
@@ -156,13 +155,17 @@ def _flow(flow: Any, names: LocalNames) -> Any:
         return flow
     if isinstance(flow, os.PathLike):
         return os.fspath(flow)
+    if callable(flow):
+        return names.describe(flow)
+    from evalcore.targets.node_flow import as_nodes, as_wrapper
+
     wrapper = as_wrapper(flow)
     if wrapper is not None and as_nodes(wrapper["flow"]) is not None:
         return names.describe(partial(_same_nodes, flow), "flow")
     if isinstance(flow, Mapping):
         inner = {key: _flow(value, names) for key, value in flow.items() if key == "flow"}
         return {**flow, **inner}
-    return names.describe(flow) if callable(flow) else flow
+    return flow
 
 
 def _same_nodes(flow: Any) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 
@@ -16,6 +18,7 @@ from evalcore.pipeline import PlanOptions, execute_run, load, plan_run
 from evalcore.pipeline import plan as plan_module
 from evalcore.planning import spool as spool_module
 from evalcore.storage.address import open_store
+from evalcore.storage.runs import find_run
 from tests.integration.damaging import (
     CASES,
     OF_BYTES,
@@ -26,6 +29,7 @@ from tests.integration.damaging import (
     manifest,
 )
 from tests.reports import stable_report
+from tests.servers import BUCKET, S3Server
 
 NAME = "damaged"
 Shell = Callable[..., "Ended"]
@@ -320,3 +324,22 @@ def test_a_budget_that_goes_on_from_a_torn_part_tells_it(
     results[0].unlink()
     results[0].write_bytes(b"PAR1")
     assert_told(shell("run", "--resume", run.run_id))
+
+
+@pytest.mark.s3
+def test_damage_in_a_bucket_is_told_and_repaired(
+    s3: S3Server, shell: Shell, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_STORE", f"s3://{BUCKET}/{uuid4().hex}")
+    assert s3.url
+    report = json.loads(shell("run", suite, "--json").out)
+    bucket = open_store(os.environ["EVALCORE_STORE"])
+    run = find_run(bucket, report["run"]["id"])
+    bucket.put(run.keys.result(0), bucket.get(run.keys.result(0)).data[:-1000])
+    bucket.delete(run.keys.result(2))
+    ended = shell("report", run.run_id, "--json")
+    assert_told_as_json(ended)
+    assert [damage["shard"] for damage in json.loads(ended.out)["damaged"]] == [2]
+    ended = shell("runs", "verify", run.run_id, "--repair", "--json")
+    assert (ended.code, json.loads(ended.out)["repaired"]) == (0, [0, 2])
+    assert json.loads(shell("report", run.run_id, "--json").out)["counts"] == report["counts"]

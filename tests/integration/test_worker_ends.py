@@ -143,6 +143,17 @@ def test_what_no_worker_can_do_is_told_once_and_not_tried_again(tmp_path: Path) 
     assert "starting another" not in ended.err
 
 
+def test_a_damaged_plan_is_told_once_and_no_worker_is_started_again(
+    run: StoredRun, folder: Path
+) -> None:
+    part = next((folder / "store").rglob("plan/cases*"))
+    part.write_bytes(part.read_bytes()[:20])
+    ended = run_with_workers(folder, "--resume", run.run_id, "--workers", "2")
+    assert ended.code == 4
+    assert ended.err.count("is damaged: plan/") == 1, ended.err
+    assert "starting another" not in ended.err
+
+
 @pytest.fixture
 def frozen() -> Iterator[list[int]]:
     """Processes that were stopped and must not be left so."""

@@ -21,6 +21,6 @@ SELECT
     fsum(cost_usd ORDER BY item) AS total_cost_usd,
     fsum(cost_usd ORDER BY item) / count(cost_usd) AS avg_cost_usd,
     fsum(judged_usd ORDER BY item) AS judge_cost_usd,
-    sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0))
+    sum(coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0))
         FILTER (input_tokens IS NOT NULL OR output_tokens IS NOT NULL) AS total_tokens
 FROM items

@@ -44,8 +44,8 @@ SELECT
             'grader': a.details
         },
         'token_usage': CASE WHEN json_exists(a.details, '$.token_usage') THEN {
-            'input': (a.details ->> '$.token_usage.input')::BIGINT,
-            'output': (a.details ->> '$.token_usage.output')::BIGINT
+            'input': TRY_CAST(a.details ->> '$.token_usage.input' AS BIGINT),
+            'output': TRY_CAST(a.details ->> '$.token_usage.output' AS BIGINT)
         } END,
         'duration_ms': a.latency_ms
     }) AS scores,

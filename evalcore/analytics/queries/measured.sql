@@ -13,7 +13,7 @@ WITH known_items AS (
         CASE WHEN status = 'completed' THEN latency_ms END AS latency_ms,
         CASE WHEN status = 'completed' THEN cost_usd END AS cost_usd,
         CASE WHEN status = 'completed' AND (input_tokens IS NOT NULL OR output_tokens IS NOT NULL)
-            THEN coalesce(input_tokens, 0) + coalesce(output_tokens, 0)
+            THEN coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)
         END::DOUBLE AS tokens
     FROM items
 ),

@@ -6,8 +6,8 @@ WITH calls AS (
 )
 SELECT
     coalesce(call->>'provider', '') AS model,
-    sum(coalesce((call->>'input_tokens')::BIGINT, 0))::BIGINT AS input_tokens,
-    sum(coalesce((call->>'output_tokens')::BIGINT, 0))::BIGINT AS output_tokens
+    sum(coalesce(TRY_CAST(call->>'input_tokens' AS HUGEINT), 0)) AS input_tokens,
+    sum(coalesce(TRY_CAST(call->>'output_tokens' AS HUGEINT), 0)) AS output_tokens
 FROM calls
 GROUP BY model
 HAVING input_tokens + output_tokens > 0

@@ -6,8 +6,8 @@ WITH rows AS (
         list_sum(list_transform(assertions, a -> coalesce(a.cost_usd, 0.0))) AS judged_usd,
         list_sum(list_transform(
             assertions,
-            a -> coalesce(CAST(a.details ->> '$.token_usage.input' AS BIGINT), 0)
-                + coalesce(CAST(a.details ->> '$.token_usage.output' AS BIGINT), 0)
+            a -> coalesce(TRY_CAST(a.details ->> '$.token_usage.input' AS HUGEINT), 0)
+                + coalesce(TRY_CAST(a.details ->> '$.token_usage.output' AS HUGEINT), 0)
         )) AS judged_tokens,
         epoch_us(started_at) AS began,
         epoch_us(ended_at) AS ended,
@@ -19,7 +19,8 @@ WITH rows AS (
 SELECT
     coalesce(fsum(coalesce(cost_usd, 0.0) + coalesce(judged_usd, 0.0) ORDER BY item), 0.0),
     coalesce(sum(
-        coalesce(input_tokens, 0) + coalesce(output_tokens, 0) + coalesce(judged_tokens, 0)
+        coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)
+            + coalesce(judged_tokens, 0)
     ), 0),
     coalesce(sum(greatest(0, ended - greatest(began, coalesce(busy_until, began)))), 0) / 1e6
 FROM rows

@@ -102,6 +102,18 @@ def test_what_is_installed_does_not_count(tmp_path: Path) -> None:
     assert digest(tmp_path, {"callable": "evalcore.version:run"}) is None
 
 
+def test_what_is_installed_in_place_from_below_the_root_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "src/in_place/__init__.py", "from in_place import inner\n")
+    write(tmp_path, "src/in_place/inner.py", "x = 1\n")
+    assert digest(tmp_path, {"callable": "in_place:run"}) is None
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    before = digest(tmp_path, {"callable": "in_place:run"})
+    write(tmp_path, "src/in_place/inner.py", "x = 2\n")
+    assert before != digest(tmp_path, {"callable": "in_place:run"}) is not None
+
+
 def test_a_module_that_leads_out_of_the_root_does_not_count(tmp_path: Path) -> None:
     root = tmp_path / "root"
     outside = write(tmp_path, "outside.py", "x = 1")

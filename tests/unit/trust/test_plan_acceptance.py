@@ -54,6 +54,11 @@ class Project:
         """Let this process be a user's, with a key of their own."""
         self._patch.setenv("XDG_STATE_HOME", str(self.folder.parent / "users" / name))
 
+    def move_store(self, folder: Path) -> None:
+        """Let the store stand in another folder."""
+        shutil.move(self.folder.parent / "store", folder)
+        self.store = LocalStore(folder)
+
     def plan(self, text: str = PLAIN, folder: str = ".", **options: Any) -> StoredRun:
         path = self.folder / folder / "suite.eval.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -469,7 +474,7 @@ def test_targets_of_the_worker_name_addresses(
     assert project.accept(run)
 
 
-@pytest.mark.parametrize("how", ["..", "link", "elsewhere"])
+@pytest.mark.parametrize("how", ["..", "link", "elsewhere", "store"])
 def test_a_folder_that_does_not_lie_below_the_working_folder_is_refused(
     project: Project, foreign: Callable[..., StoredRun], how: str
 ) -> None:
@@ -479,6 +484,9 @@ def test_a_folder_that_does_not_lie_below_the_working_folder_is_refused(
     run = foreign()
     place = {"..": f"{project.folder}/../outside", "link": f"{project.folder}/link"}
     folder = place.get(how, str(outside))
+    if how == "store":
+        project.move_store(project.folder / ".evalcore")
+        folder = f"{project.folder}/.evalcore/blobs"
     project.edit(run, "plan/suite.json", put("source", "folder", value=folder))
 
     with pytest.raises(NotAllowedError, match="does not lie below"):

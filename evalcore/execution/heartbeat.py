@@ -1,4 +1,4 @@
-"""The thread that keeps a lane's claims alive, watches those of others, and looks for CANCEL."""
+"""The thread that renews a lane's claims, looks at those of others, and for CANCEL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalcore.storage.runs import StoredRun
 _LOOK_FOR_CANCEL_S = 1.0
 
 
-class Keeper:
+class Heartbeat:
     """Renews the claims as long as its context; `cancelled` is called once when CANCEL stands.
 
     Trouble with the store is no reason to end: an expired claim costs work, never results.
@@ -25,9 +25,9 @@ class Keeper:
         self._claims = claims
         self._cancelled = cancelled
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="claims", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Heartbeat:
         self._thread.start()
         return self
 
@@ -35,7 +35,7 @@ class Keeper:
         self._ended.set()
         self._thread.join()
 
-    def _keep(self) -> None:
+    def _beat(self) -> None:
         every_s = self._claims.lease_s / RENEWALS
         pause_s = min(_LOOK_FOR_CANCEL_S, every_s)
         due = time.monotonic() + every_s

@@ -1,0 +1,154 @@
+"""Numbers and texts from outside that no result can hold are errors of their item alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.shell import Json, evalcore
+from tests.model_server import model_server
+from tests.model_wire import Answer, Question
+
+TARGET = """
+from evalcore.model.evidence import Evidence, Metrics
+
+BAD = {"big": 2**63, "negative": -1, "nan": float("nan"), "infinite": float("inf"), "bool": True,
+       "text": "12", "huge": 10**400}
+
+
+def answer(question):
+    if question in BAD:
+        metrics = Metrics(input_tokens=BAD[question])
+        return Evidence("fine", metrics=metrics)
+    if question == "latest":
+        return Evidence("fine", metrics=Metrics(latency_ms=float("inf")))
+    if question == "surrogate":
+        return "\\ud800"
+    if question == "nul":
+        return "fine\\x00"
+    return "fine"
+
+
+def score(output):
+    return float("nan")
+"""
+
+
+def run(folder: Path, suite: Json, *more: str) -> Json:
+    path = folder / "suite.eval.yaml"
+    path.write_text(json.dumps(suite), "utf-8")
+    (folder / "numbers_target.py").write_text(TARGET, "utf-8")
+    ended = evalcore("run", "--json", path, *more, store=folder / "store", cwd=folder)
+    assert ended.out, ended.err
+    return ended.report
+
+
+def items_of(report: Json) -> dict[str, Json]:
+    return {case["id"]: case["items"][0] for case in report["cases"]}
+
+
+def suite_of(target: Json, questions: list[str], **more: Any) -> Json:
+    return {
+        "targets": [{"name": "t", **target}],
+        "execution": {"target": "t"},
+        "assertions": [{"type": "contains", "value": "fine"}],
+        "tests": [{"id": question, "input": question} for question in questions],
+        **more,
+    }
+
+
+def test_what_a_python_target_measures_is_checked(tmp_path: Path) -> None:
+    bad = ["big", "negative", "nan", "infinite", "bool", "text", "huge", "latest"]
+    target = {"provider": "python", "callable": "numbers_target:answer"}
+    items = items_of(run(tmp_path, suite_of(target, [*bad, "good", "nul", "surrogate"])))
+    for name in bad:
+        assert items[name]["status"] == "error", name
+        measure = "latency_ms" if name == "latest" else "input_tokens"
+        assert measure in items[name]["error"]["message"]
+    assert items["good"]["outcome"] == items["nul"]["outcome"] == "passed"
+    assert items["surrogate"]["status"] == "error"
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_what_a_provider_counts_is_checked(tmp_path: Path, protocol: str) -> None:
+    def script(question: Question) -> Answer:
+        counts = {"big": 2**63, "negative": -3, "largest": 2**63 - 1, "near": 2**62}
+        return Answer("fine", input_tokens=counts.get(question.prompt, 7), output_tokens=1)
+
+    questions = ["big", "negative", "largest", "near", "good"]
+    with model_server(script=script) as server:
+        target = {
+            "provider": protocol,
+            "model": "m",
+            "base_url": server.base_url,
+            "api_key": "k",
+        }
+        report = run(tmp_path, suite_of(target, questions))
+        assert server.stats().requests == len(questions)
+    items = items_of(report)
+    for name in ("big", "negative"):
+        assert items[name]["error"]["kind"] == "metrics", items[name]
+        assert "_tokens" in items[name]["error"]["message"]
+    for name in ("largest", "near", "good"):
+        assert items[name]["outcome"] == "passed"
+    assert report["summary"]["total_tokens"] == pytest.approx(2**63 - 1 + 2**62 + 10)
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64, -1, 1e400, True, "3"], ids=str)
+def test_a_fixture_out_of_range_is_a_load_error(tmp_path: Path, value: Any) -> None:
+    fixtures = {"output": "fine", "metrics": {"input_tokens": value}}
+    suite = suite_of({"provider": "echo"}, ["a"])
+    suite["tests"] = [{"id": "a", "input": "q", "fixtures": fixtures}]
+    path = tmp_path / "suite.eval.yaml"
+    path.write_text(json.dumps(suite, indent=1), "utf-8")
+    ended = evalcore("run", "--json", path, store=tmp_path / "store", cwd=tmp_path)
+    assert ended.code == 2
+    assert "suite.eval.yaml:" in ended.err
+    assert "input_tokens" in ended.err or "64 bits" in ended.err
+
+
+def test_sums_of_the_largest_fixtures_overflow_nowhere(tmp_path: Path) -> None:
+    metrics = {"input_tokens": 2**63 - 1, "output_tokens": 2**63 - 1, "latency_ms": 9e18}
+    fixtures = {"output": "fine", "metrics": {**metrics, "cost_usd": 9e18}}
+    suite = suite_of(
+        {"provider": "echo"},
+        ["a"],
+        evalcore={
+            "gates": [
+                {"gate": "tokens_under", "max": 10},
+                {"gate": "cost_under", "max": 1},
+            ],
+            "variants": [{"id": "base"}, {"id": "other"}],
+            "baseline": "base",
+        },
+    )
+    suite["tests"] = [
+        {"id": f"t{number}", "input": "q", "fixtures": fixtures} for number in range(4)
+    ]
+    report = run(tmp_path, suite, "--export", str(tmp_path / "rows.csv"))
+    assert report["counts"]["completed"] == 8
+    assert report["decision"] == "fail"
+    assert report["summary"]["total_tokens"] == pytest.approx(8 * 2**64)
+    again = run(tmp_path, suite, "--reuse")
+    assert again["counts"]["completed"] == 8
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"n": 2**70}, {"n": "\x00"}, {"n\x00": 1}, {"n": "\ud800"}, {"n": "x" * 3_000_000}],
+    ids=["integer", "nul", "nul-key", "surrogate", "large"],
+)
+def test_metadata_of_any_kind_can_be_stored_or_does_not_load(
+    tmp_path: Path, metadata: Json
+) -> None:
+    suite = suite_of({"provider": "mock", "response": "fine"}, ["a", "b"])
+    suite["tests"][0] |= {"metadata": metadata, "tags": ["x\x00"]}
+    path = tmp_path / "suite.eval.yaml"
+    path.write_text(json.dumps(suite), "utf-8")
+    ended = evalcore("run", "--json", path, store=tmp_path / "store", cwd=tmp_path)
+    assert "Traceback" not in ended.err
+    if ended.code != 2:
+        assert sum(ended.report["counts"][name] for name in ("completed", "error")) == 2

@@ -1,0 +1,63 @@
+"""Items that were begun twice are counted, whatever became of who began them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalcore.execution.begun import BegunItems, begun_again
+from evalcore.execution.claims import begin_alone, read_history
+from evalcore.model.run import Plan
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun, open_run
+
+PLAN = Plan(30, 30, 1, 1, 3, 10, 1, 30)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> StoredRun:
+    stored = open_run(LocalStore(tmp_path), "s", "20260518T100000Z-0a1b2c")
+    stored.store.put(stored.keys.manifest, b"{}")
+    return stored
+
+
+def begin(run: StoredRun, shard: int, items: range) -> None:
+    """Begin a shard and some of its items in a process that then dies."""
+    begin_alone(run, shard, 1.0)
+    begun = BegunItems(run)
+    for item in items:
+        begun.note(item)
+    begun.close()
+
+
+def test_only_items_that_were_begun_twice_count(run: StoredRun) -> None:
+    begin(run, 0, range(10))
+    begin(run, 1, range(10, 14))
+    begin(run, 1, range(10, 20))
+    begin(run, 2, range(20, 30))
+    assert read_history(run, PLAN).reexecuted == 4
+
+
+def test_a_shard_of_which_no_item_was_begun_counts_nothing(run: StoredRun) -> None:
+    begin(run, 0, range(10))
+    begin(run, 1, range(0))
+    begin(run, 1, range(10, 20))
+    assert read_history(run, PLAN).reexecuted == 0
+
+
+def test_without_notes_each_beginning_counts_the_whole_shard(run: StoredRun) -> None:
+    for _ in range(2):
+        begin_alone(run, 0, 1.0)
+    assert begun_again(run, PLAN.items) is None
+    assert read_history(run, PLAN).reexecuted == 10
+
+
+def test_a_note_that_was_cut_counts_for_nothing(run: StoredRun) -> None:
+    begin(run, 0, range(10))
+    (note,) = run.store.list(run.keys.begun_prefix)
+    path = run.store.local_path(note.key)
+    assert path is not None
+    path.write_bytes(path.read_bytes()[:-3])
+    begin(run, 0, range(10))
+    assert read_history(run, PLAN).reexecuted == 9

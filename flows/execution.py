@@ -6,6 +6,7 @@ import asyncio
 import gc
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.shard import ShardReceipt
 from evalcore.execution.window import Share
+from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.model.suite import Case
 from evalcore.pipeline import (
@@ -26,6 +28,7 @@ from evalcore.pipeline import (
     settle_plan,
 )
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT, pending_shards
+from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.rate_limits import PrefectRates
@@ -36,6 +39,7 @@ _LIVE_THREADS = 2
 # Python would only take the interpreter from each other.
 _INSTANT_THREADS = 3
 _MAX_THREADS = 64
+_LEAVING_S = 0.1
 
 
 class Execution:
@@ -49,6 +53,7 @@ class Execution:
         self.run = run
         self.receipts: list[ShardReceipt] = []
         self.stopped = False
+        self.left = False
         # The threads share limits and recordings, and all workers the server's rate limits.
         if options.rates is None and options.settings.rate_limits is None:
             options = replace(options, rates=PrefectRates())
@@ -66,6 +71,11 @@ class Execution:
     def imports(self) -> ImportPolicy:
         """What the run's suite may import here."""
         return self._options.imports
+
+    @property
+    def isolation(self) -> Isolation:
+        """Where imported functions are called."""
+        return self._options.isolation
 
     def settle(self) -> None:
         """Freeze the size of the shards after a pilot, which must have been executed."""
@@ -128,14 +138,16 @@ class Execution:
         name = cases[case].id
         if self.plan.variants > 1:
             name += f" {self.run.definition.variants[variant].id}"
-        return name if self.plan.iterations == 1 else f"{name} {iteration}"
+        if self.plan.iterations > 1:
+            name += f" {iteration}"
+        return inert_message(" ".join(name.split()))
 
     def execute(self, shard: int) -> ShardReceipt | None:
         """Execute a shard and return its receipt; None if the execution was stopped."""
         share = self._shares.get()
         try:
             with _Turn(self._turns, len(self.plan.shard_items(shard))) as turn:
-                if self.stopped:
+                if self.stopped or self.left:
                     return None
                 receipts = self._execute(shard, share, turn)
         finally:
@@ -166,6 +178,18 @@ class Execution:
     def close(self) -> None:
         """Wait for what is being recorded; nothing is executed afterwards."""
         self._calls.close()
+
+    def leave(self) -> None:
+        """Begin no other shard, and wait until those that were begun have ended.
+
+        The run is somebody else's afterwards: a flow that is left takes no part in it any more.
+        """
+        self.left = True
+        while True:
+            with self._lock:
+                if not self._pools:
+                    return
+            time.sleep(_LEAVING_S)
 
     def stop(self) -> None:
         """End the execution; from any thread."""

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalcore.assertions.python_call import arguments_for
+from evalcore.assertions.python_call import PythonCheck
 from evalcore.assertions.subject import Subject
 from evalcore.assertions.wording import describe_error, one_line
+from evalcore.errors import TargetError
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.scoring import reaches
-from evalcore.trust.foreign_calls import ForeignError, call_foreign
+from evalcore.trust.foreign_calls import ForeignError
 from evalcore.trust.local_objects import find_callable
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.
@@ -94,11 +95,17 @@ async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
     """
     reference = params["callable"]
     context = subject.context
-    function = find_callable(reference, context.imports, context.objects)
-    arguments = arguments_for(function, subject, _context(params, subject))
+    check = PythonCheck.of(reference, subject, _context(params, subject))
     timeout_s = context.plugin_timeout_s
+    workers = None if reference in context.objects else context.workers.of(None)
     try:
-        answer = await asyncio.wait_for(call_foreign(function, *arguments), timeout_s)
+        if workers is not None:
+            answer = await check.answer_in(workers, timeout_s)
+        else:
+            function = find_callable(reference, context.imports, context.objects)
+            answer = await asyncio.wait_for(check.answer(function), timeout_s)
+    except TargetError as error:
+        return broken(str(error) if error.kind == "import" else f"{reference} failed: {error}")
     except ForeignError as error:
         return broken(f"{reference} failed: {describe_error(error.__cause__ or error)}")
     except TimeoutError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
@@ -25,7 +26,7 @@ class CheckContext:
     Python refers to by name. `complete` calls providers for the item that is graded, `judges` asks
     its judges. `workspace` is the folder that the target worked in, if there was one.
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
-    known, as for an assertion on its own.
+    known, as for an assertion on its own. `workers` run Python in processes of its own.
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class CheckContext:
     judges: Judges = NO_JUDGES
     workspace: Path | None = None
     absent_fields: frozenset[str] | None = None
+    workers: Workers = NO_WORKERS
     passes: dict[int, tuple[Assertion, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

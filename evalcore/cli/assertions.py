@@ -11,10 +11,12 @@ import click
 
 from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import settings
+from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
 from evalcore.execution.single import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.formats.wording import describe
+from evalcore.isolation.mode import Workers, own_workers
 from evalcore.model.suite import Format
 from evalcore.trust.imports import ImportPolicy
 
@@ -33,14 +35,15 @@ def assert_(format_: str, imports: tuple[str, ...]) -> int:
         raise UsageError(f"no assertions of format '{format_}'; formats: {', '.join(FORMATS)}")
     allowed = (*settings().allow_imports, *imports)
     policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
-    return answer_lines(lambda raw: _graded(format_, raw, policy), _error)
+    with own_workers(settings().isolation) as workers:
+        return answer_lines(lambda raw: _graded(format_, raw, policy, workers), _error)
 
 
 def _error(identity: object, message: str) -> dict[str, Any]:
     return {"id": identity, "score": 0.0, "outcome": "error", "message": message}
 
 
-def _graded(format_: str, raw: Any, imports: ImportPolicy) -> dict[str, Any]:
+def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> dict[str, Any]:
     if not isinstance(raw, dict) or "assertion" not in raw:
         identity = raw.get("id") if isinstance(raw, dict) else None
         raise NoQuestionError("expected an object with 'assertion'", identity)
@@ -51,7 +54,8 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy) -> dict[str, Any]:
         output = _output(format_, raw.get("output"))
     except (LoadError, ValueError) as error:
         return _error(raw.get("id"), str(error))
-    result = asyncio.run(grade_output(assertion, output, measured, imports))
+    with reserved_stdout():
+        result = asyncio.run(grade_output(assertion, output, measured, imports, workers))
     return {
         "id": raw.get("id"),
         "score": result.score,

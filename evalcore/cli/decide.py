@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,14 @@ import click
 
 from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import settings
+from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
-from evalcore.formats.single_gate import read_question
+from evalcore.formats.single_gate import GateQuestion, read_question
 from evalcore.gates.registry import GateSyntaxError
+from evalcore.isolation.mode import Isolation
 from evalcore.model.comparison import Difference
+from evalcore.model.gate import GateResult
+from evalcore.model.summary import Summary
 from evalcore.pipeline.single_gate import decide_question
 from evalcore.trust.imports import ImportPolicy
 
@@ -35,7 +40,7 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise NoQuestionError("expected an object with 'gate' and 'variants'")
     try:
-        result, summary = decide_question(read_question(raw), imports.load)
+        result, summary = _decided(read_question(raw), imports)
     except (EvalError, GateSyntaxError) as error:
         return _error(raw.get("id"), str(error))
     compared = summary.comparison.variants if summary.comparison is not None else ()
@@ -47,6 +52,19 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
         "regressions": [_entry(entry) for one in compared for entry in one.regressions],
         "improvements": [_entry(entry) for one in compared for entry in one.improvements],
     }
+
+
+def _decided(question: GateQuestion, imports: ImportPolicy) -> tuple[GateResult, Summary]:
+    """Return what a gate decides; a custom one in a process of its own."""
+    from evalcore.isolation.gate_calls import decide_in_process
+
+    apart = settings().isolation == Isolation.PROCESS
+
+    def elsewhere(params: Mapping[str, Any], report: Mapping[str, Any]) -> GateResult:
+        return decide_in_process(params, report, imports)
+
+    with reserved_stdout():
+        return decide_question(question, imports.load, elsewhere if apart else None)
 
 
 def _entry(entry: Difference) -> dict[str, str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +28,7 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.scripts import (
     check_imports,
     is_script_run,
@@ -146,7 +146,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
 
             refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)
-        with redirect_stdout(sys.stderr):
+        with reserved_stdout():
             check_imports([suite], options.policy((folder, Path.cwd())))
     decisions: list[Decision] = []
     for suite in suites:
@@ -234,7 +234,7 @@ def _execute(
     with (
         ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
-        redirect_stdout(sys.stderr),
+        reserved_stdout(),
     ):
         execute = ExecuteOptions(
             imports=policy,
@@ -265,12 +265,14 @@ def _execute(
         cancel_run(run, receipts, now=datetime.now(UTC), begun=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
-    now, decide = datetime.now(UTC), DecideOptions(policy)
-    with (
-        view_run(run)
-        if options.prefect
-        else finish_run(run, receipts, now=now, options=decide) as view
-    ):
+    now, decide = datetime.now(UTC), DecideOptions(policy, isolation=execute.isolation)
+    with ExitStack() as stack:
+        with reserved_stdout():  # custom gates are called
+            view = stack.enter_context(
+                view_run(run)
+                if options.prefect
+                else finish_run(run, receipts, now=now, options=decide)
+            )
         show(view, options, another=another)
         export_view(view, options.exports, append=another)
         return view.report.decision

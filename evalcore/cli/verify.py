@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import redirect_stdout, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
-from evalcore.cli.options import chosen_store, json_option, store_option
+from evalcore.cli.options import chosen_store, json_option, settings, store_option
 from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, resume_run
 from evalcore.cli.showing import one_line
-from evalcore.errors import DamagedRunError, ExitCode
+from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
+from evalcore.pipeline.acceptance import Worker, accept_plan
 from evalcore.pipeline.integrity import verify_run
+from evalcore.pipeline.signing import read_seal
 from evalcore.report.document import on_one_line
 from evalcore.storage.runs import StoredRun, find_run
+from evalcore.trust.plan_keys import read_plan_keys
 
 if TYPE_CHECKING:
     from evalcore.errors import Damage
@@ -38,7 +44,7 @@ def verify_command(
     Exit codes: 0 the run is whole (or is now), 4 it is damaged.
     """
     run = find_run(chosen_store(store), run_id)
-    damages, repaired = verify_run(run), tuple[int, ...]()
+    damages, repaired = _damages(run), tuple[int, ...]()
     if damages and repair and DamagedRunError(run_id, damages).repairable:
         repaired, damages = _repaired(run, damages, imports)
     if as_json:
@@ -56,10 +62,23 @@ def _repaired(
 
     for damage in damages:
         click.echo(one_line(f"damaged: {damage}"), err=True)
+    # Nothing is set aside of a run whose plan this process does not execute.
+    accept_plan(run, Worker(Path.cwd(), settings(), imports))
     shards = reopen_damaged(run, damages)
     with redirect_stdout(sys.stderr):  # standard output says what became of the run
         resume_run(run.store, run.run_id, RunOptions(False, False, imports=imports))
-    return shards, verify_run(run)
+    return shards, _damages(run)
+
+
+def _damages(run: StoredRun) -> tuple[Damage, ...]:
+    """Return every damage of a run, a plan that is not what this process has signed included."""
+    try:
+        seal = read_seal(run, read_plan_keys(os.environ))
+    except NotAllowedError:  # not signed is not damaged
+        seal = None
+    except DamagedRunError as error:
+        return verify_run(run) or error.damages
+    return verify_run(replace(run, seal=seal))
 
 
 def _document(

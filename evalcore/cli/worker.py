@@ -130,7 +130,10 @@ def _work(given: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
 def _finish(run: StoredRun, policy: ImportPolicy, options: RunOptions) -> ExitCode:
     """Decide the run unless another worker has, and show it."""
     done = run.manifest().state is State.COMPLETED
-    now, decide = datetime.now(UTC), DecideOptions(policy)
+    now, decide = (
+        datetime.now(UTC),
+        DecideOptions(policy, isolation=Isolation(settings().isolation)),
+    )
     with view_run(run) if done else finish_run(run, (), now=now, options=decide) as view:
         show(view, replace(options, forms=()))
         return exit_code([view.report.decision])

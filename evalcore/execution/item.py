@@ -63,7 +63,11 @@ class ItemRunner:
         self._suite = suite
         absent = None if suite.absent_fields is None else frozenset(suite.absent_fields)
         self._context = CheckContext(
-            folder=folder, imports=imports, objects=given.objects, absent_fields=absent
+            folder=folder,
+            imports=imports,
+            objects=given.objects,
+            absent_fields=absent,
+            workers=given.workers,
         )
         self._judges: RunJudges | None = None
         self._mode = given.mode
@@ -196,6 +200,7 @@ class ItemRunner:
             imports=context.imports,
             objects=context.objects,
             judges=context.judges,
+            workers=self._workers,
         )
         return finished._replace(scores=scores)
 

@@ -199,9 +199,9 @@ class Pool:
         """Let items of the queue begin in every slot that is free; ask for more if there are."""
         if self.ended or self.stopped:
             return
-        while self._queue and self._slots.is_free:
+        while self._queue and self._slots.has_room():
             self._start(self._queue.popleft())
-        if not self._queue and self._slots.is_free:
+        if not self._queue and self._slots.has_room():
             self._wanted.set()
 
     def _start(self, task: Task) -> None:

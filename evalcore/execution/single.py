@@ -9,6 +9,7 @@ from typing import Any
 
 from evalcore.assertions.grading import grade
 from evalcore.assertions.subject import CheckContext
+from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
@@ -17,7 +18,11 @@ from evalcore.trust.imports import ImportPolicy
 
 
 async def grade_output(
-    assertion: Assertion, output: Any, measured: Mapping[str, Any], imports: ImportPolicy
+    assertion: Assertion,
+    output: Any,
+    measured: Mapping[str, Any],
+    imports: ImportPolicy,
+    workers: Workers = NO_WORKERS,
 ) -> AssertionResult:
     """Return the result of one assertion on one output; an output that is not text is JSON.
 
@@ -29,7 +34,7 @@ async def grade_output(
         text = json_text(output)
     names = {name.name for name in fields(Metrics)}
     metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
-    context = CheckContext(folder=Path.cwd(), imports=imports)
+    context = CheckContext(folder=Path.cwd(), imports=imports, workers=workers)
     case = Case(id="assertion", assertions=(assertion,))
     evidence = Evidence(text, metrics=metrics)
     if given is not None:

@@ -107,9 +107,8 @@ class Slots:
         """The slots of all items that have begun, whether they run or back off."""
         return tuple(self._open)
 
-    @property
-    def is_free(self) -> bool:
-        """Whether a new item may begin. Full slots are noted: the window may rise."""
+    def has_room(self) -> bool:
+        """Return whether a new item may begin; if all slots are taken, the window learns of it."""
         limit = self.limit
         if self._held + len(self._returning) >= limit:
             self._window.note_full()
@@ -123,7 +122,7 @@ class Slots:
         return self._held + len(self._returning) > self.limit
 
     def enter(self) -> Slot:
-        """Take a slot for a new item, which `is_free` allows."""
+        """Take a slot for a new item, which `has_room` allows."""
         slot = Slot(self)
         self._open.add(slot)
         self._held += 1

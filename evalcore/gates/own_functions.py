@@ -15,6 +15,10 @@ def _refuse(reference: str) -> Callable[..., Any]:
     raise LookupError(f"'{reference}' cannot be called here")
 
 
+DecideElsewhere = Callable[[Mapping[str, Any], Mapping[str, Any]], GateResult | None]
+"""Decides with a gate's parameters and the report; None if its function is only here."""
+
+
 @dataclass(frozen=True, slots=True)
 class CustomGates:
     """What custom gates need of the outside.
@@ -22,18 +26,24 @@ class CustomGates:
     `resolve` gives the function of a reference (`module:function`, or a name that the caller of
     the Python API gave an object for); it may raise. `report` makes the argument of the functions:
     the report's JSON values without its gates. `known` are results by the gates' places, from the
-    store: a decided run is shown without calling anybody's function again.
+    store: a decided run is shown without calling anybody's function again. `elsewhere` decides
+    in another process.
     """
 
     resolve: Callable[[str], Callable[..., Any]] = _refuse
     report: Callable[[], Mapping[str, Any]] = dict
     known: Mapping[int, GateResult] = field(default_factory=dict)
+    elsewhere: DecideElsewhere | None = None
 
 
 def custom(params: Mapping[str, Any], gates: CustomGates) -> GateResult:
     """Call the function and return what it decided; one that raises fails with its exception."""
     name, about = params["name"] or params["callable"], params["description"]
     try:
+        if gates.elsewhere is not None:
+            decided = gates.elsewhere(params, gates.report())
+            if decided is not None:
+                return decided
         answer = gates.resolve(params["callable"])(gates.report())
         return _result(name, about, answer)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (somebody's function may do anything)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -36,3 +37,22 @@ class Workers:
 
 
 NO_WORKERS = Workers()
+
+
+@contextmanager
+def own_workers(isolation: str) -> Iterator[Workers]:
+    """Give worker processes that are started when they are needed, and end afterwards."""
+    pools: list[WorkerPool] = []
+
+    def pool() -> WorkerPool:
+        if not pools:
+            from evalcore.isolation.worker_pool import WorkerPool
+
+            pools.append(WorkerPool())
+        return pools[0]
+
+    try:
+        yield Workers(pool, Isolation(isolation))
+    finally:
+        for one in pools:
+            one.close()

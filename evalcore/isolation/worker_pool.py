@@ -13,8 +13,8 @@ import os
 import pickle
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -105,6 +105,33 @@ class WorkerPool:
             return await result
         finally:
             result.cancel()
+
+    async def call_within(self, job: Job, timeout_s: float) -> Any:
+        """Return what the job returns; raise `TimeoutError` if that takes longer once it began."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as clock:
+
+            @contextmanager
+            def waiting() -> Iterator[None]:
+                try:
+                    yield
+                finally:
+                    if not clock.expired():
+                        clock.reschedule(loop.time() + timeout_s)
+
+            return await self.call(job, waiting)
+
+    def call_blocking(self, job: Job, timeout_s: float) -> Any:
+        """Return what the job returns, in a thread without an event loop; as `call_within`."""
+        processes = self._started()
+        called = asyncio.run_coroutine_threadsafe(
+            processes.run(job.entry, pickle.dumps(job.payload), no_answer, lambda: None),
+            processes.loop,
+        )
+        try:
+            return called.result(timeout_s)
+        finally:
+            called.cancel()
 
     def close(self) -> None:
         """End the processes; their exit handlers have a moment to run."""

@@ -22,6 +22,7 @@ from evalcore.execution.shard import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
 from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
+from evalcore.isolation.mode import Isolation
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.mode import Mode
@@ -103,10 +104,24 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class DecideOptions:
-    """What custom gates may call: functions given as objects by their reference, and imports."""
+    """What custom gates may call: functions given as objects by their reference, and imports.
+
+    `isolation` says where imported functions are called.
+    """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    isolation: Isolation = Isolation.INLINE
+
+    def decide_elsewhere(
+        self, params: Mapping[str, Any], report: Mapping[str, Any]
+    ) -> GateResult | None:
+        """Return what a custom gate decides in another process; None for a function of this one."""
+        if params["callable"] in self.functions:
+            return None
+        from evalcore.isolation.gate_calls import decide_in_process
+
+        return decide_in_process(params, report, self.imports)
 
     def resolve(self, reference: str) -> Callable[..., Any]:
         """Return the function that a custom gate names; raise `EvalError`."""
@@ -270,7 +285,11 @@ def _custom_gates(
         cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
         return undecided_head(undecided) | {"cases": cases}
 
-    return CustomGates(resolve=options.resolve, report=values)
+    return CustomGates(
+        resolve=options.resolve,
+        report=values,
+        elsewhere=options.decide_elsewhere if options.isolation is Isolation.PROCESS else None,
+    )
 
 
 def _stored_gates(run: StoredRun) -> list[GateResult]:

@@ -12,7 +12,7 @@ import orjson
 
 from evalcore.formats.single_gate import GateQuestion
 from evalcore.gates.decide import decide_gates
-from evalcore.gates.own_functions import CustomGates
+from evalcore.gates.own_functions import CustomGates, DecideElsewhere
 from evalcore.model.gate import GateResult
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
@@ -20,11 +20,13 @@ from evalcore.model.summary import Summary, VariantSummary
 
 
 def decide_question(
-    question: GateQuestion, resolve: Callable[[str], Callable[..., Any]]
+    question: GateQuestion,
+    resolve: Callable[[str], Callable[..., Any]],
+    elsewhere: DecideElsewhere | None = None,
 ) -> tuple[GateResult, Summary]:
     """Return the gate's result and the aggregates that it decided over.
 
-    `resolve` gives the function of a custom gate.
+    `resolve` gives the function of a custom gate, `elsewhere` calls it in another process.
     """
     policy = Policy(
         ScoreRule.BLOCKS,
@@ -33,7 +35,7 @@ def decide_question(
         iterations=question.iterations,
     )
     summary = _summarise(question, policy)
-    custom = CustomGates(resolve=resolve, report=lambda: asdict(summary))
+    custom = CustomGates(resolve=resolve, report=lambda: asdict(summary), elsewhere=elsewhere)
     return decide_gates(policy, summary, custom)[0], summary
 
 

@@ -81,12 +81,13 @@ def inert_message(text: str) -> str:
     Only what would become a link, an image, an element or structure is escaped; the rest of the
     text reads the same in both. Lines stay.
     """
-    lines = visible(text).replace("\r", "").split("\n")
+    # An apostrophe reads the same in both; an escaped backtick does not.
+    lines = visible(text).replace("\r", "").replace("`", "'").split("\n")
     return "\n".join(map(_inert_line, lines))
 
 
 _ACTIVE: Final = re.compile(
-    r"[\[\]<`*|~\\]|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])|^\s*(?:#|>|[-+=](?=\s|[-+=]|$))|(?<=\w)@(?=\w)"
+    r"[\[\]*|~\\]|<(?=[A-Za-z/!?])|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])|^\s*(?:#|>|[-+=](?=\s|[-+=]|$))|(?<=\w)@(?=\w)"
     r"|(?<!\w)@(?=\w)",
     re.IGNORECASE,
 )

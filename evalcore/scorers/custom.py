@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import EvalError
+from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.artifact import Artifact
 from evalcore.model.suite import ScorerSpec
 from evalcore.scorers.score import Score, json_raw
@@ -15,13 +17,30 @@ from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
 
+if TYPE_CHECKING:
+    from evalcore.isolation.worker_program import Engine
+
 TIMEOUT_S = 30.0
+_ENTRY = "evalcore.scorers.custom:score_in_worker"
 _RAW_KEYS = ("raw_value", "rawValue", "raw")
 _VALUE_KEYS = "{value, raw_value}"
 
 
+@dataclass(frozen=True, slots=True)
+class ScorerCall:
+    """One call of a scorer: which, on what, and where it may be imported from."""
+
+    spec: ScorerSpec
+    artifact: Artifact
+    imports: ImportPolicy
+
+
 async def custom(
-    spec: ScorerSpec, artifact: Artifact, imports: ImportPolicy, objects: Mapping[str, Any]
+    spec: ScorerSpec,
+    artifact: Artifact,
+    imports: ImportPolicy,
+    objects: Mapping[str, Any],
+    workers: Workers = NO_WORKERS,
 ) -> Score:
     """Ask an object's `score(artifact)`, or a function, for a score.
 
@@ -30,19 +49,44 @@ async def custom(
     object's own, else the answer's. Anything else, an exception and a time-out are an error of this
     score.
     """
+    reference = spec.params["callable"]
+    pool = None if reference in objects else workers.of(None)
+    try:
+        if pool is not None:
+            from evalcore.isolation.worker_pool import Job
+
+            job = Job(_ENTRY, ScorerCall(spec, artifact, imports))
+            return Score(*await pool.call_within(job, TIMEOUT_S))
+        scorer = find_callable(reference, imports, objects)
+        return await asyncio.wait_for(_asked(spec, artifact, scorer), TIMEOUT_S)
+    except EvalError as error:
+        return Score(spec.name, None, error=str(error))
+    except TimeoutError:
+        return Score(spec.name, None, error=f"no score within {TIMEOUT_S:g} s")
+
+
+async def score_in_worker(call: ScorerCall, engine: Engine) -> list[Any]:
+    """Return the fields of the score as JSON values: what a worker process runs."""
+    try:
+        scorer = call.imports.load(call.spec.params["callable"])
+    except EvalError as error:
+        return list(Score(call.spec.name, None, error=str(error)))
+    engine.loaded()
+    return list(await _asked(call.spec, call.artifact, scorer))
+
+
+async def _asked(spec: ScorerSpec, artifact: Artifact, scorer: Any) -> Score:
+    """Return what a scorer answers."""
     name = spec.name
     try:
-        scorer = find_callable(spec.params["callable"], imports, objects)
         function = _function(scorer)
         name = name if spec.named else _own_name(scorer) or name
-        answer = await asyncio.wait_for(call_foreign(function, artifact), TIMEOUT_S)
+        answer = await call_foreign(function, artifact)
         if not spec.named and name == spec.name:
             name = _own_name(answer) or name
         return _score(name, answer)
     except (EvalError, ForeignError, ValueError) as error:
         return Score(name, None, error=str(error))
-    except TimeoutError:
-        return Score(name, None, error=f"no score within {TIMEOUT_S:g} s")
 
 
 def _function(scorer: Any) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.artifact import artifact_of
 from evalcore.model.evidence import NOTHING, Evidence
@@ -32,6 +33,7 @@ async def score_evidence(
     imports: ImportPolicy,
     objects: Mapping[str, Any] = NOTHING,
     judges: Judges = NO_JUDGES,
+    workers: Workers = NO_WORKERS,
 ) -> list[dict[str, Any]]:
     """Return `{name, value, raw, error?}` for each scorer, in their order; never raises.
 
@@ -53,7 +55,7 @@ async def score_evidence(
                 case_input=case.input,
                 expected_output=case.expected_output,
             )
-            score = await custom(spec, artifact, imports, objects)
+            score = await custom(spec, artifact, imports, objects, workers)
         else:
             score = _scored(spec, evidence, case)
         entries.append(score.row())

@@ -78,7 +78,7 @@ class NodeExecution:
         self._ask_target = ask_target
         self._log = EventLog(store)
         self._calls: list[Call] = []
-        self._errors: list[str] = []
+        self._errors: dict[str, list[str]] = {}
         self._metrics: dict[str, Metrics] = {}
         self._durations: dict[str, Metrics] = {}
         self._invocations: dict[str, int] = {}
@@ -160,7 +160,7 @@ class NodeExecution:
         try:
             answer = await self._attempts(node)
         except NodeFailedError as error:
-            self._errors.append(str(error))
+            self._errors.setdefault(node.id, []).append(str(error))
             await self._log.add(
                 EventType.BLOCK_FAILED, node.id, kind=error.kind, message=error.message
             )
@@ -192,7 +192,7 @@ class NodeExecution:
             if attempt >= policy.attempts or error.kind in _NEVER_SURVIVED:
                 raise error
             message = f"attempt {attempt}: {error.message}"
-            self._errors.append(message)
+            self._errors.setdefault(node.id, []).append(message)
             await self._log.add(
                 EventType.BLOCK_RETRIED, node.id, attempt=attempt, message=error.message
             )
@@ -276,9 +276,12 @@ class NodeExecution:
         # Each as `{output}`: what a node returns may have that key itself.
         evidence = block_evidence({node: {"output": value} for node, value in ran.items()})
         measured = {**self._durations, **self._metrics, **by_block(self._calls)}
-        details = {**evidence.details, "invocations": dict(self._invocations)}
+        # In the order of the flow, whichever of them was first this time.
+        order = [node.id for node in self._flow.nodes]
+        ran_times = {node: self._invocations[node] for node in order if node in self._invocations}
+        details = {**evidence.details, "invocations": ran_times}
         if self._errors:
-            details["errors"] = list(self._errors)
+            details["errors"] = [one for node in order for one in self._errors.get(node, ())]
         if self._calls:
             details["calls"] = [call.as_json() for call in self._calls]
         evidence = evidence._replace(

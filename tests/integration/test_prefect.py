@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +167,36 @@ def test_a_failed_gate_ends_the_flow_run_as_gate_failed(
     assert seen.flow_run.state.message == "pass rate 0.8 < 0.9"
     (event,) = events("evalcore.gate.failed", only_run(folder / "store"))
     assert event["payload"]["gate"] == "pass_rate"
+
+
+def test_what_prefect_gets_is_inert_and_holds_no_secret(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "c4nary-of-the-orchestrator"
+    monkeypatch.setenv("EVAL_CANARY", secret)
+    image = "![x](http://127.0.0.1:1/p.png)"
+    tests = [
+        {
+            "id": f"case\n\n# heading {image} {secret}",
+            "input": "x",
+            "fixtures": {"output": f"{image} <img src=http://127.0.0.1:1/> {secret}"},
+            "assertions": [{"type": "contains", "value": "not there"}],
+        }
+    ]
+    suite = {"name": f"suite {image}", "tests": tests, "evalcore": {"variants": [{"id": image}]}}
+    (folder / "hostile.yaml").write_bytes(orjson.dumps(suite))
+    seen = run_flow(suite="hostile.yaml")
+    told = [str(artifact.data) for artifact in seen.artifacts]
+    told += [str(artifact.description) for artifact in seen.artifacts]
+    told += [str(seen.state.message), str(seen.flow_run.name)]
+    told += [str(task.name) for task in seen.tasks]
+    # In a block of code all is shown as it is.
+    text = re.sub(r"```text\n.*?\n```", "", "\n".join(told), flags=re.DOTALL)
+    assert "127.0.0.1" in text
+    assert "![x](" not in text
+    assert "<img" not in text
+    assert "\n# heading" not in text
+    assert secret not in text
 
 
 def test_items_in_error_end_the_flow_run_as_errors(

@@ -373,6 +373,26 @@ def test_a_node_may_fail_where_its_policy_says_so() -> None:
     ]
 
 
+def test_what_is_said_of_nodes_side_by_side_stands_in_their_order() -> None:
+    first_ended = asyncio.Event()
+
+    async def run(value: Any, context: Any) -> Any:
+        if context.node_id == "a":
+            await first_ended.wait()
+        if context.node_id == "b":
+            first_ended.set()
+        if context.node_id != "s":
+            raise ValueError(context.node_id)
+        return value
+
+    policy = {"continue_on_error": True}
+    listed = [node("s"), *(node(name, policy=policy) for name in ("a", "b"))]
+    ways = [edge("s", "a"), edge("s", "b")]
+    evidence = execute(nodes(*listed, edges=ways, run=run))
+    assert list(evidence.details["invocations"]) == ["s", "a", "b"]
+    assert [error[-1] for error in evidence.details["errors"]] == ["a", "b"]
+
+
 def test_a_node_has_a_time_limit_of_its_own() -> None:
     async def run(value: Any) -> Any:
         await asyncio.sleep(60)

@@ -1,0 +1,111 @@
+"""What can be caught of a Python target in the engine's own process is its item's error."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pytest
+
+from tests.end_to_end.shell import Ended, Json, evalcore
+
+pytestmark = pytest.mark.multiprocess
+
+CODE: Final = """
+import asyncio, os, subprocess, sys, time
+
+class WordlessError(Exception):
+    def __str__(self): raise ValueError
+
+async def exits(input): sys.exit(0)
+async def interrupts(input): raise KeyboardInterrupt
+async def generator_exit(input): raise GeneratorExit
+async def cancels_itself(input):
+    asyncio.current_task().cancel()
+    await asyncio.sleep(5)
+async def exits_in_a_task(input):
+    async def leave(): sys.exit(0)
+    await asyncio.create_task(leave())
+async def swallows(input):
+    while True:
+        try: await asyncio.sleep(5)
+        except asyncio.CancelledError: pass
+def sync_exit(input): raise SystemExit(0)
+def sync_interrupt(input): raise KeyboardInterrupt
+def sync_cancelled(input): raise asyncio.CancelledError
+def wordless(input): raise WordlessError
+def hangs(input): time.sleep(30)
+def cyclic(input):
+    value = []
+    value.append(value)
+    return value
+async def cancels_all(input):
+    [task.cancel() for task in asyncio.all_tasks()]
+    await asyncio.sleep(5)
+async def stops_the_loop(input):
+    asyncio.get_running_loop().stop()
+    raise ValueError
+async def blocks(input): time.sleep(30)
+def prints(input):
+    print("PRINTED")
+    os.write(1, b"WRITTEN")
+    subprocess.run(["echo", "ECHOED"])
+    return "good"
+def good(input): return "good"
+"""
+BAD: Final = (
+    "exits", "interrupts", "generator_exit", "cancels_itself", "exits_in_a_task", "swallows",
+    "sync_exit", "sync_interrupt", "sync_cancelled", "wordless", "hangs", "cyclic", "cancels_all",
+    "stops_the_loop", "blocks",
+)  # fmt: skip
+GOOD: Final = ("prints", "good")
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    folder = tmp_path_factory.mktemp("inline")
+    (folder / "mine.py").write_text(CODE)
+    names = (*BAD, *GOOD)
+    suite = {
+        "targets": [
+            {"name": name, "provider": "python", "callable": f"mine:{name}", "isolation": "inline"}
+            for name in names
+        ],
+        "evalcore": {"limits": {"timeout_s": 1}},
+        "tests": [
+            {
+                "id": name,
+                "input": "q",
+                "execution": {"target": name},
+                "assertions": [{"type": "contains", "value": "good"}],
+            }
+            for name in names
+        ],
+    }
+    path = folder / "inline.eval.yaml"
+    path.write_text(json.dumps(suite))
+    # One after another: inline targets share a loop, and may cancel each other's tasks.
+    return evalcore("run", path, "--json", "--concurrency", "1", store=folder / "s", cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def items(ended: Ended) -> dict[str, Json]:
+    return {case["id"]: case["items"][0] for case in ended.report["cases"]}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_an_inline_target_does_is_its_items_error(items: dict[str, Json], name: str) -> None:
+    assert items[name]["status"] == "error", items[name]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_other_inline_items_are_not_touched(items: dict[str, Json], name: str) -> None:
+    assert items[name]["outcome"] == "passed", items[name]
+
+
+def test_nothing_of_an_inline_target_is_on_standard_output(ended: Ended) -> None:
+    assert ended.code == 1
+    for text in ("PRINTED", "WRITTEN", "ECHOED"):
+        assert text not in ended.out
+        assert text in ended.err
+    assert "Traceback" not in ended.err

@@ -36,14 +36,14 @@ class Upward(NamedTuple):
 def repository_root(folder: Path) -> Path:
     """Return the nearest folder upward from `folder` with a `.git`, else `folder` (resolved).
 
-    A `.git` may be a file, as in a worktree. One that another user can have put there is none.
+    A `.git` may be a file, as in a worktree. One that belongs to another user is none.
     """
     start = folder.resolve()
     owners = _owners(start)
     for candidate in (start, *start.parents):
-        mark = candidate / _MARK
-        if os.path.lexists(mark) and _reason(mark, owners) is None:
-            return candidate
+        with suppress(OSError):
+            if (candidate / _MARK).lstat().st_uid in owners:
+                return candidate
     return start
 
 

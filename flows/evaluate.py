@@ -47,7 +47,15 @@ from flows.lanes import (
 )
 from flows.parameters import EvaluateParameters, load_options, takes_parameters
 from flows.permitted import permitted_store, permitted_suite, this_worker
-from flows.publish import RUN_LABEL, STORE_LABEL, RunProgress, introduce, logged, publish
+from flows.publish import (
+    RUN_LABEL,
+    STORE_LABEL,
+    RunProgress,
+    earlier_run,
+    introduce,
+    logged,
+    publish,
+)
 from flows.tasks import execute_shard
 
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
@@ -123,11 +131,15 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         request_cancel(run)
     # Terminated, or out of luck with the store: what is committed stays.
     except BaseException:
-        request_cancel(run)
-        _note_stop(run, execution.receipts)
+        if not execution.left:
+            request_cancel(run)
+            _note_stop(run, execution.receipts)
         raise
     finally:
-        execution.close()
+        if not execution.left:
+            execution.close()
+    if execution.left:
+        return states.left(run.run_id)
     if execution.stopped or run.is_cancel_requested():
         _note_stop(run, execution.receipts)
         return states.stopped(run.run_id)
@@ -144,8 +156,9 @@ def _plan(parameters: EvaluateParameters) -> Execution:
     store = permitted_store(parameters.store, settings)
     # The parameters came over the network: they grant nothing, and the suite's folder neither.
     imports = worker.policy
-    if parameters.resume is not None:
-        run, granted = accept_plan(find_run(store, parameters.resume), worker)
+    resume = parameters.resume or earlier_run(store)
+    if resume is not None:
+        run, granted = accept_plan(find_run(store, resume), worker)
         imports = replace(granted, roots=())
     else:
         options = load_options(parameters, settings, os.environ)

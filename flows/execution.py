@@ -6,6 +6,7 @@ import asyncio
 import gc
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -38,6 +39,7 @@ _LIVE_THREADS = 2
 # Python would only take the interpreter from each other.
 _INSTANT_THREADS = 3
 _MAX_THREADS = 64
+_LEAVING_S = 0.1
 
 
 class Execution:
@@ -51,6 +53,7 @@ class Execution:
         self.run = run
         self.receipts: list[ShardReceipt] = []
         self.stopped = False
+        self.left = False
         # The threads share limits and recordings, and all workers the server's rate limits.
         if options.rates is None and options.settings.rate_limits is None:
             options = replace(options, rates=PrefectRates())
@@ -144,7 +147,7 @@ class Execution:
         share = self._shares.get()
         try:
             with _Turn(self._turns, len(self.plan.shard_items(shard))) as turn:
-                if self.stopped:
+                if self.stopped or self.left:
                     return None
                 receipts = self._execute(shard, share, turn)
         finally:
@@ -175,6 +178,18 @@ class Execution:
     def close(self) -> None:
         """Wait for what is being recorded; nothing is executed afterwards."""
         self._calls.close()
+
+    def leave(self) -> None:
+        """Begin no other shard, and wait until those that were begun have ended.
+
+        The run is somebody else's afterwards: a flow that is left takes no part in it any more.
+        """
+        self.left = True
+        while True:
+            with self._lock:
+                if not self._pools:
+                    return
+            time.sleep(_LEAVING_S)
 
     def stop(self) -> None:
         """End the execution; from any thread."""

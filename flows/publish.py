@@ -22,6 +22,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
@@ -31,6 +32,7 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
+from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
 
@@ -61,6 +63,18 @@ def introduce(run: StoredRun) -> None:
         client.set_flow_run_name(flow_run_id, name)
         labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
         client.update_flow_run_labels(flow_run_id, labels)
+
+
+def earlier_run(store: ObjectStore) -> str | None:
+    """Return the id of the run that this flow run had before it was retried; None for the first.
+
+    A flow run that is retried goes on with its run; a completed one is published again.
+    """
+    context = FlowRunContext.get()
+    labels = {} if context is None or context.flow_run is None else context.flow_run.labels
+    if labels.get(STORE_LABEL) != store.url or RUN_LABEL not in labels:
+        return None
+    return str(labels[RUN_LABEL])
 
 
 class RunProgress:

@@ -7,10 +7,16 @@ of Prefect is imported before a run starts.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import signal
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import EvalError, RunConflictError, StoreError, UsageError
-from evalcore.pipeline import ExecuteOptions
+from evalcore.pipeline import DecideOptions, ExecuteOptions, execute_run, finish_run
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -24,6 +30,8 @@ _SETTINGS = {
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    # Else each event of a server that is gone is printed whole.
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -31,6 +39,11 @@ _SETTINGS = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
 }
+
+
+# What a stopped flow may take to note it.
+_STOP_S = 30.0
+_ANSWER_S = 5.0
 
 
 class PrefectRunner:
@@ -47,23 +60,39 @@ class PrefectRunner:
         """
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
+        from flows.attended import AttendedFlow, Ending
         from flows.evaluate import evaluate
         from flows.execution import Execution, brought_along, is_complete
 
-        _reach_server()
+        server_answers = _reach_server()
         execution = Execution(run, options)
         self._executions[run.run_id] = execution
         name = run.definition.name[:1000]
-        try:
+
+        def call() -> Any:
             with brought_along(execution):
-                state = evaluate(suite=name, resume=run.run_id, return_state=True)
+                return evaluate(suite=name, resume=run.run_id, return_state=True)
+
+        flow = AttendedFlow(call, server_answers)
+        try:
+            with _terminated_like_interrupted():
+                flow.start()
+                away_s = options.settings.stall_s
+                ending = flow.attend(run, away_s=away_s)
+                if ending is Ending.ORPHANED:
+                    _finish_alone(run, execution, options)
         except KeyboardInterrupt:
+            from flows.lanes import request_cancel
+
+            execution.stop()
+            request_cancel(run)
+            flow.join(_STOP_S)
             message = f"stopped; `evalcore run --resume {run.run_id}` goes on"
             raise RunConflictError(message) from None
         finally:
             del self._executions[run.run_id]
         if not is_complete(run) and not execution.stopped:
-            raise _error(state.name, state.message)
+            raise _error(flow.state.name, flow.state.message)
 
     def cancel(self, run: StoredRun) -> None:
         """Stop a run that this runner executes; raise `RunConflictError` for any other."""
@@ -76,6 +105,40 @@ class PrefectRunner:
         execution.stop()
 
 
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does; the flow's own handler needs the main thread."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _finish_alone(run: StoredRun, execution: Execution, options: ExecuteOptions) -> None:
+    """Execute what is left of a run whose server is gone, decide it and write its report."""
+    from flows.execution import is_complete
+
+    if options.warn is not None:
+        options.warn("Prefect's server does not answer any more: the run goes on without it")
+    # Commits of shards in flight count; the next ones are ours.
+    execution.leave()
+    execution.close()
+    receipts = execute_run(run, options)
+    if is_complete(run):  # the flow that was left to itself came first
+        return
+    now, decide = datetime.now(UTC), DecideOptions(execution.imports)
+    with finish_run(run, receipts, now=now, options=decide):
+        pass
+
+
 def _error(name: str | None, message: str | None) -> EvalError:
     from flows.states import NOT_ALLOWED, REFUSED
 
@@ -83,8 +146,11 @@ def _error(name: str | None, message: str | None) -> EvalError:
     return UsageError(text) if name in (REFUSED, NOT_ALLOWED) else StoreError(text)
 
 
-def _reach_server() -> None:
-    """Make sure that a server answers; the embedded one is started if none is configured."""
+def _reach_server() -> Callable[[], bool]:
+    """Return what asks whether the server answers, which it does now.
+
+    The embedded one is started if none is configured.
+    """
     from prefect.client.orchestration import get_client
     from prefect.settings import get_current_settings
 
@@ -92,13 +158,22 @@ def _reach_server() -> None:
     try:
         with get_client(sync_client=True) as client:
             failure = client.api_healthcheck()
+            address = f"{client.api_url}".rstrip("/")
     except Exception as error:  # noqa: BLE001  (Prefect's own, of many types)
         failure = error
     if failure is None:
-        return
+        return lambda: _answers(f"{address}/health")
     if url is None:
         raise UsageError(f"Prefect's embedded server does not start: {failure}")
     raise UsageError(
         f"Prefect's server at {url} does not answer ({type(failure).__name__}: {failure}); start "
         "it with `prefect server start`, or unset PREFECT_API_URL to use the embedded one"
     )
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=_ANSWER_S) as response:  # noqa: S310 - Prefect's own API
+            return bool(response.status == 200)
+    except (OSError, ValueError):
+        return False

@@ -7,6 +7,7 @@ import gc
 import io
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -95,6 +96,10 @@ def cli() -> None:
     """Evaluate LLM workflows: cases × variants × iterations, and gates over the results."""
 
 
+# What an orchestrator in this process may take to end: its embedded server needs some seconds.
+_TEARDOWN_S = 20.0
+
+
 def main() -> None:
     """Call the command line with the process's arguments and end the process."""
     # Runs make millions of objects and hardly a cycle; the default looks for those all the time.
@@ -146,9 +151,16 @@ def _leave(code: int) -> NoReturn:
     """End the process: what is registered for the end runs, the interpreter is not torn down.
 
     Tearing it down (all modules, a database without anything in it) takes a fifth of a small run.
-    An orchestrator in this process may rely on it.
+    An orchestrator in this process may rely on it, for `_TEARDOWN_S`: a server that does not answer
+    any more must not keep a process whose report is printed.
     """
     if "prefect" in sys.modules:
+        timer = threading.Timer(_TEARDOWN_S, os._exit, (code,))
+        timer.daemon = True
+        timer.start()
+        with suppress(BrokenPipeError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         sys.exit(code)
     atexit._run_exitfuncs()
     with suppress(BrokenPipeError, ValueError):

@@ -124,6 +124,7 @@ def read_suite(
     level.check_required_cases(definition.policy.gates, reader.ids)
     if reader.executes:
         check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
+    targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
     # Judges that only cases name are known now.

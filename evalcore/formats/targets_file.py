@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +101,12 @@ class Targets:
     def names(self) -> tuple[str, ...]:
         """Return the names of all targets, used or not."""
         return tuple(self._written)
+
+    def explain(self, collectors: Sequence[Problems]) -> None:
+        """Note the files that were passed over beside other mistakes: they may be the reason."""
+        if any(collector.count for collector in collectors):
+            for warning in self.warnings:
+                collectors[0].add((), warning)
 
     def define(self, name: str, entry: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Add a target that stands elsewhere in the suite, its variables already read."""

@@ -164,6 +164,7 @@ def _load(
         references=level.graders.reference_fields,
         declared=declared_types(raw),
     )
+    level.targets.explain(collectors)
     raise_all(collectors)
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
     warnings = [

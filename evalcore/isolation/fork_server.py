@@ -29,6 +29,8 @@ _PIPE_BYTES: Final = 1 << 20
 # a few percent of a core.
 _DROP_EVERY_S: Final = 0.005
 _F_SETPIPE_SZ: Final = 1031
+# The exit code of a worker that was killed, as a shell has it.
+KILLED: Final = 128 + signal.SIGKILL
 _OOM_SCORE: Final = b"700"
 
 
@@ -103,7 +105,7 @@ class ForkServer:
             self._tell({"refused": str(error)})
             return
         if pid == 0:
-            _become_worker(connection, write, self.config)
+            _become_parent(connection, write, self.config)
         os.close(write)
         os.close(connection)
         self.outputs[read] = _Output(pid, read)
@@ -164,13 +166,39 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _become_worker(connection: int, output: int, config: dict[str, Any]) -> NoReturn:
-    """Turn the forked process into a worker; never returns."""
+def _become_parent(connection: int, output: int, config: dict[str, Any]) -> NoReturn:
+    """Fork the worker, and end as it ends; never returns.
+
+    A worker that kills its parent must not kill that of others.
+    """
     code = 70
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
+        worker = os.fork()
+        if worker == 0:
+            _become_worker(connection, output, config)
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+        _, status = os.waitpid(worker, 0)
+        code = os.waitstatus_to_exitcode(status)
+        # Itself killed, this process says so; a worker that was killed is told apart from that.
+        if code == -signal.SIGKILL:
+            code = KILLED
+        elif code < 0:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+            code = 128 - code
+    finally:
+        os._exit(code)
+
+
+def _become_worker(connection: int, output: int, config: dict[str, Any]) -> NoReturn:
+    """Turn the forked process into a worker; never returns."""
+    code = 70
+    try:
         # Only the connection and the output are the worker's.
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)

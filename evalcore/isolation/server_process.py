@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from evalcore.isolation.fork_server import KILLED
 from evalcore.isolation.frames import frame
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
 from evalcore.trust.process_privacy import hide_process
@@ -174,6 +175,8 @@ def ended_how(code: int | None) -> str:
     """Return how a process ended, in words."""
     if code is None:
         return "its worker process ended"
+    if code == KILLED:
+        code = -signal.SIGKILL
     if code >= 0:
         return f"its worker process ended with exit code {code}"
     try:

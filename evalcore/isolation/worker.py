@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ class _Running:
     loaded: Callable[[], None]
     begun: asyncio.Event
     begins_alone: bool
+    is_first: bool
     questions: set[asyncio.Task[None]]
     left: bool = False
 
@@ -109,7 +111,9 @@ class Worker:
         alone = not self._running and not self.used
         job = os.urandom(12).hex()
         loop = asyncio.get_running_loop()
-        running = _Running(loop.create_future(), answer, loaded, asyncio.Event(), alone, set())
+        running = _Running(
+            loop.create_future(), answer, loaded, asyncio.Event(), alone, alone, set()
+        )
         for other in self._running.values():
             other.begins_alone = False
         self._running[job] = running
@@ -187,14 +191,16 @@ class Worker:
         except FrameError as error:
             reason = f"its worker process sent what is no answer: {error}"
         self.usable = False
-        kill_group(self._pid)
+        # How it ended is known by its parent, which is of its group: asked before that is killed.
         code = await self._server.exit_code(self._pid, _EXIT_CODE_S)
+        kill_group(self._pid)
         reason = reason or self._reason or f"{ended_how(code)} before it answered"
         for running in tuple(self._running.values()):
+            # Its parent was killed, perhaps by the job before: that takes effect a moment later.
+            late = code == -signal.SIGKILL and not running.is_first
             if not running.result.done():
-                running.result.set_exception(
-                    WorkerLostError(reason, is_ambiguous=not running.begins_alone)
-                )
+                ambiguous = late or not running.begins_alone
+                running.result.set_exception(WorkerLostError(reason, is_ambiguous=ambiguous))
         if not self._lost.done():
             self._lost.set_result(None)
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.states import AwaitingRetry
 
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
@@ -26,7 +30,7 @@ from flows.parameters import EvaluateParameters
 from tests.prefect_api import deployment, ended_run, trigger
 from tests.prefect_project import Project, deploy
 from tests.prefect_runs import write_suite
-from tests.prefect_server import PrefectServer, clean_environment
+from tests.prefect_server import PrefectServer, clean_environment, prefect_server
 
 pytestmark = [
     pytest.mark.prefect,
@@ -211,13 +215,87 @@ def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
     assert manifest.state == "cancelled", working.log
 
 
-def write_slow_suite(folder: Path) -> str:
+def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
+    registered: PrefectServer, checkout: Path, working: Project, tmp_path: Path
+) -> None:
+    slow, store = write_slow_suite(checkout, cases=8), tmp_path / "store"
+    identity = trigger("evaluate/on-demand", suite=slow, store=str(store))
+    wait_for_results(store)
+    killed = kill_flow_run(identity)
+    committed = len(list(store.glob("runs/*/*/results/*.parquet")))
+    with get_client(sync_client=True) as client:
+        ended_run(identity, working)
+        client.set_flow_run_state(identity, AwaitingRetry(), force=True)
+    assert ended_again(identity, working).state_name == "Completed", working.log
+
+    (manifest,) = manifests(store)
+    assert manifest.counts is not None
+    assert (manifest.state, manifest.counts["passed"]) == ("completed", 8)
+    assert killed
+    assert 0 < committed < 8
+
+
+def kill_flow_run(identity: UUID) -> list[int]:
+    """Kill the process of a flow run with its children, as a machine that fails does."""
+    mark = f"PREFECT__FLOW_RUN_ID={identity}".encode()
+    killed = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in place.read_bytes().split(b"\0"):
+                killed.append(int(place.parent.name))
+                os.kill(killed[-1], signal.SIGKILL)
+    return killed
+
+
+def ended_again(identity: UUID, project: Project) -> FlowRun:
+    """Return a flow run when it has begun another time and ended."""
+    deadline = time.monotonic() + _ENDED_S
+    with get_client(sync_client=True) as client:
+        while (client.read_flow_run(identity).run_count or 0) < 2:
+            assert time.monotonic() < deadline, project.log
+            time.sleep(0.2)
+    return ended_run(identity, project)
+
+
+def test_a_command_whose_server_is_gone_for_good_ends_with_its_report(
+    running_prefect: PrefectServer, tmp_path: Path
+) -> None:
+    home, suite = tmp_path / "prefect", write_slow_suite(tmp_path, cases=6)
+    running_prefect.copy_database(home)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(prefect_server(home))
+        command = [EVALCORE, "run", "--prefect", suite, "--json", "--store", "store"]
+        environment = server.environment | {"EVALCORE_STALL_S": "5"}
+        run = subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        stack.callback(run.kill)
+        wait_for_results(tmp_path / "store")
+        for process in server_processes(server):
+            os.kill(process, signal.SIGKILL)
+        printed, _ = run.communicate(timeout=150)
+
+    assert (run.returncode, orjson.loads(printed)["counts"]["passed"]) == (0, 6)
+
+
+def server_processes(server: PrefectServer) -> list[int]:
+    """Return the processes of a server: those that have its port in their command line."""
+    port = server.url.rsplit(":", 1)[1].partition("/")[0].encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if port in place.read_bytes().split(b"\0"):
+                found.append(int(place.parent.name))
+    return found
+
+
+def write_slow_suite(folder: Path, cases: int = 60) -> str:
     """Write a suite whose items take a second each, one at a time."""
     targets = [{"name": "slow", "provider": "command", "command": ["sh", "-c", "sleep 1; echo hi"]}]
     (folder / "targets.yaml").write_bytes(orjson.dumps({"targets": targets}))
     tests = [
         {"id": f"c{number}", "input": "x", "assertions": [{"type": "contains", "value": "hi"}]}
-        for number in range(60)
+        for number in range(cases)
     ]
     suite = {"execution": {"target": "slow", "workers": 1}, "tests": tests}
     (folder / "slow.eval.yaml").write_bytes(orjson.dumps(suite))

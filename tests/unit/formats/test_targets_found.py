@@ -31,6 +31,27 @@ def test_the_nearest_targets_file_is_read(tmp_path: Path, shape: str, name: str)
     assert target(folder) == Target("default", "mock", {"response": "x"})
 
 
+def test_a_targets_file_that_others_can_write_is_named_beside_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, {"targets.yaml": "- {name: default, provider: mock, response: x}"})
+    tmp_path.chmod(0o777)
+    messages = [problem.message for problem in problems_of(tmp_path, TEST)]
+
+    assert any("has nothing that answers it" in message for message in messages)
+    assert any("targets.yaml is not read: other users may write" in text for text in messages)
+
+
+def test_a_targets_file_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, {"targets.yaml": "- {name: default, provider: mock, response: x}"})
+    tmp_path.chmod(0o777)
+    (warning,) = load_text(
+        tmp_path, f"targets: [{{name: default, provider: echo}}]\n{TEST}"
+    ).warnings
+
+    assert "targets.yaml is not read" in warning
+
+
 def test_the_suites_own_targets_win(tmp_path: Path) -> None:
     write(tmp_path, {"targets.yaml": "- {name: default, provider: mock}"})
 

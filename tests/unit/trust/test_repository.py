@@ -137,6 +137,17 @@ def test_a_repository_that_another_user_made_is_none(suite: Path) -> None:
     assert repository_root(suite) == suite
 
 
+def test_a_repository_that_others_can_write_is_still_one(suite: Path) -> None:
+    root = suite.parent.parent
+    (root / ".git").mkdir()
+    root.chmod(0o777)
+    configure(root)
+
+    assert repository_root(suite) == root
+    assert find_upward(suite, (NAME,)).path is None
+    assert find_upward(suite, (NAME,)).refused[0].path == root / NAME
+
+
 def test_a_link_out_of_the_repository_does_not_count(suite: Path, tmp_path: Path) -> None:
     outside = configure(tmp_path, "credentials")
     (suite / ".env").symlink_to(outside)

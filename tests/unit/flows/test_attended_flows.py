@@ -1,0 +1,88 @@
+"""A flow whose server is gone is left to itself; the store says what has become of its run."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from evalcore.model.run import State
+from evalcore.storage.runs import StoredRun
+from flows.attended import AttendedFlow, Ending
+
+
+@dataclass
+class Manifest:
+    state: State
+
+
+@dataclass
+class Run:
+    """The store's side of a run: its state, and the shards that are committed."""
+
+    state: State = State.RUNNING
+    shards: set[int] = field(default_factory=set)
+
+    def manifest(self) -> Manifest:
+        return Manifest(self.state)
+
+    def written_shards(self) -> set[int]:
+        return self.shards
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.attended._LOOK_S", 0.01)
+    monkeypatch.setattr("flows.attended._ASK_S", 0.02)
+
+
+def attend(flow: Any, run: Run, *, answers: bool) -> Ending:
+    attended = AttendedFlow(flow, lambda: answers)
+    attended.start()
+    return attended.attend(cast("StoredRun", run), away_s=0.3, leave_after_s=0.2)
+
+
+@pytest.fixture
+def hanging() -> Any:
+    release = threading.Event()
+    yield lambda: release.wait(20)
+    release.set()
+
+
+def test_a_flow_that_returns_is_waited_for() -> None:
+    assert attend(lambda: "state", Run(), answers=True) is Ending.RETURNED
+
+
+def test_what_a_flow_raises_comes_through() -> None:
+    def fails() -> None:
+        raise KeyError("gone")
+
+    with pytest.raises(KeyError, match="gone"):
+        attend(fails, Run(), answers=True)
+
+
+def test_a_flow_without_a_server_is_left_once_its_run_is_complete(hanging: Any) -> None:
+    assert attend(hanging, Run(State.COMPLETED), answers=False) is Ending.COMPLETE
+
+
+def test_a_flow_without_a_server_in_which_nothing_happens_is_orphaned(hanging: Any) -> None:
+    assert attend(hanging, Run(), answers=False) is Ending.ORPHANED
+
+
+def test_a_flow_whose_server_answers_may_take_as_long_as_it_wants() -> None:
+    done = threading.Event()
+    threading.Timer(0.8, done.set).start()
+    assert attend(lambda: done.wait(20), Run(State.COMPLETED), answers=True) is Ending.RETURNED
+
+
+def test_a_flow_without_a_server_that_commits_shards_goes_on() -> None:
+    run, done = Run(), threading.Event()
+
+    def commits() -> None:
+        for shard in range(10):
+            done.wait(0.1)
+            run.shards.add(shard)
+
+    assert attend(commits, run, answers=False) is Ending.RETURNED

@@ -23,12 +23,12 @@ _IN_BYTES: Final = _SIGN.encode()
 # What is checked is compared with outputs, which are redacted before they are graded.
 _COMPARED: Final = frozenset({"expected_output", "criteria", "fixture", "given"})
 # Checks that have settings of their own beside what they compare.
+_PROGRAMS: Final = frozenset({"code-grader", "composite", "custom", "python", "script-score"})
 _PATTERNS: Final = frozenset({"regex", "output-matches"})
-_PROGRAMS: Final = frozenset({"code-grader", "composite", "python", "script-score"})
 
 
 def seal_block(block: bytes, redactor: Redactor = PROCESS) -> bytes:
-    """Return a plan's lines of JSON without secrets; `unseal_block` gives back what is read."""
+    """Return a plan's lines of JSON without secrets; `unseal` gives back what is read."""
     if not (_IN_BYTES in block or redactor.holds(block, encoded=False)):
         return block
     options = orjson.OPT_APPEND_NEWLINE

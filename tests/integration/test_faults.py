@@ -23,6 +23,7 @@ from tests.reports import stable_report
 from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.worker_runs import (
     LEASE_S,
+    TARGET,
     Worker,
     calls,
     finished_report,
@@ -138,6 +139,8 @@ def test_a_worker_whose_clock_is_ten_minutes_off_takes_nothing_from_anybody(
 def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
     started: list[Worker], run: StoredRun, folder: Path
 ) -> None:
+    # Slow enough for a command to start while the run goes on.
+    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=0.3), "utf-8")
     workers = start(started, run, folder, 2)
     wait_for(lambda: len(run.written_shards()) > 1, *workers)
     assert evalcore("runs", "cancel", run.run_id, store=folder / "store").code == 0
@@ -145,6 +148,7 @@ def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
     written = run.written_shards()
     assert len(written) < run.manifest().plan.shards
     assert run.manifest().state == "cancelled"
+    (folder / "shared_target.py").write_text(TARGET.format(sleep_s=0), "utf-8")
     resumed = evalcore("run", "--resume", run.run_id, "--json", store=folder / "store", cwd=folder)
     assert written <= run.written_shards()
     whole = undisturbed_report(folder, open_store(str(folder / "whole")))

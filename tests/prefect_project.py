@@ -94,6 +94,7 @@ def working(
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "evalcore"]
     more = {
         "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "EVALCORE_ALLOW_COMMANDS": "1",
         "EVALCORE_ALLOW_IMPORTS": "shared_target",
         "EVALCORE_ALLOW_STORES": str(tmp_path_factory.getbasetemp()),
         "EVALCORE_LEASE_S": str(LEASE_S),

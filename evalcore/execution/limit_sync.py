@@ -111,6 +111,10 @@ class LimitSync:
     def start(self) -> None:
         """Join, and keep this process in step until `leave`."""
         self.join()
+        self.start_thread()
+
+    def start_thread(self) -> None:
+        """Keep this process, which has joined, in step until `leave`."""
         self._thread.start()
 
     def join(self) -> None:

@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 # Of what a worker writes, so much is shown; the rest is read and dropped.
@@ -207,8 +208,6 @@ def _become_worker(connection: int, output: int, config: dict[str, Any]) -> NoRe
         last = os.sysconf("SC_OPEN_MAX")
         os.closerange(3, connection)
         os.closerange(connection + 1, last)
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123
-            file.write(_OOM_SCORE)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         limit = config["memory_limit"]
         if limit is not None:
@@ -252,6 +251,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     control = socket.socket(fileno=0)
+    # Before the engine: the largest of the workers is killed first when memory is short.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_bytes(_OOM_SCORE)
     config = _read_config(control)
     sys.path[:] = config["path"]
     import gc

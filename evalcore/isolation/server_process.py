@@ -67,7 +67,7 @@ class ServerProcess:
             "path": list(sys.path),
             "preload": list(preload),
             "memory_limit": memory_limit,
-            "environment": _environment(os.environ),
+            "environment": {**_environment(os.environ), MARK_NAME: watchdog().mark},
         }
         ours.sendall(frame(pickle.dumps(config)))
         ours.setblocking(False)

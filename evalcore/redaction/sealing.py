@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.redaction.redactor import PROCESS, Redactor, mark_of
+from evalcore.redaction.redactor import PROCESS, REDACTED, Redactor, mark_of
 
 _SIGN: Final = "${{ sealed "
 _ITSELF: Final = "${{ sealed - }}"
@@ -23,11 +23,12 @@ _IN_BYTES: Final = _SIGN.encode()
 # What is checked is compared with outputs, which are redacted before they are graded.
 _COMPARED: Final = frozenset({"expected_output", "criteria", "fixture", "given"})
 # Checks that have settings of their own beside what they compare.
-_PROGRAMS: Final = frozenset({"code-grader", "composite", "python", "script-score"})
+_PROGRAMS: Final = frozenset({"code-grader", "composite", "custom", "python", "script-score"})
+_PATTERNS: Final = frozenset({"regex", "output-matches"})
 
 
 def seal_block(block: bytes, redactor: Redactor = PROCESS) -> bytes:
-    """Return a plan's lines of JSON without secrets; `unseal_block` gives back what is read."""
+    """Return a plan's lines of JSON without secrets; `unseal` gives back what is read."""
     if not (_IN_BYTES in block or redactor.holds(block, encoded=False)):
         return block
     options = orjson.OPT_APPEND_NEWLINE
@@ -77,16 +78,20 @@ def _sealed_line(line: Any, redactor: Redactor) -> Any:
 
 def _sealed_field(key: str, value: Any, redactor: Redactor) -> Any:
     if key == "assertions" and isinstance(value, list):
-        return [
-            _sealed(entry, redactor) if _is_program(entry) else redactor.value(entry)
-            for entry in value
-        ]
+        return [_sealed_assertion(entry, redactor) for entry in value]
     return redactor.value(value) if key in _COMPARED else _sealed(value, redactor)
 
 
-def _is_program(assertion: Any) -> bool:
-    """Whether an assertion of a block's table (type, check, …) runs something."""
-    return isinstance(assertion, list) and len(assertion) > 1 and assertion[1] in _PROGRAMS
+def _sealed_assertion(assertion: Any, redactor: Redactor) -> Any:
+    """Return an assertion of a block's table: (type, check, …); a case has its number."""
+    check = assertion[1] if isinstance(assertion, list) and len(assertion) > 1 else None
+    if check in _PROGRAMS:
+        return _sealed(assertion, redactor)
+    if check in _PATTERNS:
+        return redactor.value(
+            assertion, lambda text: redactor.text(text).replace(REDACTED, re.escape(REDACTED))
+        )
+    return redactor.value(assertion)
 
 
 def _sealed(value: Any, redactor: Redactor) -> Any:

@@ -152,3 +152,16 @@ def test_metadata_of_any_kind_can_be_stored_or_does_not_load(
     assert "Traceback" not in ended.err
     if ended.code != 2:
         assert sum(ended.report["counts"][name] for name in ("completed", "error")) == 2
+
+
+def test_a_count_out_of_range_is_replayed_as_it_was(tmp_path: Path) -> None:
+    def script(question: Question) -> Answer:
+        return Answer("fine", input_tokens=2**63 if question.prompt == "big" else 7)
+
+    with model_server(script=script) as server:
+        target = {"provider": "openai", "model": "m", "base_url": server.base_url, "api_key": "k"}
+        suite = suite_of(target, ["big", "good"])
+        recorded = items_of(run(tmp_path, suite, "--mode", "record"))
+    replayed = items_of(run(tmp_path, suite, "--mode", "replay"))
+    assert replayed["big"]["error"] == recorded["big"]["error"]
+    assert replayed["good"]["outcome"] == "passed"

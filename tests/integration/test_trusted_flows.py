@@ -9,9 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from evalcore.errors import NotAllowedError
 from evalcore.pipeline import load, plan_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from flows.evaluate import evaluate, note_cancellation
 from flows.lane import evaluate_lane
 from tests.prefect_runs import only_run, run_flow, write_python_suite, write_suite
 from tests.prefect_server import PrefectServer
@@ -129,3 +131,15 @@ def test_with_a_key_a_worker_executes_the_plans_it_has_signed_only(
     assert run_flow(suite="x", resume=mine.run_id).state.name == "NotAllowed"
     shutil.rmtree(store.local_path(mine.keys.manifest).parent)  # type: ignore[union-attr]
     assert run_flow(suite="x", resume=ours.run_id).state.is_completed()
+
+
+def test_a_flow_runs_labels_name_no_store_that_is_not_allowed(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = run_flow(suite=write_suite(folder, "hello"))
+    run = only_run(folder.parent / "store")
+    monkeypatch.setenv("EVALCORE_STORE", "another")
+
+    with pytest.raises(NotAllowedError, match="EVALCORE_ALLOW_STORES"):
+        note_cancellation(evaluate, seen.flow_run, seen.state)
+    assert not run.is_cancel_requested()

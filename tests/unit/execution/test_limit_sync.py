@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -277,3 +278,37 @@ def test_settled_amounts_of_processes_that_ended_stay(run: StoredRun) -> None:
     state = decode_limits(run.store.get(KEYS.limits).data, "")
     assert state.billed == (Spent(0.0, 7), NOTHING_SPENT)
     assert not state.participants
+
+
+class ReadOnlyStore(LocalStore):
+    """A folder that takes no more changes once it is `full`."""
+
+    full = False
+
+    def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:
+        if self.full:
+            raise StoreError(f"{key}: no space left on device")
+        return super().compare_and_swap(key, data, etag)
+
+
+def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_path: Path) -> None:
+    store = ReadOnlyStore(tmp_path)
+    clock = HandClock()
+    process = Process(StoredRun(store, KEYS), clock, max_tokens=1_600)
+    assert process.budget is not None
+    demand = Demand(50, 50, TokenPrice())
+    assert reserve(process, demand) is not None
+    store.full = True
+    process.sync.start_thread()
+    try:
+        deadline = time.monotonic() + 20
+        while not process.failures:
+            clock.now += 1
+            time.sleep(0.02)
+            assert time.monotonic() < deadline
+    finally:
+        process.sync.leave()
+    assert "cannot be noted" in str(process.failures[0])
+    assert reserve(process, demand) is None
+    state = decode_limits(store.get(KEYS.limits).data, "")
+    assert state.billed.unsettled.tokens >= 100

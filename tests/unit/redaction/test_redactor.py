@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import json
+import re
 import shlex
 from urllib.parse import quote, quote_plus
 
@@ -172,6 +173,7 @@ def test_what_is_compared_is_redacted_and_what_is_used_is_sealed() -> None:
     redactor.learn_environment(READABLE, READABLE)
     value = READABLE["EVAL_A"]
     head = {"assertions": [["contains", "contains", "c", {"value": value}]]}
+    head["assertions"].append(["regex", "regex", "r", {"value": f"^{value}$"}])
     head["assertions"].append(["code-grader", "code-grader", "g", {"command": ["x", value]}])
     case = {"input": value, "expected_output": value, "assertions": [0, 1]}
     block = b"\n".join(map(orjson.dumps, (head, case)))
@@ -179,7 +181,8 @@ def test_what_is_compared_is_redacted_and_what_is_used_is_sealed() -> None:
         orjson.loads(line) for line in unseal(seal_block(block, redactor), redactor).splitlines()
     )
     assert first["assertions"][0][3] == {"value": REDACTED}
-    assert first["assertions"][1][3] == {"command": ["x", value]}
+    assert re.search(first["assertions"][1][3]["value"], REDACTED)
+    assert first["assertions"][2][3] == {"command": ["x", value]}
     assert (second["input"], second["expected_output"]) == (value, REDACTED)
 
 

@@ -121,7 +121,9 @@ class Worker:
         limit = loop.call_later(longest_import_s, self._import_too_long, running, longest_import_s)
         try:
             await self._send((JOB, job, entry, payload))
-            return await running.result
+            # To await the result itself would cancel it with the task, and no answer to the
+            # cancellation could be told from none.
+            return await asyncio.shield(running.result)
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel(job, running))
             raise

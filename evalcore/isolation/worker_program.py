@@ -24,6 +24,7 @@ from typing import Any, Final
 from evalcore.errors import TargetError
 from evalcore.isolation.frames import (
     ASK,
+    BROKEN,
     CANCEL,
     DONE,
     END,
@@ -131,9 +132,9 @@ class _Worker:
         except FrameError as error:
             raw = {"kind": "output", "message": f"its answer is too long: {error}"}
             body = _frame_of(FAILED, job, raw)
-        # The engine's own code in this process: a fault of it is told, and ends nothing.
+        # The engine's own code in this process; what ran before may have changed it.
         except Exception as error:  # noqa: BLE001
-            body = _frame_of(FAILED, job, {"kind": "process", "message": text_of_error(error)})
+            body = _frame_of(BROKEN, job, text_of_error(error))
         self._jobs.pop(job, None)
         self.send(body)
 

@@ -66,6 +66,7 @@ POLITE: Final = {
     "moves away": "os.chdir('/'); os.environ.clear(); return 'ok'",
     "patches": "json.dumps = time.time = None; return 'ok'",
     "handles signals": "sys.path.clear(); sys.modules.pop('json'); return 'ok'",
+    "hides the engine": "sys.modules['evalcore'] = None; return 'ok'",
     "forks": "pid = os.fork()\nif pid == 0: time.sleep(600)\nreturn 'ok'",
 }
 TARGET: Final = """

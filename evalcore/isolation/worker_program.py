@@ -211,9 +211,9 @@ class _Surroundings:
             os.chdir(self._folder)
         os.dup2(self._output, 1)
         os.dup2(self._output, 2)
-        if sys.stdout is None or sys.stdout.closed:
+        if getattr(sys.stdout, "closed", True):
             sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
-        if sys.stderr is None or sys.stderr.closed:
+        if getattr(sys.stderr, "closed", True):
             sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -117,6 +119,10 @@ class Batches:
                 answer.set_result(_evidence(name, found, share_ms))
             except TargetError as problem:
                 answer.set_exception(problem)
+            # An answer that is never set would hold its item for ever.
+            except (TypeError, ValueError, RecursionError) as problem:
+                message = f"the batch's answer to {name!r} cannot be kept: {problem}"
+                answer.set_exception(TargetError("command", message))
 
 
 def _lines(works: list[Work]) -> str:
@@ -138,18 +144,29 @@ def _lines(works: list[Work]) -> str:
 def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
     """Return the answers by their ids, or what is wrong with them as a whole."""
     found: dict[str, Mapping[str, Any]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    # Only a line feed ends a line: a text in JSON may hold other separators, such as U+2028.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            value = orjson.loads(line)
-        except ValueError:
-            value = None
+        value = _parsed(line)
         if not isinstance(value, dict) or not isinstance(value.get("id"), str):
             message = f'line {number} of the batch\'s answer is no JSON object with an "id"'
             return TargetError("command", message)
         found[value["id"]] = value
     return found
+
+
+def _parsed(line: str) -> Any:
+    """Return the value of a line, None for what is no JSON.
+
+    NaN, infinity and half a surrogate are read, so that they are the error of their item alone.
+    """
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        with suppress(ValueError, RecursionError):
+            return json.loads(line)
+    return None
 
 
 def _evidence(

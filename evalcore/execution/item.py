@@ -14,6 +14,7 @@ from evalcore.assertions.registry import AWAITED
 from evalcore.assertions.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.covered import covered_evidence
+from evalcore.execution.endings import Span, failed_item, graded_item
 from evalcore.execution.given import NOTHING_GIVEN, Given
 from evalcore.execution.ledger import Attempt
 from evalcore.execution.measures import checked_evidence
@@ -22,7 +23,6 @@ from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, no_provider
 from evalcore.model.run import State
-from evalcore.model.scoring import score_item
 from evalcore.model.suite import Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 # Formats whose inputs are any values, a list of messages among them.
 _ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
-# Its input is statements, which nobody reads as messages.
 _SCRIPT = "script"
 _WITH_BLOCKS = frozenset({"flow", "workflow"})
-_LONGEST_MESSAGE = 4_000
 
 
 def wall_clock_us() -> int:
@@ -339,16 +337,13 @@ class ItemRunner:
         complete: Complete = no_provider,
         attempt: Attempt | None = None,
     ) -> Work:
-        from evalcore.targets.messages import json_text, messages_of, prompt_of
+        from evalcore.targets.messages import input_messages, prompt_of
         from evalcore.targets.work import Work
 
-        try:
-            of_script = item.target is not None and item.target.kind == _SCRIPT
-            messages = () if of_script else messages_of(item.case.input)
-        except ValueError:
-            if self._suite.format not in _ANY_INPUT:
-                raise
-            messages = messages_of(json_text(item.case.input))
+        # The input of a script is its statements.
+        of_script = item.target is not None and item.target.kind == _SCRIPT
+        any_value = self._suite.format in _ANY_INPUT
+        messages = () if of_script else input_messages(item.case.input, any_value=any_value)
         workspace = None if attempt is None else attempt.workspace
         return Work(
             case=item.case,
@@ -394,33 +389,11 @@ class ItemRunner:
     ) -> Finished:
         if self._reused is not None:
             self._reused.forget(item.number)
-        threshold = item.case.threshold
-        score, outcome = score_item(
-            results, self._suite.policy.score_rule, 1.0 if threshold is None else threshold
-        )
-        ended = self._clock()
-        finished = Finished(
-            item, State.COMPLETED, started, ended, evidence, results, score, outcome
-        )
-        made = 0 if attempt is None else attempt.calls_made
-        return finished if made == 0 else finished._replace(attempts=made)
+        span = Span(started, self._clock())
+        rule = self._suite.policy.score_rule
+        return graded_item(item, span, evidence, results, rule, attempt)
 
     def _failed(
         self, item: WorkItem, started: int, error: EvalError, attempt: Attempt | None = None
     ) -> Finished:
-        """Return the item as skipped or in error, with what its calls cost until then."""
-        ended = self._clock()
-        evidence = None if attempt is None else attempt.left
-        made = 0 if attempt is None else attempt.calls_made
-        if isinstance(error, SkippedError):
-            return Finished(
-                item, State.SKIPPED, started, ended, evidence, reason=error.kind, attempts=made
-            )
-        kind = error.kind if isinstance(error, TargetError) else "target"
-        message = PROCESS.message(str(error)).encode("utf-8", "replace").decode()
-        if len(message) > _LONGEST_MESSAGE:
-            message = f"{message[:_LONGEST_MESSAGE]}…"
-        recorded = {"kind": kind, "message": message}
-        return Finished(
-            item, State.ERROR, started, ended, evidence, error=recorded, attempts=made or 1
-        )
+        return failed_item(item, Span(started, self._clock()), error, attempt)

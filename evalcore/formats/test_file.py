@@ -29,7 +29,8 @@ from evalcore.formats.raw_test import RawTest
 from evalcore.formats.selection import Selection, choose_variants
 from evalcore.formats.shape_errors import sound_part
 from evalcore.formats.shapes import adapter
-from evalcore.formats.source import Document, read_document
+from evalcore.formats.sidecar import TESTS_KEYS, defaults_beside
+from evalcore.formats.source import Document
 from evalcore.formats.targets_file import Targets
 from evalcore.formats.test_file_cases import (
     MAX_WARNINGS,
@@ -43,10 +44,9 @@ from evalcore.formats.test_sources import (
     file_tests,
     listed_tests,
     named_tests,
-    names_path,
     open_reason,
 )
-from evalcore.formats.wording import shown_path, suggest
+from evalcore.formats.wording import suggest
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import (
@@ -60,13 +60,10 @@ from evalcore.model.suite import (
     SuiteDefinition,
 )
 from evalcore.model.target import Variant
-from evalcore.trust.files import place_inside
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
 ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
-_TESTS_KEYS = ("tests", "eval_cases", "evalcases")
-_SUITE_KEYS = (*_TESTS_KEYS, "eval", "workflow", "cases", "suites")
 
 
 def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
@@ -76,13 +73,13 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     if not isinstance(raw, dict):
         problems.add((), "a test file is a mapping with 'tests'")
         problems.raise_if_any()
-    keys = [key for key in _TESTS_KEYS if key in raw]
+    keys = [key for key in TESTS_KEYS if key in raw]
     if not keys:
         problems.add((), "has no 'tests'")
         problems.raise_if_any()
     for key in keys[1:]:
         problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
-    suite_level = {key: value for key, value in raw.items() if key not in _TESTS_KEYS}
+    suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
     return _load(suite_level, raw[keys[0]], keys[0], problems, path, document.sha256, options)
 
 
@@ -90,41 +87,11 @@ def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
     """Return the suite of a JSONL file or a table, with the defaults of the YAML file beside it."""
     raw: Any = {}
     problems = Problems(name, lambda _: None)
-    document = _defaults_beside(path)
+    document = defaults_beside(path)
     if document is not None:
-        raw = {key: value for key, value in document.value.items() if key not in _TESTS_KEYS}
+        raw = {key: value for key, value in document.value.items() if key not in TESTS_KEYS}
         problems = Problems(document.file, document.locate)
     return _load(raw, name, "tests", problems, path, _sha256(path, name), options)
-
-
-def _defaults_beside(path: Path) -> Document | None:
-    """Return the YAML file of the same base name, unless it is a suite of other tests.
-
-    One whose `tests` name this very file holds its defaults as well.
-    """
-    base = path.stem.removesuffix(".eval")
-    for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
-        if (path.parent / name).is_file():
-            beside = place_inside(path.parent, name, "file")
-            document = read_document(beside, shown_path(path.resolve().parent / name))
-            raw = document.value
-            if isinstance(raw, dict) and not any(key in raw for key in _SUITE_KEYS):
-                return document
-            if isinstance(raw, dict) and _names_file(raw, path):
-                return document
-    return None
-
-
-def _names_file(raw: Mapping[str, Any], path: Path) -> bool:
-    """Whether the `tests` of a suite file are, perhaps among others, the file at `path`."""
-    if any(key in raw for key in _SUITE_KEYS if key not in _TESTS_KEYS):
-        return False
-    keys = [key for key in _TESTS_KEYS if key in raw]
-    named = raw[keys[0]] if len(keys) == 1 else None
-    names = [named] if isinstance(named, str) else named
-    if not isinstance(names, list):
-        return False
-    return any(names_path(name, path) for name in names if isinstance(name, str))
 
 
 def _sha256(path: Path, name: str) -> str:

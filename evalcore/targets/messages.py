@@ -12,6 +12,19 @@ _ROLES: Final = ("system", "user", "assistant", "tool")
 _SEGMENTS: Final = ("text", "file", "image")
 
 
+def input_messages(case_input: Any, *, any_value: bool) -> tuple[Message, ...]:
+    """Return the messages of a case's input; raise `ValueError` as `messages_of` does.
+
+    Where the input may be `any_value`, a list that is no messages is one user message of its JSON.
+    """
+    try:
+        return messages_of(case_input)
+    except ValueError:
+        if not any_value:
+            raise
+        return messages_of(json_text(case_input))
+
+
 def messages_of(case_input: Any) -> tuple[Message, ...]:
     """Return the messages of a case's input, each with `role` and `content`.
 

@@ -221,7 +221,7 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     slow, store = write_slow_suite(checkout, cases=8), tmp_path / "store"
     identity = trigger("evaluate/on-demand", suite=slow, store=str(store))
     wait_for_results(store)
-    killed = kill_flow_run(identity)
+    killed = kill_flow_runs(working)
     committed = len(list(store.glob("runs/*/*/results/*.parquet")))
     with get_client(sync_client=True) as client:
         ended_run(identity, working)
@@ -235,14 +235,14 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     assert 0 < committed < 8
 
 
-def kill_flow_run(identity: UUID) -> list[int]:
-    """Kill the process of a flow run with its children, as a machine that fails does."""
-    mark = f"PREFECT__FLOW_RUN_ID={identity}".encode()
+def kill_flow_runs(project: Project) -> list[int]:
+    """Kill the processes of the flow runs in a project's folder, as a machine that fails does."""
     killed = []
-    for place in Path("/proc").glob("[0-9]*/environ"):
+    for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in place.read_bytes().split(b"\0"):
-                killed.append(int(place.parent.name))
+            command = (place / "cmdline").read_bytes()
+            if b"engine" in command and (place / "cwd").resolve() == project.folder.resolve():
+                killed.append(int(place.name))
                 os.kill(killed[-1], signal.SIGKILL)
     return killed
 

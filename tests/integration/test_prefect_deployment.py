@@ -221,10 +221,12 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     slow, store = write_slow_suite(checkout, cases=8), tmp_path / "store"
     identity = trigger("evaluate/on-demand", suite=slow, store=str(store))
     wait_for_results(store)
-    killed = kill_flow_runs(working)
+    killed = kill_flow_runs(checkout)
     committed = len(list(store.glob("runs/*/*/results/*.parquet")))
     with get_client(sync_client=True) as client:
         ended_run(identity, working)
+        # Prefect's worker reports the crash twice, and the second time would end the retry.
+        wait_for_line(working, "infrastructure exited")
         client.set_flow_run_state(identity, AwaitingRetry(), force=True)
     assert ended_again(identity, working).state_name == "Completed", working.log
 
@@ -235,13 +237,20 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     assert 0 < committed < 8
 
 
-def kill_flow_runs(project: Project) -> list[int]:
-    """Kill the processes of the flow runs in a project's folder, as a machine that fails does."""
+def wait_for_line(project: Project, text: str) -> None:
+    deadline = time.monotonic() + _ENDED_S
+    while text not in project.log:
+        assert time.monotonic() < deadline, project.log
+        time.sleep(0.1)
+
+
+def kill_flow_runs(folder: Path) -> list[int]:
+    """Kill the processes of the flow runs in a folder, as a machine that fails does."""
     killed = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (place / "cmdline").read_bytes()
-            if b"engine" in command and (place / "cwd").resolve() == project.folder.resolve():
+            if b"engine" in command and (place / "cwd").resolve() == folder.resolve():
                 killed.append(int(place.name))
                 os.kill(killed[-1], signal.SIGKILL)
     return killed

@@ -125,5 +125,6 @@ def _reason(path: Path, owners: frozenset[int]) -> str | None:
     # A user's own group has, as a rule, one member.
     shared = mode & stat.S_IWGRP and folder.st_gid != os.getegid()
     if shared or mode & stat.S_IWOTH:
-        return f"other users may write to {path.parent} (mode {stat.S_IMODE(mode):o})"
+        why = f"other users may write to {path.parent} (mode {stat.S_IMODE(mode):o})"
+        return f"{why}; `chmod go-w` helps"
     return None

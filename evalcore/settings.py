@@ -107,6 +107,11 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
     return settings
 
 
+def ignored_settings(folder: Path) -> tuple[str, ...]:
+    """Return why files `evalcore.toml` do not count that lie nearer than the one that does."""
+    return tuple(map(str, find_upward(folder, (FILE_NAME,)).refused))
+
+
 _NAMES = tuple(field.name for field in fields(Settings))
 _TEXTS = ("store", "rate_limits", "workspaces")
 _LISTS = (
@@ -126,7 +131,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        raw = tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise SettingsError(f"{path}: {error}") from error
     values: dict[str, Any] = {}

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -94,6 +95,11 @@ class LazyGroup(click.Group):
 @click.version_option(VERSION, prog_name="evalcore")
 def cli() -> None:
     """Evaluate LLM workflows: cases × variants × iterations, and gates over the results."""
+    from evalcore.settings import ignored_settings
+
+    with suppress(FileNotFoundError):  # the current folder is gone: the command says what it needs
+        for reason in ignored_settings(Path.cwd()):
+            click.echo(f"warning: {reason}", err=True)
 
 
 # What an orchestrator in this process may take to end: its embedded server needs some seconds.

@@ -23,6 +23,7 @@ from evalcore.trust.variables import (
     PROVIDER_KEYS,
     REFERENCE,
     Variables,
+    ignored_env_files,
     nearest_env_file,
     variables_from,
 )
@@ -42,6 +43,7 @@ def variables_for(folder: Path, options: LoadOptions) -> Variables:
     path = nearest_env_file(folder)
     env_file = b"" if path is None else read_bytes(path, shown_path(path))
     found = variables_from(env_file, options.environment, options.readable_names)
+    found = replace(found, ignored=ignored_env_files(folder))
     return found if options.secrets_required else replace(found, required=False)
 
 
@@ -109,10 +111,12 @@ def _value(
         if name in PROVIDER_KEYS:
             message = f"{name} may be read only into `api_key`, `headers` and `env`"
             message += "; elsewhere name it in a .env file"
-        problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
+        message += ", or in `readable_names` of evalcore.toml"
+        problems.add(loc, "; ".join([message, *variables.ignored]))
         return None
     found = variables.value(name, match[2], secret=secret)
     if found is None and (variables.required or not stays):
         message = f"the environment variable {name} is not set; set it or write a default:"
-        problems.add(loc, f"{message} ${{{{ {name}:-… }}}}")
+        message += f" ${{{{ {name}:-… }}}}"
+        problems.add(loc, "; ".join([message, *variables.ignored]))
     return found

@@ -22,6 +22,7 @@ LOADED: Final = "loaded"
 ASK: Final = "ask"
 DONE: Final = "done"
 FAILED: Final = "failed"
+BROKEN: Final = "broken"
 # What the engine says to a worker process.
 JOB: Final = "job"
 REPLY: Final = "reply"

@@ -14,6 +14,7 @@ from typing import Any, Final
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.frames import (
     ASK,
+    BROKEN,
     CANCEL,
     DONE,
     END,
@@ -121,7 +122,9 @@ class Worker:
         limit = loop.call_later(longest_import_s, self._import_too_long, running, longest_import_s)
         try:
             await self._send((JOB, job, entry, payload))
-            return await running.result
+            # To await the result itself would cancel it with the task, and no answer to the
+            # cancellation could be told from none.
+            return await asyncio.shield(running.result)
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel(job, running))
             raise
@@ -226,6 +229,10 @@ class Worker:
             self.is_warm = True
             running.left = values[1:] == [True]
             running.result.set_exception(decode_error(values[0]))
+        elif kind == BROKEN and values:
+            lost = WorkerLostError(str(values[0]), is_ambiguous=not running.begins_alone)
+            running.result.set_exception(lost)
+            self._kill("another item broke their worker process")
         else:
             raise FrameError(f"unknown message {kind!r:.40}")
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 from evalcore.errors import TargetError
 from evalcore.isolation.frames import (
     ASK,
+    BROKEN,
     CANCEL,
     DONE,
     END,
@@ -131,9 +132,9 @@ class _Worker:
         except FrameError as error:
             raw = {"kind": "output", "message": f"its answer is too long: {error}"}
             body = _frame_of(FAILED, job, raw)
-        # The engine's own code in this process: a fault of it is told, and ends nothing.
+        # The engine's own code in this process; what ran before may have changed it.
         except Exception as error:  # noqa: BLE001
-            body = _frame_of(FAILED, job, {"kind": "process", "message": text_of_error(error)})
+            body = _frame_of(BROKEN, job, text_of_error(error))
         self._jobs.pop(job, None)
         self.send(body)
 
@@ -210,9 +211,9 @@ class _Surroundings:
             os.chdir(self._folder)
         os.dup2(self._output, 1)
         os.dup2(self._output, 2)
-        if sys.stdout is None or sys.stdout.closed:
+        if getattr(sys.stdout, "closed", True):
             sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
-        if sys.stderr is None or sys.stderr.closed:
+        if getattr(sys.stderr, "closed", True):
             sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
 
 

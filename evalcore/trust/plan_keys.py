@@ -100,11 +100,21 @@ def _own_key(path: Path) -> bytes | None:
     """Return the key in the file, made if there is none; None if it cannot be kept secret there."""
     with suppress(OSError):
         key = _read(path)
-        if key is None and not os.path.lexists(path):
+        if key is None and not os.path.lexists(path) and _is_own_place(path):
             _write(path)
             key = _read(path)
         return key
     return None
+
+
+def _is_own_place(path: Path) -> bool:
+    """Whether the folders that are missing would be made in one of this user's own.
+
+    Under `sudo` the home may be another user's, who could not write to what root makes there; and
+    a home directly below `/` that is missing (`/nonexistent`) is not meant to be made.
+    """
+    nearest = next(folder for folder in path.parents if folder.exists())
+    return nearest != nearest.parent and nearest.stat().st_uid == os.geteuid()
 
 
 def _read(path: Path) -> bytes | None:

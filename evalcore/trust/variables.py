@@ -29,13 +29,14 @@ class Variables:
     """The variables that a suite may read: `values` of those that are set, `names` of all.
 
     `keys` are the providers' keys, for secret options alone. `required` says that what a secret
-    option refers to has to be set.
+    option refers to has to be set. `ignored` says why files `.env` do not count.
     """
 
     values: Mapping[str, str] = field(repr=False)
     names: frozenset[str]
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     required: bool = True
+    ignored: tuple[str, ...] = ()
 
     def may_read(self, name: str, *, secret: bool = False) -> bool:
         """Whether the suite may read a variable of this name (into a secret option)."""
@@ -53,6 +54,11 @@ class Variables:
 def nearest_env_file(folder: Path) -> Path | None:
     """Return the nearest `.env` from `folder` up to its repository's root, None without one."""
     return find_upward(folder, (".env",)).path
+
+
+def ignored_env_files(folder: Path) -> tuple[str, ...]:
+    """Return why files `.env` do not count that lie nearer than the one that does."""
+    return tuple(map(str, find_upward(folder, (".env",)).refused))
 
 
 def suite_variables(folder: Path | None) -> Variables:
@@ -87,7 +93,7 @@ def _readable(value: str) -> str:
 
 def _parsed(data: bytes) -> dict[str, str]:
     values = {}
-    for line in data.decode("utf-8", "replace").splitlines():
+    for line in data.decode("utf-8-sig", "replace").splitlines():
         match = _ENV_LINE.match(line)
         if match and not line.lstrip().startswith("#"):
             value = match[2]

@@ -38,6 +38,8 @@ SYNC: Final = {
     "aborts": "os.abort()",
     "exit of a thread": "raise SystemExit(7)",
     "spins in a thread": "while True: pass",
+    "holds the interpreter": "re.match('(a+)+$', 'a' * 64 + 'b')",
+    "stops itself": "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)",
     "recursion": "recurse(0)",
     "native recursion": "sys.setrecursionlimit(1 << 30); recurse(0)",
     "cyclic answer": "value = []; value.append(value); return value",
@@ -64,10 +66,11 @@ POLITE: Final = {
     "moves away": "os.chdir('/'); os.environ.clear(); return 'ok'",
     "patches": "json.dumps = time.time = None; return 'ok'",
     "handles signals": "sys.path.clear(); sys.modules.pop('json'); return 'ok'",
+    "hides the engine": "sys.modules['evalcore'] = None; return 'ok'",
     "forks": "pid = os.fork()\nif pid == 0: time.sleep(600)\nreturn 'ok'",
 }
 TARGET: Final = """
-import asyncio, ctypes, json, os, signal, subprocess, sys, threading, time
+import asyncio, ctypes, json, os, re, signal, subprocess, sys, threading, time
 
 class WordlessError(Exception):
     def __str__(self): raise ValueError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -61,6 +62,21 @@ def test_a_key_that_others_may_know_is_not_used(tmp_path: Path, spoiled: str) ->
     # This process has one that ends with it.
     assert keys.of_run(RUN) not in (trusted, None)
     assert keys.of_run(RUN) == read_plan_keys({}).of_run(RUN)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_root_makes_nothing_in_the_home_of_another_user(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+    keys = read_plan_keys({"HOME": str(tmp_path)})
+
+    assert list(tmp_path.iterdir()) == []
+    assert keys.of_run(RUN) == read_plan_keys({}).of_run(RUN)
+
+
+def test_a_home_that_is_missing_is_not_made() -> None:
+    read_plan_keys({"HOME": "/evalcore-has-no-such-home"})
+
+    assert not Path("/evalcore-has-no-such-home").exists()
 
 
 def test_a_key_of_the_environment_comes_first_and_is_required(tmp_path: Path) -> None:

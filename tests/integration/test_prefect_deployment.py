@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PREFECT_FILE = ROOT / "deployments" / "prefect.yaml"
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 _ENDED_S = 150.0
+_WORKER_LOOKS_S = 5.0
 
 
 def prefect_command(server: PrefectServer, *arguments: str, cwd: Path) -> str:
@@ -225,8 +226,8 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     committed = len(list(store.glob("runs/*/*/results/*.parquet")))
     with get_client(sync_client=True) as client:
         ended_run(identity, working)
-        # Prefect's worker reports the crash twice, and the second time would end the retry.
-        wait_for_line(working, "infrastructure exited")
+        # Prefect's worker looks at the process once more, and would end a retry that has begun.
+        time.sleep(_WORKER_LOOKS_S)
         client.set_flow_run_state(identity, AwaitingRetry(), force=True)
     assert ended_again(identity, working).state_name == "Completed", working.log
 
@@ -235,13 +236,6 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     assert (manifest.state, manifest.counts["passed"]) == ("completed", 8)
     assert killed
     assert 0 < committed < 8
-
-
-def wait_for_line(project: Project, text: str) -> None:
-    deadline = time.monotonic() + _ENDED_S
-    while text not in project.log:
-        assert time.monotonic() < deadline, project.log
-        time.sleep(0.1)
 
 
 def kill_flow_runs(folder: Path) -> list[int]:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from benchmarks.measure import EVALCORE
+from benchmarks.measure import EVALCORE, ROOT
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.reports import stable_report
@@ -28,7 +29,11 @@ WAYS: Mapping[str, Sequence[str]] = {
     "single process": (),
     "workers": ("--workers", "2"),
     "tasks": ("--prefect",),
+    "lanes": (),
 }
+LANES = "lanes"
+# The process id of Prefect's worker, whose children the flow runs are.
+WORKER = "EVALCORE_FAULTS_WORKER"
 _SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 _HUNG_S = 180.0
 _MOST_KILLS = 3
@@ -88,15 +93,26 @@ class Case:
         run_id = self.run_id()
         what = (str(self.suite),) if run_id is None else ("--resume", run_id)
         command = [EVALCORE, "run", *what, "--json", "--store", self.store, *WAYS[self.way]]
+        if self.way == LANES:
+            # The suite as the worker, which stands in the folder above, names it.
+            suite = f"{self.suite.parent.name}/{self.suite.name}"
+            command = [sys.executable, "-m", "benchmarks.fault_lanes", suite, self.store]
+            command += [] if run_id is None else [run_id]
         return subprocess.Popen(
             command,
             stdout=self._file("out").open("w"),
             stderr=self._file("err").open("w"),
             text=True,
-            cwd=self.suite.parent,
+            cwd=ROOT if self.way == LANES else self.suite.parent,
             env=os.environ | {"EVALCORE_LEASE_S": "2"} | dict(self.environment),
             start_new_session=True,
         )
+
+    def processes(self, process: subprocess.Popen[str]) -> list[int]:
+        """Return the processes that execute the run, those that are killed."""
+        if self.way != LANES:
+            return [process.pid, process.pid, *_children(process.pid)]
+        return _descendants(int(os.environ[WORKER]))
 
     def end(self, process: subprocess.Popen[str]) -> Ended:
         """Wait for the end of a process, not for ever."""
@@ -143,8 +159,8 @@ def survive_kills(case: Case) -> str:
         process = case.start()
         time.sleep(random.uniform(0.1, case.whole_s))
         number = random.choice(_SIGNALS)
-        with suppress(ProcessLookupError):
-            os.kill(random.choice([process.pid, process.pid, *_children(process.pid)]), number)
+        with suppress(ProcessLookupError, IndexError):  # all have ended, or none has begun
+            os.kill(random.choice(case.processes(process)), number)
         ended = case.end(process)
         if ended.code is None:
             return f"hung after {number.name}: {ended.err[-500:]}"
@@ -173,6 +189,11 @@ def faults(random: Random, share: float) -> Fault | None:
             Fault(delay_s=1.0),
         )
     )
+
+
+def _descendants(pid: int) -> list[int]:
+    below = _children(pid)
+    return below + [other for child in below for other in _descendants(child)]
 
 
 def _children(pid: int) -> list[int]:

@@ -6,13 +6,15 @@ A try is a run of 120 items of 30 ms. It is killed up to three times (SIGKILL, S
 command or one of its workers) and resumed, or its store (SeaweedFS behind a proxy) answers up to a
 tenth of all requests with 500 or 503, late, or not at all although it has done what was asked. It
 survives if it ends and its report is that of an undisturbed run. The tries are spread over the
-ways: a single process, `--workers 2`, Prefect's tasks. Exit code 1 if one does not survive.
+ways: a single process, `--workers 2`, Prefect's tasks, and lanes of a Prefect worker. Exit code 1
+if one does not survive.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +22,21 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from subprocess import DEVNULL
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks.fault_runs import (
+    LANES,
     WAYS,
+    WORKER,
     Case,
     faults,
     survive_kills,
     survive_store_faults,
     write_suite,
 )
-from benchmarks.measure import Row, machine, table, write_section
+from benchmarks.measure import EVALCORE, Row, machine, table, write_section
 from tests.prefect_server import clean_environment, prefect_server
 from tests.servers import BUCKET, FaultyProxy, faulty_proxy, s3_server
 
@@ -60,7 +65,7 @@ class Site(NamedTuple):
 def servers(ways: Sequence[str], stores: int) -> Iterator[FaultyProxy | None]:
     """Run the Prefect server and the object store that the tries need."""
     with ExitStack() as stack:
-        if "tasks" in ways:
+        if {"tasks", LANES} & set(ways):
             home = Path(stack.enter_context(TemporaryDirectory(prefix="evalcore-prefect-")))
             os.environ |= clean_environment(home)
             os.environ |= stack.enter_context(prefect_server(home)).environment
@@ -71,6 +76,27 @@ def servers(ways: Sequence[str], stores: int) -> Iterator[FaultyProxy | None]:
         proxy = stack.enter_context(faulty_proxy(s3.url))
         os.environ |= s3.environment | {"AWS_ENDPOINT_URL": proxy.url}
         yield proxy
+
+
+@contextmanager
+def worker(folder: Path) -> Iterator[None]:
+    """Deploy the flows and run a worker of Prefect in a folder, for lanes."""
+    more = {
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "EVALCORE_ALLOW_STORES": f"{folder},s3://{BUCKET}",
+        "EVALCORE_LEASE_S": "2",
+    }
+    environment = os.environ | more
+    subprocess.run([EVALCORE, "deploy"], cwd=folder, env=environment, check=True, stdout=DEVNULL)
+    command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "evalcore"]
+    with (folder / "worker.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    os.environ[WORKER] = str(process.pid)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def undisturbed(site: Site, way: str) -> None:
@@ -140,8 +166,10 @@ def main() -> int:
     with (
         TemporaryDirectory(prefix="evalcore-bench-") as name,
         servers(ways, options.store_faults) as proxy,
+        ExitStack() as stack,
     ):
         site = Site(Path(name), {}, options.seed)
+        stack.enter_context(worker(site.folder) if LANES in ways else ExitStack())
         for way in ways:
             undisturbed(site, way)
         rows = rows_of("kills", tries(ways, options.kills, partial(try_kill, site)))

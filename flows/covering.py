@@ -15,6 +15,6 @@ def covered() -> Iterator[None]:
     redact_log_records()
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # goes on to Prefect without its secrets
         cover_exception(error)
         raise

@@ -49,7 +49,8 @@ def field_accuracy(params: Mapping[str, Any], subject: Subject) -> Verdict:
 
     A field that this case's expected output lacks is skipped; it is an error if no case of the
     suite has it. An output that is no JSON object has no field right. Where nothing is compared, or
-    nothing that has weight, the score is 0 and the check fails, whatever its threshold.
+    nothing that has weight, the score is 0 and the check fails, whatever its threshold and also
+    with `negate`.
     """
     expected = expected_object(subject.case.expected_output)
     if not isinstance(expected, Mapping | list):
@@ -69,7 +70,7 @@ def field_accuracy(params: Mapping[str, Any], subject: Subject) -> Verdict:
     ]
     if not any(one.get("weight", 1.0) for one in aspects):
         reason = "nothing that has weight was compared" if aspects else "nothing was compared"
-        return Verdict(Outcome.FAILED, 0.0, reason)
+        return Verdict(Outcome.FAILED, 0.0, reason, measured=False)
     if params.get("aggregation") == "all_or_nothing":
         score = float(all(one["passed"] for one in aspects))
         return scored(score, params.get("threshold"), aspects)

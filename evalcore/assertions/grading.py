@@ -139,7 +139,7 @@ def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> Asse
 def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
     if assertion.negate:
         verdict = apply_negation(assertion, verdict)
-    outcome, score, message, actual, expected, details, latency_ms, cost_usd = verdict
+    outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
     type_, _, name, params, block, weight, required, _, transform, _ = assertion
     if details is not None and details.get("advisory"):
         required = None

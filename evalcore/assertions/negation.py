@@ -9,9 +9,10 @@ from evalcore.model.assertion import Assertion, Outcome, Verdict
 def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
     """Return the verdict that the assertion asks for: with `negate` the opposite of a measured one.
 
-    Blocked and error stay as they are: what was not measured has no opposite.
+    Blocked and error stay as they are, and so does a comparison of nothing: what was not measured
+    has no opposite.
     """
-    if not assertion.negate:
+    if not (assertion.negate and verdict.measured):
         return verdict
     match verdict.outcome:
         case Outcome.PASSED:

@@ -12,7 +12,7 @@ from evalcore.gates.wording import counted, number
 from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Counts, Summary
 from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.intervals import (
     FEW_CLUSTERS,
@@ -32,14 +32,16 @@ _NO_BASELINE = (
 def no_regressions(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
     """Pass if nothing is worse than the baseline's (suite-api.md, Gates).
 
-    Without a baseline it is inconclusive, unless `first_run` is `pass`. It is inconclusive if
-    nothing is measured on a side (docs/decisions/0037-comparisons.md), or if a regression over
-    several iterations may be chance (docs/decisions/0017-regressions.md).
+    Without a baseline it is inconclusive, unless `first_run` is `pass` and something is measured.
+    It is inconclusive if nothing is measured on a side (docs/decisions/0037-comparisons.md), or if
+    a regression over several iterations may be chance (docs/decisions/0017-regressions.md).
     """
     name, comparison = "no_regressions", summary.comparison
     if comparison is None or not comparison.variants:
-        outcome = GateOutcome(params["first_run"])
-        return GateResult(name, outcome, _why_not(summary), {"first_run": params["first_run"]})
+        nothing = _nothing_measured(summary.counts)
+        outcome = GateOutcome.INCONCLUSIVE if nothing else GateOutcome(params["first_run"])
+        message = f"{nothing}; {_why_not(summary)}" if nothing else _why_not(summary)
+        return GateResult(name, outcome, message, {"first_run": params["first_run"]})
     hard = params["allow_metric_regressions"]
     compared = [one for one in comparison.variants if not _unmeasured(one)]
     counts = [_regressions(one, hard=hard) for one in compared]
@@ -79,6 +81,21 @@ def _no_regression(compared: Sequence[VariantComparison]) -> str:
     if others:
         message += f"; {counted(others, 'case')} not measured on both sides"
     return message
+
+
+def _nothing_measured(counts: Counts) -> str | None:
+    """Return that no item of the run is measured, and why; None if there is a measured one."""
+    if counts.passed or counts.failed:
+        return None
+    states = {
+        "in error": counts.error,
+        "blocked": counts.blocked,
+        "skipped": counts.skipped,
+        "cancelled": counts.cancelled,
+    }
+    reasons = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    items = counted(counts.planned, "item")
+    return f"nothing is measured: of {items} {reasons}" if reasons else "nothing is measured"
 
 
 def _unmeasured(one: VariantComparison) -> str | None:

@@ -88,7 +88,7 @@ class Worker:
         ours, its = socket.socketpair()
         try:
             pid = await server.fork(its)
-        except BaseException:
+        except BaseException:  # whatever ends the start, cancelling among it
             ours.close()
             raise
         finally:

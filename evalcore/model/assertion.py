@@ -49,7 +49,8 @@ class Verdict(NamedTuple):
     (JSON values) are what a judge or a program said beside the score: `assertions`, `reasoning`,
     `prompt_sha256`, `token_usage`, …; `failed_required` in it names what was required and is not
     met, so the item fails whatever its score; `advisory` says that the result decides nothing.
-    `latency_ms` and `cost_usd` are what the check itself took.
+    `latency_ms` and `cost_usd` are what the check itself took. `measured` is false of a check that
+    fails because there was nothing to check: `negate` makes no pass of it.
     """
 
     outcome: Outcome
@@ -60,6 +61,7 @@ class Verdict(NamedTuple):
     details: Mapping[str, Any] | None = None
     latency_ms: float | None = None
     cost_usd: float | None = None
+    measured: bool = True
 
 
 class AssertionResult(NamedTuple):

@@ -49,7 +49,7 @@ _SHORTEST: Final = 6
 _SHORTEST_WORD: Final = 16
 _SHORTEST_READABLE: Final = 8
 _SHORTEST_SETTING: Final = 20
-_SHORTEST_IN_PATH: Final = 16
+_SHORTEST_IN_PATH: Final = 20
 
 
 def is_telling(value: str) -> bool:
@@ -103,7 +103,7 @@ def looks_secret(name: str, value: str) -> bool:
 
 
 def secrets_of_url(url: str) -> Iterator[str]:
-    """Yield what is secret in a URL: user and password, keys in its query, long parts of its path.
+    """Yield what is secret in a URL: user and password, keys in its query and in a webhook's path.
 
     A URL without these is an address, and addresses may be shown.
     """
@@ -121,6 +121,12 @@ def secrets_of_url(url: str) -> Iterator[str]:
     yield from (
         value for name, value in query if SECRET_FIELD.fullmatch(name) and is_telling(value)
     )
-    for segment in parts.path.split("/"):
-        if len(segment) >= _SHORTEST_IN_PATH and any(map(str.isdigit, segment)):
-            yield segment
+    if parts.scheme in {"http", "https"}:  # the path of a webhook is its key; a folder is none
+        yield from filter(_is_random, parts.path.split("/"))
+
+
+def _is_random(segment: str) -> bool:
+    """Whether a part of a path looks like a key: long, with digits, capitals and small letters."""
+    if len(segment) < _SHORTEST_IN_PATH:
+        return False
+    return all(any(map(kind, segment)) for kind in (str.isdigit, str.isupper, str.islower))

@@ -6,6 +6,7 @@ Terminals have their own (`trust.text`); HTML itself is escaped by its template.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
@@ -82,20 +83,32 @@ def inert_message(text: str) -> str:
     text reads the same in both. Lines stay.
     """
     # An apostrophe reads the same in both; an escaped backtick does not.
-    lines = visible(text).replace("\r", "").replace("`", "'").split("\n")
-    return "\n".join(map(_inert_line, lines))
+    return _inert_lines(visible(text).replace("\r", "").replace("`", "'"))
 
 
-_ACTIVE: Final = re.compile(
-    r"[\[\]*|~\\]|<(?=[A-Za-z/!?])|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])|^\s*(?:#|>|[-+=](?=\s|[-+=]|$))|(?<=\w)@(?=\w)"
-    r"|(?<!\w)@(?=\w)",
-    re.IGNORECASE,
+_ACTIVE: Final = (
+    r"[|\\]|<(?=[A-Za-z/!?])|:(?=//)|(?<=\bwww)\.|(?<![^\W_])_|_(?![^\W_])"
+    r"|^\s*(?:#|>|[-+=*](?=\s|[-+=*]|$))|(?<=\w)@(?=\w)|(?<!\w)@(?=\w)"
 )
+# Brackets are a link only before another pair, or at the start of a definition; one sign of a kind
+# emphasises nothing. Paths such as `tests[0].input` and patterns such as `*.yaml` stay as they are.
+_LINK: Final = re.compile(r"\][ \t\n]*[(\[]|^\s*\[[^\]]*\]:|^\s*\[[ xX]\]", re.MULTILINE)
 
 
-def _inert_line(line: str) -> str:
+@lru_cache(maxsize=8)
+def _active(more: str) -> re.Pattern[str]:
+    return re.compile(_ACTIVE + more, re.IGNORECASE)
+
+
+def _inert_lines(text: str) -> str:
+    more = r"|[\[\]]" if _LINK.search(text) else ""
+    more += "".join(rf"|\{sign}" for sign in "*~" if text.count(sign) > 1)
+    return "\n".join(_inert_line(line, _active(more)) for line in text.split("\n"))
+
+
+def _inert_line(line: str, active: re.Pattern[str]) -> str:
     # Four spaces in front would make it a block of code, which shows the escapes.
-    line = _ACTIVE.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", line)
+    line = active.sub(lambda match: f"{match[0][:-1]}\\{match[0][-1]}", line)
     return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", line)
 
 

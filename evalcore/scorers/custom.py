@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 _ENTRY = "evalcore.scorers.custom:score_in_worker"
+_METHOD = "score"
 _RAW_KEYS = ("raw_value", "rawValue", "raw")
 _VALUE_KEYS = "{value, raw_value}"
 
@@ -57,7 +58,7 @@ async def custom(
 
             job = Job(_ENTRY, ScorerCall(spec, artifact, imports))
             return Score(*await pool.call_within(job, TIMEOUT_S))
-        scorer = find_callable(reference, imports, objects)
+        scorer = find_callable(reference, imports, objects, _METHOD)
         return await asyncio.wait_for(_asked(spec, artifact, scorer), TIMEOUT_S)
     except EvalError as error:
         return Score(spec.name, None, error=str(error))
@@ -68,7 +69,7 @@ async def custom(
 async def score_in_worker(call: ScorerCall, engine: Engine) -> list[Any]:
     """Return the fields of the score as JSON values: what a worker process runs."""
     try:
-        scorer = call.imports.load(call.spec.params["callable"])
+        scorer = call.imports.load(call.spec.params["callable"], _METHOD)
     except EvalError as error:
         return list(Score(call.spec.name, None, error=str(error)))
     engine.loaded()
@@ -93,7 +94,7 @@ def _function(scorer: Any) -> Callable[..., Any]:
     if inspect.isclass(scorer):
         made: Any = scorer
         return lambda artifact: made().score(artifact)
-    method: Callable[..., Any] | None = getattr(scorer, "score", None)
+    method: Callable[..., Any] | None = getattr(scorer, _METHOD, None)
     found: Callable[..., Any] = method if callable(method) else scorer
     return found
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -23,20 +25,20 @@ class Score(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """Return the fields of a result row's `scores`."""
-        fields: dict[str, Any] = {"name": self.name, "value": self.value, "raw": self.raw_value}
+        row: dict[str, Any] = {"name": self.name, "value": self.value, "raw": self.raw_value}
         if self.error is not None:
-            fields["error"] = self.error
-        return fields
+            row["error"] = self.error
+        return row
 
 
 def json_raw(raw: Any) -> Any:
-    """Return a raw value as the JSON value that a row holds.
+    """Return a raw value as the JSON value that a row holds; of a dataclass its fields.
 
     Raises `ValueError` for what JSON does not have (NaN, an object, an integer of more than 64
     bits) and for more than 64 KiB.
     """
     try:
-        value = json.loads(json.dumps(raw, allow_nan=False))
+        value = json.loads(json.dumps(raw, allow_nan=False, default=_plain))
         size = len(orjson.dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) or type(error).__name__
@@ -44,6 +46,15 @@ def json_raw(raw: Any) -> Any:
     if size > LARGEST_RAW_BYTES:
         raise ValueError(f"the raw value has {size} bytes as JSON, at most {LARGEST_RAW_BYTES}")
     return value
+
+
+def _plain(value: Any) -> Any:
+    """Return what a mapping or a dataclass, such as the artifact, is in JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def stored_raw(raw: Any) -> Any:

@@ -189,7 +189,7 @@ class _Call:
         """Run the suite and return its report; what is raised holds no secret."""
         try:
             return self._run()
-        except BaseException as error:
+        except BaseException as error:  # goes on to the caller without its secrets
             cover_exception(error)
             raise
 

@@ -33,7 +33,7 @@ class NodeRegistry:
         if inspect.isclass(node):
             raise TypeError(f"{_FORM}; {node.__name__} is a class: pass an instance")
         if not isinstance(type_, str) or not type_ or not callable(function):
-            raise TypeError(f"{_FORM}; it got {node!r:.80}")
+            raise TypeError(f"{_FORM}; it got {_shown(node)}")
         self._runs[type_] = function
 
     def find(self, type_: str) -> Callable[..., Any] | None:
@@ -88,6 +88,12 @@ def node_arguments(
     if positional[0].name in keywords:  # `run(context, input)`
         return [], {**keywords, own[0].name: value}
     return [value], keywords
+
+
+def _shown(node: Any) -> str:
+    """Return a value, of an object its type: its text may hold an address in memory."""
+    plain = node is None or isinstance(node, str | int | float | Mapping)
+    return f"{node!r:.80}" if plain else f"an object of type {type(node).__name__}"
 
 
 def _member(node: Any, name: str) -> Any:

@@ -50,8 +50,10 @@ class ImportPolicy:
         if not self.commands:
             raise NotAllowedError(f"{what}: {NO_COMMANDS}")
 
-    def load(self, reference: str) -> Callable[..., Any]:
+    def load(self, reference: str, method: str = "") -> Callable[..., Any]:
         """Return the callable that `module:function` names (`module:Class.method` too).
+
+        An object that has `method` is taken as well.
 
         Raise `NotAllowedError` if trust does not grant it, `UsageError` if there is no such module
         or callable, or if the module raises while it is imported (with the type and text of that).
@@ -66,10 +68,10 @@ class ImportPolicy:
             if root is not None:
                 roots = [path.resolve() for path in self.roots]
                 module = root_modules().load(name, root, roots)
-                return _callable_in(module, attributes, reference)
+                return _callable_in(module, attributes, reference, method)
             if not self.allows(name):
                 raise self._refusal(reference, name)
-            found = _callable_in(importlib.import_module(name), attributes, reference)
+            found = _callable_in(importlib.import_module(name), attributes, reference, method)
             self._check_origin(found, reference)
             return found
 
@@ -185,7 +187,9 @@ def _check_declared(file: Path, name: str, reference: str) -> None:
         raise UsageError(f"{reference}: '{file.stem}' has no '{name}'.{hint}")
 
 
-def _callable_in(module: ModuleType, attributes: str, reference: str) -> Callable[..., Any]:
+def _callable_in(
+    module: ModuleType, attributes: str, reference: str, method: str
+) -> Callable[..., Any]:
     value: Any = module
     for name in attributes.split("."):
         if name.startswith("__"):
@@ -206,8 +210,9 @@ def _callable_in(module: ModuleType, attributes: str, reference: str) -> Callabl
             )
             raise NotAllowedError(message)
         value = found
-    if not callable(value):
-        raise UsageError(f"{reference}: it is not callable but of type {type(value).__name__}")
+    if not callable(value) and not (method and callable(getattr(value, method, None))):
+        what = f"not callable and has no '{method}'" if method else "not callable"
+        raise UsageError(f"{reference}: it is {what} but of type {type(value).__name__}")
     return value  # type: ignore[no-any-return] # foreign by nature
 
 

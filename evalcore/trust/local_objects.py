@@ -37,7 +37,9 @@ _WRITTEN: Final = (
 _DEEPEST: Final = 4
 
 
-def find_callable(reference: str, imports: ImportPolicy, objects: Mapping[str, Any]) -> Any:
+def find_callable(
+    reference: str, imports: ImportPolicy, objects: Mapping[str, Any], method: str = ""
+) -> Any:
     """Return what `local:NAME` or `module:function` names; errors as `ImportPolicy.load`.
 
     `objects` are the functions and scorers of the program that defined the suite, by reference.
@@ -45,7 +47,7 @@ def find_callable(reference: str, imports: ImportPolicy, objects: Mapping[str, A
     if reference in objects:
         return objects[reference]
     try:
-        return imports.load(reference)
+        return imports.load(reference, method)
     except EvalError as error:
         if not reference.startswith(LOCAL):
             raise

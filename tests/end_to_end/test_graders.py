@@ -356,15 +356,14 @@ NOTHING_COMPARED = {
 }
 
 
-@pytest.mark.parametrize("threshold", [None, 0])
+@pytest.mark.parametrize("more", [{}, {"threshold": 0}, {"negate": True}], ids=str)
 @pytest.mark.parametrize(
     ("fields", "value", "aggregation"), NOTHING_COMPARED.values(), ids=NOTHING_COMPARED
 )
 def test_a_comparison_of_nothing_fails(
-    tmp_path: Path, fields: Any, value: Any, aggregation: str, threshold: float | None
+    tmp_path: Path, fields: Any, value: Any, aggregation: str, more: Json
 ) -> None:
-    assertion = {"type": "field-accuracy", "fields": fields, "aggregation": aggregation}
-    assertion |= {} if threshold is None else {"threshold": threshold}
+    assertion = {"type": "field-accuracy", "fields": fields, "aggregation": aggregation, **more}
     found = graded(tmp_path, json.dumps(value), assertion, expected_output=INVOICE)
     assert (found["score"], found["outcome"]) == (0.0, "failed")
 

@@ -162,20 +162,26 @@ def test_a_scorer_that_raises_has_its_error_in_the_report(tmp_path: Path) -> Non
     assert report["decision"] == "pass"
 
 
-def test_a_scorers_raw_value_and_name_reach_the_report_through_reuse(tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolation", ["process", "inline"])
+@pytest.mark.parametrize("name", ["Tone", "tone"], ids=["class", "object"])
+def test_a_scorers_raw_value_and_name_reach_the_report_through_reuse(
+    tmp_path: Path, name: str, isolation: str
+) -> None:
     (tmp_path / "flows.py").write_text(
         "def f(case_input): return case_input\n"
         "class Tone:\n"
         "    name = 'tone'\n"
         "    def score(self, artifact): return {'value': 1, 'rawValue': {'mood': ['calm', 3]}}\n"
+        "tone = Tone()\n"
     )
-    text = """\
-    {name: n, flow: "flows:f", variants: [{id: v}], scorers: [{callable: "flows:Tone"}],
-     cases: [{id: a, input: x, assertions: [{type: contains, value: x}]}]}
+    text = f"""\
+    {{name: n, flow: "flows:f", variants: [{{id: v}}], scorers: [{{callable: "flows:{name}"}}],
+     cases: [{{id: a, input: x, assertions: [{{type: contains, value: x}}]}}]}}
     """
     (tmp_path / "s.yaml").write_text(text)
+    run = ("run", "--json", "s.yaml", "--isolation", isolation)
     for flags in ((), ("--reuse",)):
-        ended = evalcore("run", "--json", "s.yaml", *flags, store=tmp_path / "st", cwd=tmp_path)
+        ended = evalcore(*run, *flags, store=tmp_path / "st", cwd=tmp_path)
         assert ended.report["cases"][0]["items"][0]["scores"] == [
             {"name": "tone", "value": 1.0, "raw_value": {"mood": ["calm", 3]}, "error": None}
         ]

@@ -224,7 +224,10 @@ def test_a_webhook_is_registered_once_and_its_address_never_shown(
         assert "s3cret" not in ended.stdout + ended.stderr
 
 
-def test_the_webhook_is_called_when_a_gate_has_failed(telling: None, folder: Path) -> None:
+def test_the_webhook_is_called_when_a_gate_has_failed(
+    telling: None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_STORE", "told")
     calls: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -240,8 +243,8 @@ def test_the_webhook_is_called_when_a_gate_has_failed(telling: None, folder: Pat
     with serving(Handler) as server, contextlib.chdir(folder):
         url = f"http://127.0.0.1:{server.server_port}/hook"
         deploy(folder, "--keep", *ENVIRONMENT, "--webhook", url)
-        run_flow(suite="good.eval.yaml", store="told")
-        run_flow(suite="bad.eval.yaml", store="told")
+        run_flow(suite="good.eval.yaml")
+        run_flow(suite="bad.eval.yaml")
         deadline = time.monotonic() + 60
         while not calls and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -31,6 +31,9 @@ UNMEASURED: dict[str, dict[str, Any]] = {
 }
 
 
+_STATES = {"error": "in error", "blocked": "blocked"}
+
+
 def good(count: int = 3, **more: Any) -> Rows:
     return [{"caseId": f"c{one}", "passed": True, "overall": 1.0, **more} for one in range(count)]
 
@@ -70,6 +73,19 @@ def test_a_side_without_a_measurement_is_inconclusive(errors: str, state: str, s
         found = decide(summary, gate)
         assert found.outcome == "inconclusive"
         assert "nothing is measured in" in found.message
+
+
+@pytest.mark.parametrize(
+    ("errors", "state"),
+    [("fail", "error"), ("zero", "error"), ("exclude", "error"), ("zero", "blocked")],
+)
+def test_a_first_run_passes_only_if_it_measured_something(errors: str, state: str) -> None:
+    gate = {"gate": "no_regressions", "first_run": "pass"}
+    found = decide(summarise(errors, cand=unmeasured(state)), gate)
+    assert found.outcome == "inconclusive"
+    assert found.message.startswith(f"nothing is measured: of 3 items 3 {_STATES[state]}; ")
+    partly = decide(summarise(errors, cand=[*good(1), *unmeasured(state)[1:]]), gate)
+    assert partly.outcome == "pass"
 
 
 def test_a_side_says_why_nothing_is_measured() -> None:

@@ -146,6 +146,22 @@ def test_no_data_makes_an_element_of_markdown(
     assert _elements(template.format(escape(text))) <= harmless | {"text_special", "softbreak"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["pass_rate 0.80 < 0.90", "a.yaml:1: tests[0].input: is required", "no file matches *.yaml",
+     "~/evals/a.yaml"],
+)  # fmt: skip
+def test_an_ordinary_message_stays_as_it_is(text: str) -> None:
+    assert inert_message(text) == text
+
+
+@given(st.lists(st.sampled_from([*"[]()*~_!<>:|#-\\`", "a", " ", "\n", "http://x.y", "www.x.y"])))
+def test_no_message_of_signs_makes_an_element(signs: list[str]) -> None:
+    allowed = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "softbreak"}
+    shown = inert_message("".join(signs).strip())
+    assert _elements(shown) <= allowed | {"hardbreak", "code_block"}
+
+
 @given(ANY_TEXT)
 def test_any_message_is_a_paragraph_of_text(text: str) -> None:
     allowed = {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "softbreak"}

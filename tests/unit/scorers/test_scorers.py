@@ -181,6 +181,13 @@ def test_a_scorer_has_its_own_name_unless_the_suite_gives_one(
     assert entry["name"] == name
 
 
+def test_the_artifact_itself_may_be_the_raw_value() -> None:
+    """The scorer of the source document returns it so."""
+    raw = asked(lambda artifact: {"value": 0.5, "rawValue": artifact})["raw"]
+    assert raw["metrics"]["latency_ms"] == 5.0
+    assert (raw["outputs"], raw["errors"]) == ({"primary_output": raw["output"]}, [])
+
+
 def raises(artifact: Artifact) -> float:
     raise ZeroDivisionError("no")
 

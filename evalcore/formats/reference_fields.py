@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evalcore.assertions.field_accuracy import expected_object
-from evalcore.assertions.structure import ABSENT, value_at
 from evalcore.model.suite import Case
 
 
@@ -24,6 +22,9 @@ class ReferenceFields:
         """Note the fields that the case's expected output has."""
         if not self._missing:
             return
+        from evalcore.assertions.field_accuracy import expected_object
+        from evalcore.assertions.structure import ABSENT, value_at
+
         expected = expected_object(case.expected_output)
         found = {path for path in self._missing if value_at(expected, path) is not ABSENT}
         self._present |= found

@@ -86,17 +86,16 @@ def read_suite(
 
     `verbatim` leaves `${{ … }}` in its own texts as it is.
     """
-    variables = variables_for(Path(source.folder), options)
+    folder = Path(source.folder)
+    variables = variables_for(folder, options)
     cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
     sound = _sound_level(raw, problems)
-    targets = Targets(
-        sound.get("targets"), Path(source.folder), variables, problems, in_file=not verbatim
-    )
+    targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
     level = _Level(raw, sound, options, problems)
-    flow = level.flow(targets, Path(source.folder))
-    graders = Graders(Path(source.folder), targets)
+    flow = level.flow(targets, folder)
+    graders = Graders(folder, targets)
     graders.use_suites({}, level.section, problems)
     reader = CaseReader(
         graders,
@@ -110,7 +109,7 @@ def read_suite(
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
     columns = sound.get("columns", {})
-    rows = raw_cases(cases, Path(source.folder), columns, problems, options.datasets)
+    rows = raw_cases(cases, folder, columns, problems, options.datasets)
     others = [targets.file_problems] if targets.file_problems else []
     spool, collectors, absent = spool_rows(
         rows,
@@ -123,7 +122,7 @@ def read_suite(
     )
     level.check_required_cases(definition.policy.gates, reader.ids)
     if reader.executes:
-        check_function(flow, sound.get("flow"), Path(source.folder), options, problems)
+        check_function(flow, sound.get("flow"), folder, options, problems)
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]

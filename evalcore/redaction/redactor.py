@@ -18,7 +18,7 @@ import orjson
 
 from evalcore.redaction.names import ALWAYS_READABLE, is_telling, secrets_of_environment
 from evalcore.redaction.spellings import probes_of, spellings_of
-from evalcore.redaction.well_known import KEYS, LITERALS
+from evalcore.redaction.well_known import KEY_HINT, KEYS, LITERALS, SHORTEST_KEY
 
 REDACTED: Final = "[redacted]"
 _MOST_KEPT: Final = 256
@@ -161,6 +161,8 @@ class Redactor:
     def reply(self, text: str) -> str:
         """Return what a target or provider said: also without keys of well-known forms."""
         text = self.text(text)
+        if len(text) < SHORTEST_KEY or KEY_HINT.search(text) is None:
+            return text
         for finder in KEYS:
             text = finder.sub(REDACTED, text)
         return text

@@ -22,6 +22,13 @@ KEYS: Final = tuple(
     )
 )
 
+# No key is shorter, and each holds one of these: a text without them is not searched ten times.
+SHORTEST_KEY: Final = 9
+KEY_HINT: Final = re.compile(
+    r"[srp]k[-_]|(?:earer|asic)\s|gh[pousr]_|github_pat_|glpat-|hf_|A(?:KIA|SIA|Iza)|xox|eyJ"
+    r"|PRIVATE KEY"
+)
+
 _VALUE: Final = r"(?!\$|\{|\[redacted\])(?=[^\s\"'<>&,;]*\d)[^\s\"'<>&,;]{6,}"
 # Each puts what stands before the key into its first group.
 LITERALS: Final = tuple(

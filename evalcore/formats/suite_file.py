@@ -108,8 +108,7 @@ def read_suite(
     )
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
-    columns = sound.get("columns", {})
-    rows = raw_cases(cases, folder, columns, problems, options.datasets)
+    rows = raw_cases(cases, folder, sound.get("columns", {}), problems, options.datasets)
     others = [targets.file_problems] if targets.file_problems else []
     spool, collectors, absent = spool_rows(
         rows,

@@ -12,10 +12,10 @@ from evalcore.version import VERSION
 
 if TYPE_CHECKING:
     from evalcore import gates
+    from evalcore.checks.scorers.score import Score
     from evalcore.model.artifact import Artifact
     from evalcore.model.evidence import Evidence, Metrics
     from evalcore.model.gate import GateResult
-    from evalcore.scorers.score import Score
     from evalcore.suites.define import EvalSuite, SuiteError, define_suite, variant
     from evalcore.suites.report import CaseResult, SuiteReport
     from evalcore.suites.run import run_suite, run_suite_async
@@ -51,7 +51,7 @@ _PLACES = {
     "Evidence": "evalcore.model.evidence",
     "GateResult": "evalcore.model.gate",
     "Metrics": "evalcore.model.evidence",
-    "Score": "evalcore.scorers.score",
+    "Score": "evalcore.checks.scorers.score",
     "SuiteError": "evalcore.suites.define",
     "SuiteReport": "evalcore.suites.report",
     "define_suite": "evalcore.suites.define",

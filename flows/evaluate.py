@@ -18,7 +18,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import EvalError, StoreError
 from evalcore.execution.shard import ShardReceipt
-from evalcore.formats.options import suite_name
+from evalcore.formats.parts.options import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.pipeline import (
     DecideOptions,

@@ -14,9 +14,9 @@ from evalcore.cli.options import settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
 from evalcore.execution.single import grade_output
-from evalcore.formats.single_assertion import FORMATS, read_single
-from evalcore.formats.wording import describe
+from evalcore.formats.assertions.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Workers, own_workers
+from evalcore.mistakes.wording import describe
 from evalcore.model.suite import Format
 from evalcore.trust.imports import ImportPolicy
 

@@ -14,15 +14,15 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, mode_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
-from evalcore.formats.environment import variables_for
-from evalcore.formats.grader_errors import AssertionValueError
-from evalcore.formats.graders import Graders
-from evalcore.formats.labels import Label, read_labels
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.problems import Problems
-from evalcore.formats.targets_file import Targets
-from evalcore.formats.test_file_assertions import make_assertion
+from evalcore.formats.assertions.grader_errors import AssertionValueError
+from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.environment import variables_for
+from evalcore.formats.parts.labels import Label, read_labels
+from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.test_file.assertions import make_assertion
 from evalcore.isolation.mode import Isolation
+from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition

@@ -12,9 +12,9 @@ import click
 
 from evalcore.cli.options import chosen_store
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.options import LoadOptions
+from evalcore.formats.parts.options import LoadOptions
 from evalcore.formats.registry import is_script
-from evalcore.formats.script_source import ScriptDocument, read_script_document
+from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline import settle_baseline

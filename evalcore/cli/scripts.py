@@ -9,9 +9,9 @@ import click
 
 from evalcore.cli.showing import one_line, print_terminal
 from evalcore.errors import EvalError, LoadError, Problem
-from evalcore.formats.positions import Loc
-from evalcore.formats.script_source import find_script, read_script_document
-from evalcore.formats.wording import path_text
+from evalcore.formats.script_suite.includes import find_script, read_script_document
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.wording import path_text
 from evalcore.model.gate import GateOutcome
 from evalcore.model.script_scores import ScriptScores
 from evalcore.model.suite import Format, Suite

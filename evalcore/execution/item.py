@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.assertions.grading import grade, grade_now
-from evalcore.assertions.registry import AWAITED
-from evalcore.assertions.subject import CheckContext
+from evalcore.checks.grading import grade, grade_now
+from evalcore.checks.registry import AWAITED
+from evalcore.checks.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.covered import covered_evidence
 from evalcore.execution.endings import Span, failed_item, graded_item
@@ -172,7 +172,7 @@ class ItemRunner:
 
     def _scored_now(self, finished: Finished) -> Finished | None:
         """Return the item with its scores; None if a scorer has to be waited for."""
-        from evalcore.scorers.scoring import score_now
+        from evalcore.checks.scorers.scoring import score_now
 
         evidence, case = finished.evidence, finished.item.case
         if evidence is None:
@@ -182,7 +182,7 @@ class ItemRunner:
 
     async def _scored(self, finished: Finished, calls: Calls | None) -> Finished:
         """Return the item with its scores, which its time limit does not cover."""
-        from evalcore.scorers.scoring import score_evidence
+        from evalcore.checks.scorers.scoring import score_evidence
 
         evidence, case, context = finished.evidence, finished.item.case, self._context
         if evidence is None:

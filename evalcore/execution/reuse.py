@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from evalcore.checks.scorers.score import stored_raw
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
 from evalcore.execution.row import Finished
 from evalcore.model.assertion import AssertionResult, Outcome
@@ -17,7 +18,6 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.run import State
 from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
-from evalcore.scorers.score import stored_raw
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 

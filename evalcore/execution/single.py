@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from evalcore.assertions.grading import grade
-from evalcore.assertions.subject import CheckContext
+from evalcore.checks.grading import grade
+from evalcore.checks.subject import CheckContext
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics

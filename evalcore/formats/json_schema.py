@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalcore.formats.shapes import adapter
+from evalcore.mistakes.shape_lookup import adapter
 
 SCHEMAS: Mapping[str, str] = {
     "workflow-harness": "Workflow file with an eval section",
@@ -28,20 +28,20 @@ def json_schema(format_: str) -> dict[str, Any]:
 
 
 def _test_file() -> dict[str, Any]:
-    from evalcore.formats.test_file_shapes import TestFile
+    from evalcore.formats.test_file.shapes import TestFile
 
     return adapter(TestFile).json_schema()
 
 
 def _script_suite() -> dict[str, Any]:
-    from evalcore.formats.script_schema import script_suite_schema
+    from evalcore.formats.script_suite.schema import script_suite_schema
 
     return script_suite_schema()
 
 
 def _workflow_file() -> dict[str, Any]:
     """Return the file's schema with the assertions that the loader checks one by one put in."""
-    from evalcore.formats.workflow_harness_shapes import (
+    from evalcore.formats.workflow_harness.shapes import (
         AssertionShape,
         CustomAssertion,
         WorkflowFile,
@@ -66,8 +66,8 @@ def _suite_file() -> dict[str, Any]:
 
     Of assertions in the words of other formats only the type is checked here.
     """
-    from evalcore.formats.suite_assertions import OTHER_TYPES
-    from evalcore.formats.suite_file_shapes import AssertionShape, SuiteFile
+    from evalcore.formats.suite_file.assertions import OTHER_TYPES
+    from evalcore.formats.suite_file.shapes import AssertionShape, SuiteFile
 
     schema = adapter(SuiteFile).json_schema()
     own = adapter(AssertionShape).json_schema()

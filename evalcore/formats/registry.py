@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.script_source import ScriptDocument, read_script_document
-from evalcore.formats.source import Document, read_document
-from evalcore.formats.wording import describe, nearest, path_text
+from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
+from evalcore.formats.text.source import Document, read_document
+from evalcore.mistakes.wording import describe, nearest, path_text
 from evalcore.model.suite import Format, Suite
 
 ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
@@ -37,13 +37,13 @@ def load_suite(
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:
             raise UsageError(f"{shown}: a {path.suffix} file is a test-file, not a {forced}")
-        from evalcore.formats.test_file import load_test_rows
+        from evalcore.formats.test_file.loader import load_test_rows
 
         return load_test_rows(path, shown, options)
     source = opened or read_script_document(path, shown)
     format_ = forced or recognise(source.document)
     if format_ is Format.SCRIPT_SUITE:
-        from evalcore.formats.script_suite import load_script_suite
+        from evalcore.formats.script_suite.loader import load_script_suite
 
         return load_script_suite(source, path, options, script or options.script)
     if script is not None:
@@ -65,15 +65,15 @@ def is_script(document: Document) -> bool:
 
 def _load(format_: Format, document: Document, path: Path, options: LoadOptions) -> Suite:
     if format_ is Format.WORKFLOW_HARNESS:
-        from evalcore.formats.workflow_harness import load_workflow_file
+        from evalcore.formats.workflow_harness.loader import load_workflow_file
 
         return load_workflow_file(document, path, options)
     if format_ is Format.TEST_FILE:
-        from evalcore.formats.test_file import load_test_file
+        from evalcore.formats.test_file.loader import load_test_file
 
         return load_test_file(document, path, options)
     if format_ is Format.SUITE:
-        from evalcore.formats.suite_file import load_suite_file
+        from evalcore.formats.suite_file.loader import load_suite_file
 
         return load_suite_file(document, path, options)
     known = ", ".join(BUILT)

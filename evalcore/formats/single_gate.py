@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.problems import Problems
-from evalcore.formats.shapes import OPEN, Text, Weight, adapter
+from evalcore.formats.parts.shapes import OPEN, Text, Weight
 from evalcore.gates.registry import parse_gate
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.comparison import Tolerances
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.options import LoadOptions
+from evalcore.formats.parts.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.formats.script_source import ScriptDocument
-from evalcore.formats.wording import suggest
+from evalcore.formats.script_suite.includes import ScriptDocument
+from evalcore.mistakes.wording import suggest
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import Mode

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from evalcore.errors import LoadError
-from evalcore.formats.camel_case import Renames
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.problems import Problems
-from evalcore.formats.remote_tests import names_objects
-from evalcore.formats.suite_file import read_suite
+from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.remote_tests import names_objects
+from evalcore.formats.suite_file.loader import read_suite
+from evalcore.formats.text.camel_case import Renames
 from evalcore.gates.choices import Gate
+from evalcore.mistakes.problems import Problems
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.suites.local_names import LocalNames

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
+from evalcore.checks.scorers.score import Score, stored_raw
 from evalcore.model.artifact import Artifact, artifact_of
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
-from evalcore.scorers.score import Score, stored_raw
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 

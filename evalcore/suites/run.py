@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.wording import suggest
+from evalcore.formats.parts.options import LoadOptions
 from evalcore.isolation.mode import Isolation
+from evalcore.mistakes.wording import suggest
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate

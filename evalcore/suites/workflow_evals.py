@@ -9,7 +9,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from evalcore.formats.options import LoadOptions
+from evalcore.formats.parts.options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.scoring import reaches
 from evalcore.model.suite import Suite

@@ -110,7 +110,7 @@ def search(pattern: str, text: str) -> bool:
 
     Raises `BlockError` if it is none, or if the search takes too long.
     """
-    from evalcore.expressions import python_regex
+    from evalcore.patterns import python as python_regex
 
     try:
         compiled = re.compile(pattern)

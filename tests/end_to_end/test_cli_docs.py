@@ -12,7 +12,9 @@ import pytest
 from typing_extensions import is_typeddict
 
 from evalcore.cli.main import cli
-from evalcore.formats import shapes, test_file_shapes, workflow_harness_shapes
+from evalcore.formats.parts import shapes
+from evalcore.formats.test_file import shapes as test_file_shapes
+from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.gates.registry import GATES
 from evalcore.settings import FILE_NAME, Settings
 from evalcore.targets.registry import KINDS, options_model

@@ -9,8 +9,8 @@ from typing import get_type_hints
 import pytest
 from typing_extensions import is_typeddict
 
-from evalcore.formats import workflow_block_shapes
-from evalcore.formats.workflow_harness_shapes import Soul
+from evalcore.formats.workflow_harness import block_shapes as workflow_block_shapes
+from evalcore.formats.workflow_harness.shapes import Soul
 from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.events import EventType
 from evalcore.workflow.step import BLOCK_TYPES

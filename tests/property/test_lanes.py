@@ -34,7 +34,7 @@ from evalcore.execution.claims import Claims, begin_alone
 from evalcore.execution.given import Given
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.shard import StoredShards
-from evalcore.formats.options import LoadOptions
+from evalcore.formats.parts.options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.run import Plan, State
 from evalcore.pipeline import (

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from evalcore.formats.json_schema import SCHEMAS, json_schema
-from evalcore.formats.source import read_document
+from evalcore.formats.text.source import read_document
 from tests.property.suite_mutations import TEST_FILE, WORKFLOW
 from tests.spec.mistake_pages import Mistake, read_mistakes
 

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from evalcore.formats.workflow_block_shapes import EXECUTED_BLOCKS
+from evalcore.formats.workflow_harness.block_shapes import EXECUTED_BLOCKS
 from evalcore.model.assertion import Assertion
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy, Reducer, Suite

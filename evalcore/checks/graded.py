@@ -1,0 +1,57 @@
+"""A score made of aspects that hold or do not, and the verdict on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Any
+
+from evalcore.checks.wording import one_line
+from evalcore.model.assertion import Outcome, Verdict
+
+DEFAULT_THRESHOLD = 0.8
+_EPSILON = 1e-9
+_SHOWN = 5
+
+
+def aspect(text: str, passed: bool, weight: float = 1.0) -> dict[str, Any]:
+    """Return one aspect as results have it."""
+    found = {"text": text, "passed": passed}
+    return found if weight == 1.0 else {**found, "weight": weight}
+
+
+def by_aspects(
+    aspects: Sequence[Mapping[str, Any]], threshold: float | None, *, actual: str | None = None
+) -> Verdict:
+    """Return the verdict with the weighted share of the aspects that hold as its score."""
+    weights = [one.get("weight", 1.0) for one in aspects]
+    total = fsum(weights)
+    held = fsum(weight for one, weight in zip(aspects, weights, strict=True) if one["passed"])
+    score = held / total if total else 1.0
+    return scored(score, threshold, aspects, actual=actual)
+
+
+def scored(
+    score: float,
+    threshold: float | None,
+    aspects: Sequence[Mapping[str, Any]] = (),
+    *,
+    actual: str | None = None,
+    message: str = "",
+) -> Verdict:
+    """Return the verdict on a score: passed from `threshold` (0.8) on, else with a message."""
+    least = DEFAULT_THRESHOLD if threshold is None else threshold
+    reached = score >= least - _EPSILON
+    unmet = [one["text"] for one in aspects if not one["passed"]]
+    parts = [f"score {score:.4g} < {least:g}"] if not reached else []
+    parts.extend([message] if message else unmet[:_SHOWN])
+    if len(unmet) > _SHOWN and not message:
+        parts.append(f"and {len(unmet) - _SHOWN} more")
+    return Verdict(
+        Outcome.PASSED if reached else Outcome.FAILED,
+        score,
+        one_line("; ".join(parts)),
+        actual=actual,
+        expected=f"≥ {least:g}",
+        details={"assertions": [dict(one) for one in aspects]} if aspects else None,
+    )

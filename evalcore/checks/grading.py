@@ -1,0 +1,168 @@
+"""The assertions of one item on its evidence: one result each, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from evalcore.checks.negation import apply_negation
+from evalcore.checks.registry import AWAITED, find_check
+from evalcore.checks.subject import CheckContext, Subject
+from evalcore.checks.transform import TransformError, apply_transform
+from evalcore.checks.wording import describe_error, expected_text, shorten
+from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
+from evalcore.model.evidence import UNMEASURED, Evidence
+from evalcore.model.exchange import SkippedError
+from evalcore.model.suite import Case
+
+_MAX_SHARED_PASSES = 1_000
+
+
+def grade_now(
+    assertions: Sequence[Assertion], evidence: Evidence, case: Case, context: CheckContext
+) -> tuple[AssertionResult, ...] | None:
+    """Return the results, or None, nothing evaluated, if a check has to be awaited (`grade`)."""
+    for assertion in assertions:
+        if assertion.check in AWAITED:
+            return None
+    subjects = _Subjects(evidence, case, context)
+    results = []
+    for assertion in assertions:
+        verdict = _start(assertion, subjects)
+        if not isinstance(verdict, Verdict):
+            verdict = broken(f"check {assertion.check!r} gave no verdict")
+        results.append(_result(assertion, verdict, subjects))
+    return tuple(results)
+
+
+async def grade(
+    assertions: Sequence[Assertion], evidence: Evidence, case: Case, context: CheckContext
+) -> tuple[AssertionResult, ...]:
+    """Return the results; one check after the other, so an item never does two things at once.
+
+    Raises `SkippedError` where a limit kept a check from asking.
+    """
+    subjects = _Subjects(evidence, case, context)
+    results = []
+    for assertion in assertions:
+        verdict = _start(assertion, subjects)
+        if not isinstance(verdict, Verdict):
+            verdict = await _finish(verdict)
+        results.append(_result(assertion, verdict, subjects))
+    return tuple(results)
+
+
+class _Subjects:
+    """What the checks of one item look at, made once for each block."""
+
+    __slots__ = ("_found", "case", "context", "evidence")
+
+    def __init__(self, evidence: Evidence, case: Case, context: CheckContext) -> None:
+        self.evidence = evidence
+        self.case = case
+        self.context = context
+        self._found: dict[tuple[str | None, str | None], Subject] = {}
+
+    def find(self, block: str | None, transform: str | None) -> Subject | Verdict:
+        """Return what is checked, or the verdict on the want of it."""
+        subject = self._found.get((block, transform))
+        if subject is not None:
+            return subject
+        text = self._text(block)
+        if text is None:
+            return broken(
+                "there is no output" if block is None else f"block {block!r} was never reached"
+            )
+        if transform is not None:
+            try:
+                text = apply_transform(transform, text)
+            except TransformError as error:
+                return broken(str(error))
+        evidence = self.evidence
+        metrics = (
+            evidence.metrics if block is None else evidence.block_metrics.get(block, UNMEASURED)
+        )
+        subject = Subject(text, metrics, evidence, self.case, self.context)
+        self._found[block, transform] = subject
+        return subject
+
+    def checked_text(self, block: str | None, transform: str | None) -> str | None:
+        """Return the text that a check looked at; where it got none, the output as it was."""
+        subject = self._found.get((block, transform))
+        return self._text(block) if subject is None else subject.output
+
+    def _text(self, block: str | None) -> str | None:
+        return self.evidence.output if block is None else self.evidence.outputs.get(block)
+
+
+def _start(assertion: Assertion, subjects: _Subjects) -> Verdict | Awaitable[Verdict]:
+    """Return the verdict, or what it has to be awaited from; raises `SkippedError` only."""
+    try:
+        subject = subjects.find(assertion.block, assertion.transform)
+        if isinstance(subject, Verdict):
+            return subject
+        return find_check(assertion.check)(assertion.params, subject)
+    except SkippedError:
+        raise
+    except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
+        return broken(describe_error(error))
+
+
+async def _finish(verdict: Awaitable[Verdict]) -> Verdict:
+    try:
+        return await verdict
+    except SkippedError:
+        raise
+    except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
+        return broken(describe_error(error))
+
+
+def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
+    """Return the result; a plain pass of the same assertion is the same object for all items.
+
+    Rows do not repeat the text that it looked at: reports take it from the output.
+    """
+    plain = verdict is PASSED and not assertion.negate and assertion.transform is None
+    passes = subjects.context.passes
+    if plain:
+        known = passes.get(id(assertion))
+        if known is not None and known[0] is assertion:
+            return known[1]
+    result = _new_result(assertion, verdict, subjects)
+    if plain:
+        if len(passes) >= _MAX_SHARED_PASSES:
+            passes.clear()
+        # The entry keeps the assertion alive, so its id cannot be another's meanwhile.
+        passes[id(assertion)] = (assertion, result)
+    return result
+
+
+def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
+    if assertion.negate:
+        verdict = apply_negation(assertion, verdict)
+    outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
+    type_, _, name, params, block, weight, required, _, transform, _ = assertion
+    if details is not None and details.get("advisory"):
+        required = None
+    if actual is None and (outcome is not Outcome.PASSED or transform is not None):
+        actual = subjects.checked_text(block, transform)
+    if actual is not None:
+        actual = shorten(actual)
+    expected = expected_text(params) if expected is None else shorten(expected)
+    # In the order of its fields, which `_make` takes in half the time.
+    return AssertionResult._make(
+        (
+            name,
+            type_,
+            block,
+            outcome,
+            score,
+            weight,
+            required,
+            actual,
+            expected,
+            message,
+            latency_ms,
+            cost_usd,
+            details,
+        )
+    )

@@ -1,0 +1,73 @@
+"""What a judge is shown of an item: a text for each variable of its prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalcore.checks.subject import Subject
+from evalcore.judging.fences import variables_of
+from evalcore.judging.texts import conversation_text, expected_text, json_text
+from evalcore.model.evidence import Evidence
+
+
+class UnknownVariableError(ValueError):
+    """A prompt has a variable that has no value for this item."""
+
+
+def material_of(
+    subject: Subject, prompt: str | None, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the texts of the prompt's variables and of those that a judge always sees.
+
+    Raise `UnknownVariableError` for one without a value. `more` are texts of the assertion's own.
+    """
+    case = subject.case
+    texts = {
+        "input": conversation_text(case.input),
+        "output": subject.output,
+        "expected_output": expected_text(case.expected_output),
+        "criteria": case.criteria or "",
+        **(more or {}),
+    }
+    for name in () if prompt is None else variables_of(prompt):
+        if name not in texts:
+            texts[name] = _value(name, subject, texts)
+    return texts
+
+
+def _value(name: str, subject: Subject, texts: Mapping[str, str]) -> str:
+    if name.startswith("metadata."):
+        return _metadata(name, subject.case.metadata)
+    if name in {"input_text", "question"}:
+        return texts["input"]
+    if name in {"output_text", "answer", "candidate_answer"}:
+        return texts["output"]
+    if name in {"expected_output_text", "reference_answer"}:
+        return texts["expected_output"]
+    if name == "tool_calls":
+        return "\n".join(json_text(dict(call)) for call in tool_calls_of(subject.evidence))
+    if name == "file_changes":
+        changes = subject.evidence.details.get("file_changes", "")
+        return changes if isinstance(changes, str) else json_text(changes)
+    raise UnknownVariableError(f"the prompt has a variable {{{{{name}}}}} that has no value here")
+
+
+def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
+    found: Any = metadata
+    for part in name.split(".")[1:]:
+        if not isinstance(found, Mapping) or part not in found:
+            raise UnknownVariableError(f"the prompt asks for {{{{{name}}}}}, which the case lacks")
+        found = found[part]
+    return found if isinstance(found, str) else json_text(found)
+
+
+def tool_calls_of(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+    """Return the tool calls of the conversation, in their order."""
+    return [
+        call
+        for message in evidence.details.get("messages") or ()
+        if isinstance(message, Mapping)
+        for call in message.get("tool_calls") or ()
+        if isinstance(call, Mapping)
+    ]

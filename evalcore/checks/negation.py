@@ -1,0 +1,38 @@
+"""The opposite of a verdict."""
+
+from __future__ import annotations
+
+from evalcore.checks.wording import expected_text, quote
+from evalcore.model.assertion import Assertion, Outcome, Verdict
+
+
+def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
+    """Return the verdict that the assertion asks for: with `negate` the opposite of a measured one.
+
+    Blocked and error stay as they are, and so does a comparison of nothing: what was not measured
+    has no opposite.
+    """
+    if not (assertion.negate and verdict.measured):
+        return verdict
+    match verdict.outcome:
+        case Outcome.PASSED:
+            expected = verdict.expected or expected_text(assertion.params)
+            what = assertion.check if expected is None else f"{assertion.check} {quote(expected)}"
+            message = f"{what} holds, but must not"
+            return verdict._replace(
+                outcome=Outcome.FAILED, score=1.0 - verdict.score, message=message
+            )
+        case Outcome.FAILED:
+            details = verdict.details
+            if details is not None and "failed_required" in details:
+                details = {**details, "failed_required": []}
+            return Verdict(
+                Outcome.PASSED,
+                1.0 - verdict.score,
+                actual=verdict.actual,
+                details=details,
+                latency_ms=verdict.latency_ms,
+                cost_usd=verdict.cost_usd,
+            )
+        case _:
+            return verdict

@@ -1,0 +1,156 @@
+"""Checks that are somebody else's Python: a plug-in file, or a callable of an allowed module.
+
+Both are told about the item in one mapping: `config, id, case_id, input, expected_output, criteria,
+metadata, outputs, metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evalcore.checks.python_call import PythonCheck
+from evalcore.checks.subject import Subject
+from evalcore.checks.wording import describe_error, one_line
+from evalcore.errors import TargetError
+from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
+from evalcore.model.scoring import reaches
+from evalcore.trust.foreign_calls import ForeignError
+from evalcore.trust.local_objects import find_callable
+
+# promptfoo's name of it, and how its Python wrapper spells that keyword.
+_PASSED = ("passed", "pass", "pass_")
+_RUNNER = Path(__file__).with_name("plugin_runner.py")
+
+
+async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Ask `get_assert(output, context)` of the file `source`, in a Python process of its own.
+
+    It has to return what `returns` declares: `bool`, or `grading_result`, a mapping `{passed,
+    score, reason}`. Anything else, a crash, a time-out and a `config` that the manifest's `params`
+    (a JSON Schema) do not allow are errors; in the last case the plug-in is not started.
+    """
+    from evalcore.trust.commands import run_command
+
+    mistake = _config_mistake(params, subject.context.regex_timeout_s)
+    if mistake is not None:
+        return broken(mistake)
+
+    subject.context.imports.check_command("the plug-in")
+    question = {"output": subject.output, "context": _context(params, subject)}
+    timeout_s = subject.context.plugin_timeout_s
+    ended = await run_command(
+        [sys.executable, "-I", str(_RUNNER), params["source"]],
+        stdin=json.dumps(question, default=str).encode(),
+        cwd=subject.context.folder,
+        timeout_s=timeout_s,
+    )
+    if ended.timed_out:
+        return broken(f"the plug-in did not answer within {timeout_s:g} s")
+    try:
+        answer = json.loads(ended.stdout)["returned"]
+    except (ValueError, TypeError, KeyError):
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with exit code {ended.exit_code}"
+        return broken(one_line(f"the plug-in failed: {reason}"))
+    if params["returns"] == "bool":
+        if isinstance(answer, bool):
+            return PASSED if answer else failed("the plug-in returned false")
+        return broken(one_line(f"the plug-in has to return a bool, not {answer!r}"))
+    return _grading_verdict(answer, "the plug-in")
+
+
+def _config_mistake(params: Mapping[str, Any], regex_timeout_s: float) -> str | None:
+    """Return how the assertion's `config` breaks the manifest's `params`, None if it does not.
+
+    An assertion without `config` has an empty one.
+    """
+    schema = params.get("params")
+    if schema is None:
+        return None
+    from evalcore.checks.json_schema import SchemaProblem, first_mistake
+
+    config = params.get("config")
+    try:
+        mistake = first_mistake({} if config is None else config, schema, regex_timeout_s)
+    except SchemaProblem as problem:
+        return f"the params of the plug-in '{params.get('id')}': {problem}"
+    if mistake is None:
+        return None
+    return f"the config of the plug-in '{params.get('id')}' breaks its params: {mistake}"
+
+
+async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Ask the function `callable` (`module:function`), called as `arguments_for` says.
+
+    That is `fn(output, context)`, `fn(output)` or `fn(artifact)`; it may be a coroutine function.
+    It returns a bool, a number in [0, 1], which passes from `threshold` on (a parameter, 1 where it
+    has none), or a mapping `{passed, score, reason}`. Anything else, an exception and a time-out
+    are errors.
+    """
+    reference = params["callable"]
+    context = subject.context
+    check = PythonCheck.of(reference, subject, _context(params, subject))
+    timeout_s = context.plugin_timeout_s
+    workers = None if reference in context.objects else context.workers.of(None)
+    try:
+        if workers is not None:
+            answer = await check.answer_in(workers, timeout_s)
+        else:
+            function = find_callable(reference, context.imports, context.objects)
+            answer = await asyncio.wait_for(check.answer(function), timeout_s)
+    except TargetError as error:
+        return broken(str(error) if error.kind == "import" else f"{reference} failed: {error}")
+    except ForeignError as error:
+        return broken(f"{reference} failed: {describe_error(error.__cause__ or error)}")
+    except TimeoutError:
+        return broken(f"{reference} did not return within {timeout_s:g} s")
+    if isinstance(answer, bool):
+        return PASSED if answer else failed(f"{reference} returned False")
+    if isinstance(answer, int | float):
+        if not 0 <= answer <= 1:
+            return broken(f"{reference} returned {answer!r}, a score is in [0, 1]")
+        threshold = params.get("threshold")
+        passed = reaches(answer, 1.0 if threshold is None else threshold)
+        message = "" if passed else f"{reference} returned {answer:.4g}"
+        return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(answer), message)
+    return _grading_verdict(answer, reference)
+
+
+def _context(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    case = subject.case
+    return {
+        "config": params.get("config"),
+        "id": params.get("id"),
+        "case_id": case.id,
+        "input": case.input,
+        "expected_output": case.expected_output,
+        "criteria": case.criteria,
+        "metadata": dict(case.metadata),
+        "outputs": dict(subject.evidence.outputs),
+        "metrics": dataclasses.asdict(subject.metrics),
+    }
+
+
+def _grading_verdict(answer: Any, who: str) -> Verdict:
+    """Return the verdict of a `{passed, score, reason}`, an error if it is not one."""
+    if not isinstance(answer, Mapping):
+        return broken(one_line(f"{who} has to return {{passed, score, reason}}, not {answer!r}"))
+    spellings = [key for key in _PASSED if key in answer]
+    if len(spellings) > 1:
+        return broken(f"{who} returned '{spellings[0]}' and '{spellings[1]}'; one of them says it")
+    passed = answer[spellings[0]] if spellings else None
+    score, reason = answer.get("score"), answer.get("reason")
+    if not isinstance(passed, bool):
+        return broken(one_line(f"{who}: 'passed' has to be a bool, not {passed!r}"))
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+        return broken(one_line(f"{who}: 'score' has to be a number in [0, 1], not {score!r}"))
+    if not isinstance(reason, str):
+        return broken(one_line(f"{who}: 'reason' has to be a text, not {reason!r}"))
+    base = PASSED if passed else FAILED
+    return base._replace(score=float(score), message=one_line(reason))

@@ -1,0 +1,157 @@
+"""The check that somebody's program makes: JSON on its standard input, JSON on its output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from evalcore.checks.graded import scored
+from evalcore.checks.grader_environment import environment_of
+from evalcore.checks.material import tool_calls_of
+from evalcore.checks.subject import Subject
+from evalcore.checks.wording import one_line
+from evalcore.errors import EvalError
+from evalcore.model.assertion import Verdict, broken
+from evalcore.trust.text import last_words, tail_line
+
+DEFAULT_TIMEOUT_MS: Final = 60_000.0
+_OUTPUT_LIMIT: Final = 8 << 20
+
+
+class Graded(NamedTuple):
+    """What a program answered."""
+
+    score: float
+    aspects: tuple[Mapping[str, Any], ...]
+    details: Any
+    reasoning: str
+
+
+async def code_grader(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Run the program; passes from `threshold` on.
+
+    An exit code other than 0, no JSON, a score that is not in [0, 1] and a time-out are errors that
+    show the end of what it wrote to standard error.
+    """
+    answer = await run_grader(params, payload_of(params, subject), subject)
+    if isinstance(answer, Verdict):
+        return answer
+    verdict = scored(
+        answer.score, params.get("threshold"), answer.aspects, message=one_line(answer.reasoning)
+    )
+    details = dict(verdict.details or {})
+    if answer.details is not None:
+        details["details"] = answer.details
+    if answer.reasoning:
+        details["reasoning"] = answer.reasoning
+    return verdict._replace(details=details or None)
+
+
+def payload_of(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    """Return what the program is told (spec/test-files.md, `code-grader`)."""
+    case, evidence, metrics = subject.case, subject.evidence, subject.metrics
+    details = evidence.details
+    measured = (metrics.input_tokens, metrics.output_tokens)
+    usage = {"input": measured[0], "output": measured[1]}
+    return {
+        "input": case.input,
+        "output": subject.output,
+        "output_messages": details.get("messages")
+        or [{"role": "assistant", "content": subject.output}],
+        "expected_output": case.expected_output,
+        "criteria": case.criteria,
+        "metadata": dict(case.metadata),
+        "trace": {
+            "calls": list(details.get("calls") or ()),
+            "tool_calls": [dict(call) for call in tool_calls_of(evidence)],
+            "errors": list(details.get("errors") or ()),
+        },
+        "token_usage": None if measured == (None, None) else usage,
+        "cost_usd": metrics.cost_usd,
+        "duration_ms": metrics.latency_ms,
+        "workspace_path": _workspace_of(subject),
+        "config": params.get("config"),
+    }
+
+
+def _workspace_of(subject: Subject) -> str | None:
+    """Return the folder that the target worked in, or the one that an earlier run left."""
+    if subject.context.workspace is not None:
+        return str(subject.context.workspace)
+    left = subject.evidence.details.get("workspace")
+    return left if isinstance(left, str) and Path(left).is_dir() else None
+
+
+async def run_grader(
+    params: Mapping[str, Any], payload: Mapping[str, Any], subject: Subject
+) -> Graded | Verdict:
+    """Return what the program answers to the payload, or the verdict that it failed."""
+    from evalcore.trust.commands import run_command
+
+    timeout_s = params.get("timeout_ms", DEFAULT_TIMEOUT_MS) / 1000
+    try:
+        subject.context.imports.check_command("the grader")
+        environment = environment_of(params.get("env") or {}, subject.context.folder)
+    except EvalError as error:
+        return broken(str(error))
+    env = dict(environment.variables)
+    memory = params.get("memory_mb")
+    workspace = payload.get("workspace_path")
+    if isinstance(workspace, str):
+        env.setdefault("EVALCORE_WORKSPACE", workspace)
+    ended = await run_command(
+        params["command"],
+        stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),
+        cwd=subject.context.folder / (params.get("cwd") or ""),
+        timeout_s=timeout_s,
+        env=env,
+        output_limit=_OUTPUT_LIMIT,
+        memory_limit=None if memory is None else memory << 20,
+    )
+    tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
+    if ended.timed_out:
+        return _failed(f"the grader took longer than {timeout_s:g} s", tail)
+    if ended.exit_code < 0:
+        return _failed(f"the grader was killed by signal {-ended.exit_code}", tail)
+    if ended.exit_code:
+        return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
+    try:
+        return read_answer(environment.clean(ended.stdout.decode("utf-8")))
+    except (ValueError, RecursionError) as error:
+        return _failed(f"the grader's answer {error}", tail)
+
+
+def read_answer(text: str) -> Graded:
+    """Return the `{score, assertions, details}` that a program printed; raise `ValueError`."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise ValueError(f"is no JSON: {tail_line(text, 80)!r}") from None
+    if not isinstance(value, dict):
+        raise ValueError("is no JSON object {score, assertions, details}")
+    score: Any = value.get("score")
+    number = isinstance(score, int | float) and not isinstance(score, bool)
+    if not number or not 0 <= score <= 1:
+        raise ValueError(f"has no 'score' from 0 to 1, but {score!s:.40}")
+    raw = value.get("assertions")
+    if raw is not None and not (isinstance(raw, list) and all(map(_is_aspect, raw))):
+        raise ValueError("has 'assertions' that are no list of {text, passed, evidence}")
+    reasoning = value.get("reasoning")
+    return Graded(
+        float(score),
+        tuple(raw or ()),
+        value.get("details"),
+        reasoning if isinstance(reasoning, str) else "",
+    )
+
+
+def _is_aspect(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        return False
+    return isinstance(value.get("passed"), bool)
+
+
+def _failed(what: str, tail: str) -> Verdict:
+    return broken(one_line(f"{what}: {tail}" if tail else what))

@@ -1,0 +1,102 @@
+"""Checks on the output as JSON: whether it is, whether it holds some, what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from evalcore.checks import strict_json
+from evalcore.checks.json_schema import SchemaProblem, first_mistake
+from evalcore.checks.strict_json import NotJsonError
+from evalcore.checks.subject import Subject
+from evalcore.model.assertion import PASSED, Verdict, broken, failed
+
+_TOO_DEEP = "the JSON is nested too deeply to be read"
+
+
+def is_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the output is one JSON text and, unless `schema` is null, that it is valid."""
+    schema = params["schema"]
+    if schema is not None:
+        return _conforms(strict_json.parse, schema, subject)
+    try:
+        return PASSED if strict_json.is_json(subject.output) else failed("is not JSON")
+    except RecursionError:
+        return broken(_TOO_DEEP)
+
+
+def contains_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check the first JSON object or array in the output against `schema` (null: any will do)."""
+    return _conforms(strict_json.first_container, params["schema"], subject)
+
+
+def equals_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
+    """Check that the output is JSON and means `value`: 1 is 1.0, true is not 1."""
+    try:
+        equal = same_json(strict_json.parse(subject.output), params["value"])
+    except NotJsonError as error:
+        return failed(str(error))
+    except RecursionError:
+        return broken(_TOO_DEEP)
+    return PASSED if equal else failed("is another JSON value")
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Final = _Absent()
+_PART: Final = re.compile(r"[^.\[\]]+")
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two JSON values mean the same; objects have no order."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(same_json(value, other[key]) for key, value in one.items())
+        )
+    if isinstance(one, list | tuple):
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(map(same_json, one, other))
+        )
+    return bool(one == other)
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return what stands at a path (`lines[0].price`, `lines.0.price`), `ABSENT` for nothing.
+
+    A key that is written like the whole path comes first.
+    """
+    if isinstance(value, Mapping) and path in value:
+        return value[path]
+    for part in _PART.findall(path):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return ABSENT
+    return value
+
+
+def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verdict:
+    try:
+        value = read(subject.output)
+        if schema is None:
+            return PASSED
+        mistake = first_mistake(value, schema, subject.context.regex_timeout_s)
+    except NotJsonError as error:
+        return failed(str(error))
+    except SchemaProblem as error:
+        return broken(str(error))
+    except RecursionError:
+        return broken(_TOO_DEEP)
+    return PASSED if mistake is None else failed(mistake)

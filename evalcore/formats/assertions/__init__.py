@@ -1,0 +1,1 @@
+"""Assertions as files write them → checks."""

@@ -1,0 +1,114 @@
+"""Find a plug-in's manifest, `custom/assertions/<id>.yaml` upward from the suite, and check it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Field, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from evalcore.errors import LoadError
+from evalcore.formats.parts.shapes import STRICT
+from evalcore.formats.text.source import read_document
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import shown_path
+from evalcore.repository import find_upward
+
+_SCHEMA_TIMEOUT_S = 2.0
+
+
+@with_config(STRICT)
+class Manifest(TypedDict, total=False):
+    """What a plug-in declares. `params` is the JSON Schema of an assertion's `config`."""
+
+    version: Required[str | float | int]
+    id: Required[str]
+    kind: Required[Literal["assertion"]]
+    name: str
+    description: str
+    returns: Required[Literal["bool", "grading_result"]]
+    source: Required[Annotated[str, Field(min_length=1)]]
+    params: dict[str, Any] | None
+
+
+def find_plugin(
+    plugin: str, config: dict[str, Any], folder: Path, loc: Loc, problems: Problems
+) -> dict[str, Any]:
+    """Return the parameters of the check `custom`; note a missing or wrong manifest.
+
+    A config that breaks the manifest's `params` is left to the check, which makes it an assertion
+    error.
+    """
+    loc = (*loc, "type")
+    wanted = f"custom/assertions/{plugin}.yaml"
+    path, refused = find_upward(folder, (wanted,))
+    if path is None:
+        missing = f"no {wanted} here or in a folder above, up to the root of the repository"
+        reasons = "".join(f"; {other}" for other in refused)
+        problems.add(loc, f"no plug-in '{plugin}': {missing}{reasons}")
+        return {}
+    try:
+        manifest = _read_manifest(path, path.stat().st_mtime_ns)
+    except LoadError as error:
+        problems.add_found(error.problems)
+        return {}
+    shown = shown_path(path)
+    if manifest["id"] != plugin:
+        problems.add(loc, f"{shown} declares the id '{manifest['id']}', not '{plugin}'")
+    source = _source(path.parent.resolve(), manifest["source"])
+    if source is None:
+        problems.add(loc, f"{shown}: source: no file '{manifest['source']}' beside it")
+    if (mistake := _schema_mistake(manifest.get("params"))) is not None:
+        problems.add(loc, f"{shown}: params: {mistake}")
+    return {
+        "id": plugin,
+        "source": str(source),
+        "returns": manifest["returns"],
+        "params": manifest.get("params"),
+        "config": config,
+    }
+
+
+def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
+    """Return what makes the params no JSON Schema, None if they are one."""
+    if schema is None:
+        return None
+    from evalcore.checks.json_schema import SchemaProblem, first_mistake, has_keywords
+
+    if schema and not has_keywords(schema):
+        name = next(iter(schema))
+        return (
+            f"'{name}' is no keyword of JSON Schema; declare a parameter as "
+            f"{{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
+        )
+    try:
+        first_mistake({}, schema, _SCHEMA_TIMEOUT_S)
+    except SchemaProblem as problem:
+        return str(problem)
+    return None
+
+
+def _source(folder: Path, name: str) -> Path | None:
+    """Return the plug-in's program, None if there is none below the manifest's folder."""
+    try:
+        found = (folder / name).resolve()
+        return found if found.is_relative_to(folder) and found.is_file() else None
+    except (OSError, ValueError):  # a name no file system takes
+        return None
+
+
+@lru_cache(maxsize=64)
+def _read_manifest(path: Path, _changed_ns: int) -> Manifest:
+    document = read_document(path, shown_path(path))
+    problems = Problems(document.file, document.locate)
+    try:
+        manifest: Manifest = adapter(Manifest).validate_python(document.value)
+    except ValidationError as error:
+        problems.add_invalid(error, document.value, Manifest)
+        problems.raise_if_any()
+        raise
+    return manifest

@@ -1,0 +1,1 @@
+"""What several formats have: targets, workspaces, variables, rows, options."""

@@ -1,0 +1,92 @@
+"""From raw tests to a spool of the valid, selected cases, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.parts.data_rows import forbidden_parts
+from evalcore.formats.parts.raw_test import NO_TEST, RawTest
+from evalcore.formats.parts.reference_fields import ReferenceFields
+from evalcore.formats.parts.selection import Selection
+from evalcore.formats.text.source import collector_paused
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.model.suite import Case
+from evalcore.planning.spool import CaseSpool
+
+
+class Reader(Protocol):
+    """What turns raw tests into cases."""
+
+    def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
+        """Return the case at `loc`, or note every mistake in it and return None."""
+
+
+class Spooled(NamedTuple):
+    """The cases, and every collector of mistakes: those given first, then those of their files.
+
+    `absent_fields` are the fields to be compared that no expected output has.
+    """
+
+    cases: CaseSpool
+    collectors: tuple[Problems, ...]
+    absent_fields: tuple[str, ...]
+
+
+def spool_rows(
+    rows: Iterable[RawTest],
+    reader: Reader,
+    selection: Selection,
+    collectors: Sequence[Problems],
+    *,
+    noun: str,
+    references: ReferenceFields,
+    declared: Collection[str] = (),
+) -> Spooled:
+    """Return the valid, selected cases; the caller raises what the collectors hold.
+
+    The first collector is the suite's own. `declared` are the types of the suite's own assertions.
+    `noun` is what a case is called in the suite's format.
+    """
+    spool = CaseSpool()
+    every = {id(problems): problems for problems in collectors}
+    last = collectors[0]
+    read = 0
+    try:
+        with collector_paused():
+            for value, loc, found, marked, is_data in rows:
+                if found is not last:
+                    every[id(found)] = last = found
+                if value is NO_TEST:
+                    continue
+                read += 1
+                if is_data and _is_refused(value, loc, found, declared):
+                    continue
+                case = reader.read(value, loc, found, marked=marked)
+                if case is not None:
+                    references.note(case)
+                if case is None or not selection.keeps(case.id, case.tags):
+                    continue
+                try:
+                    spool.append(case)
+                except (TypeError, RecursionError) as error:
+                    message = f"{noun} '{case.id}' holds a value that JSON cannot: {error}"
+                    found.add(loc, message)
+    except LoadError as error:
+        last.add_found(error.problems)
+    if not read and not any(problems.count for problems in every.values()):
+        last.add_found([Problem(last.file, None, "", f"holds no {noun}")])
+    return Spooled(spool, tuple(every.values()), references.absent(spool))
+
+
+def _is_refused(value: Any, loc: Loc, problems: Problems, declared: Collection[str]) -> bool:
+    """Note what a row of data may not hold; return whether there is anything."""
+    refused = False
+    for inner, message in forbidden_parts(value, declared):
+        case_id = value.get("id")
+        label = f"'{case_id}'" if isinstance(case_id, str) else ""
+        problems.add((*loc, *inner), message, label=label)
+        refused = True
+    return refused

@@ -1,0 +1,103 @@
+"""What rows of data may not hold: JSONL, tables and datasets are cases, and add nothing that runs.
+
+A row may name what its suite declares: a target, a workspace file, a plug-in (docs/decisions/0036).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from evalcore.mistakes.locations import Loc
+
+_LISTS: Final = ("assertions", "assert", "evaluators")
+_NESTED: Final = (*_LISTS, "aggregator", "prompt", "grader")
+_RUNS: Final = ("command", "script", "callable", "preprocessors")
+_PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
+_PLUGIN: Final = "custom:"
+_WORKSPACE: Final = ("hooks", "repos", "scripts", "command")
+# Most rows have nothing else: texts that are compared.
+_PLAIN: Final = frozenset(
+    {"contains", "icontains", "equals", "regex", "starts-with", "ends-with", "is-json", "latency"}
+)
+_INSTEAD: Final = (
+    "a row of data adds nothing that runs; declare it in the suite file or, for a file of rows, in "
+    "the defaults file beside it (`assertions:`)"
+)
+
+
+def forbidden_parts(test: Any, declared: Collection[str] = ()) -> Iterator[tuple[Loc, str]]:
+    """Yield what a row holds that only a suite file may, each with its path and a message.
+
+    `declared` are the types of the suite's own assertions, which a row may name again.
+    """
+    if not isinstance(test, Mapping):
+        return
+    for key in _LISTS:
+        if key in test:
+            yield from _of_list(test[key], (key,), declared)
+    execution = test.get("execution")
+    if execution is not None:
+        yield from _of_execution(execution, declared)
+    for key in ("target", "targets", "flow", "hooks"):
+        if isinstance(test.get(key), Mapping) or (key == "hooks" and test.get(key)):
+            yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
+    workspace = test.get("workspace")
+    if isinstance(workspace, Mapping):
+        for key in _WORKSPACE:
+            if workspace.get(key):
+                yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
+
+
+def _of_execution(execution: Any, declared: Collection[str]) -> Iterator[tuple[Loc, str]]:
+    if not isinstance(execution, Mapping):
+        return
+    for key in _LISTS:
+        if key in execution:
+            yield from _of_list(execution[key], ("execution", key), declared)
+    if isinstance(execution.get("target"), Mapping):
+        message = f"a target cannot be defined here, only named: {_INSTEAD}"
+        yield ("execution", "target"), message
+
+
+def _of_list(assertions: Any, loc: Loc, declared: Collection[str]) -> Iterator[tuple[Loc, str]]:
+    if not isinstance(assertions, list):
+        return
+    for number, assertion in enumerate(assertions):
+        if not isinstance(assertion, Mapping) or assertion.get("type") in _PLAIN:
+            continue
+        yield from _of_assertion(assertion, (*loc, number), declared)
+
+
+def _of_assertion(
+    assertion: Mapping[str, Any], loc: Loc, declared: Collection[str]
+) -> Iterator[tuple[Loc, str]]:
+    written = assertion.get("type")
+    kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
+    bare = kind.removeprefix("not-")
+    if bare in _PROGRAMS or (bare.startswith(_PLUGIN) and written not in declared):
+        yield (*loc, "type"), f"'{written}' runs a program: {_INSTEAD}"
+        return
+    for key in _RUNS:
+        if assertion.get(key):
+            yield (*loc, key), f"'{key}' runs a program: {_INSTEAD}"
+    for key in _NESTED:
+        inner = assertion.get(key)
+        if isinstance(inner, list):
+            yield from _of_list(inner, (*loc, key), declared)
+        elif isinstance(inner, Mapping):
+            yield from _of_assertion(inner, (*loc, key), declared)
+
+
+def declared_types(suite: Any) -> frozenset[str]:
+    """Return the types of the assertions that a suite file declares for all of its cases."""
+    if not isinstance(suite, Mapping):
+        return frozenset()
+    listed = [suite.get(key) for key in _LISTS]
+    return frozenset(
+        entry["type"]
+        for assertions in listed
+        if isinstance(assertions, list)
+        for entry in assertions
+        if isinstance(entry, Mapping) and isinstance(entry.get("type"), str)
+    )

@@ -1,0 +1,122 @@
+"""`${{ NAME }}` in a suite's strings: environment variables, by name on a list.
+
+evalcore.trust.variables says which names those are. In an option that is secret the reference
+stays: its value is read when the target is built, and never stored (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.text.source import read_bytes
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import shown_path
+from evalcore.trust.secret_options import is_address, is_secret_path
+from evalcore.trust.variables import (
+    MARK,
+    PROVIDER_KEYS,
+    REFERENCE,
+    Variables,
+    ignored_env_files,
+    nearest_env_file,
+    variables_from,
+)
+
+_ASSERTIONS: Final = ("assertions", "assert")
+# assertions, its number, `env`, the variable.
+_SHORTEST_GRADER: Final = 4
+
+__all__ = ["MARK", "Variables", "interpolate", "variables_for"]
+
+
+def variables_for(folder: Path, options: LoadOptions) -> Variables:
+    """Return the variables of the nearest `.env` upward and of the environment, which wins.
+
+    Where no provider is asked, a provider's key may be missing (`secrets_required`).
+    """
+    path = nearest_env_file(folder)
+    env_file = b"" if path is None else read_bytes(path, shown_path(path))
+    found = variables_from(env_file, options.environment, options.readable_names)
+    found = replace(found, ignored=ignored_env_files(folder))
+    return found if options.secrets_required else replace(found, required=False)
+
+
+def _is_secret(loc: Loc) -> bool:
+    """Whether an option of a target or of a variant at this path of a suite file is secret."""
+    if len(loc) > 2 and loc[0] == "targets":
+        return is_secret_path(loc[2:])
+    if loc[:1] == ("flow",):
+        return is_secret_path(loc[1:])
+    if "config" in loc[:4] and "variants" in loc[:2]:
+        return is_secret_path(loc[loc.index("config") + 1 :])
+    return _is_of_grader(loc)
+
+
+def _is_of_grader(loc: Loc) -> bool:
+    """Whether a variable of a program that grades stands at this path."""
+    if len(loc) < _SHORTEST_GRADER or loc[-2] != "env":
+        return False
+    return loc[-4] in _ASSERTIONS and isinstance(loc[-3], int)
+
+
+def interpolate(
+    value: Any,
+    variables: Variables,
+    loc: Loc,
+    problems: Problems,
+    is_secret: Callable[[Loc], bool] = _is_secret,
+) -> Any:
+    """Return `value` with every reference in its strings replaced; note what cannot be.
+
+    Such a reference stays as it is, so that what is wrong beside it is found, too; so does a sound
+    one in a secret option.
+    """
+    if isinstance(value, str):
+        if MARK not in value:
+            return value
+        stays = is_secret(loc)
+
+        def replacement(match: re.Match[str]) -> str:
+            found = _value(match, variables, loc, problems, stays=stays)
+            return match[0] if stays or found is None else found
+
+        return REFERENCE.sub(replacement, value)
+    if isinstance(value, dict):
+        return {
+            key: interpolate(item, variables, (*loc, key), problems, is_secret)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            interpolate(item, variables, (*loc, index), problems, is_secret)
+            for index, item in enumerate(value)
+        ]
+    return value
+
+
+def _value(
+    match: re.Match[str], variables: Variables, loc: Loc, problems: Problems, *, stays: bool
+) -> str | None:
+    """Return what a reference stands for; note what is wrong with it and return None."""
+    name = match[1]
+    secret = stays and not is_address(loc)
+    if not variables.may_read(name, secret=secret):
+        message = f"may not read the environment variable {name}; name it in a .env file"
+        if name in PROVIDER_KEYS:
+            message = f"{name} may be read only into `api_key`, `headers` and `env`"
+            message += "; elsewhere name it in a .env file"
+        message += ", or in `readable_names` of evalcore.toml"
+        problems.add(loc, "; ".join([message, *variables.ignored]))
+        return None
+    found = variables.value(name, match[2], secret=secret)
+    if found is None and (variables.required or not stays):
+        message = f"the environment variable {name} is not set; set it or write a default:"
+        message += f" ${{{{ {name}:-… }}}}"
+        problems.add(loc, "; ".join([message, *variables.ignored]))
+    return found

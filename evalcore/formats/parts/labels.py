@@ -1,0 +1,124 @@
+"""Files of labels: outputs and what people said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.parts.raw_test import NO_TEST
+from evalcore.formats.test_file.sources import file_tests
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems, raise_all
+from evalcore.mistakes.wording import describe
+from evalcore.model.evidence import NOTHING
+
+_HUMAN: Final = ("label", "human", "human_label")
+_JUDGE: Final = ("judge", "judge_label", "verdict")
+_PASSES: Final = frozenset({"pass", "passed", "yes", "true", "good", "correct", "1"})
+_FAILS: Final = frozenset({"fail", "failed", "no", "false", "bad", "incorrect", "0"})
+
+
+class Label(NamedTuple):
+    """One output and what people said of it; `judged` is a judge's verdict if the file has it."""
+
+    id: str
+    human: bool
+    output: str | None = None
+    judged: bool | None = None
+    input: Any = None
+    expected_output: Any = None
+    criteria: str | None = None
+    metadata: Mapping[str, Any] = NOTHING
+
+
+def read_labels(path: Path, threshold: float) -> list[Label]:
+    """Return the labels of a file of tests (JSONL, CSV, Parquet, YAML) with a field `label`.
+
+    A label is true or false, pass or fail, yes or no, or a score that passes from `threshold` on.
+    A row needs an `output`, or a judge's verdict as `judge`. Raise `LoadError` with every mistake.
+    """
+    name = str(path)
+    suite = Problems(name, lambda _: None)
+    collectors: dict[int, Problems] = {id(suite): suite}
+    found: list[Label] = []
+    for value, loc, problems, *_ in file_tests(path, name, {}, suite):
+        collectors[id(problems)] = problems
+        if value is NO_TEST:
+            continue
+        if not isinstance(value, dict):
+            problems.add(loc, f"a label is a mapping, got {describe(value)}")
+            continue
+        label = _label(value, f"label-{len(found) + 1}", threshold, loc, problems)
+        if label is not None:
+            found.append(label)
+    _note_duplicates(found, suite)
+    raise_all(tuple(collectors.values()))
+    if not found:
+        raise LoadError((Problem(name, None, "", "holds no label"),))
+    return found
+
+
+def _label(
+    raw: dict[str, Any], default_id: str, threshold: float, loc: Loc, problems: Problems
+) -> Label | None:
+    metadata = dict(raw.get("metadata") or {})
+    human = _verdict(raw, metadata, _HUMAN, threshold, loc, problems)
+    judged = _verdict(raw, metadata, _JUDGE, threshold, loc, problems)
+    if human is None:
+        if problems.count == 0 or not any(key in raw or key in metadata for key in _HUMAN):
+            problems.add(loc, "has no 'label': what people said, pass or fail")
+        return None
+    fixture = raw.get("fixtures")
+    output = fixture.get("output") if isinstance(fixture, Mapping) else raw.get("output")
+    if output is None and judged is None:
+        problems.add(loc, "has no 'output' that a judge could be asked about, and no 'judge'")
+        return None
+    for key in (*_HUMAN, *_JUDGE):
+        metadata.pop(key, None)
+    return Label(
+        id=str(raw.get("id") or default_id),
+        human=human,
+        output=None if output is None else str(output),
+        judged=judged,
+        input=raw.get("input"),
+        expected_output=raw.get("expected_output"),
+        criteria=raw.get("criteria"),
+        metadata=metadata or NOTHING,
+    )
+
+
+def _verdict(
+    raw: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    keys: tuple[str, ...],
+    threshold: float,
+    loc: Loc,
+    problems: Problems,
+) -> bool | None:
+    key = next((key for key in keys if key in raw or key in metadata), None)
+    if key is None:
+        return None
+    value = raw[key] if key in raw else metadata[key]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in _PASSES | _FAILS:
+            return word in _PASSES
+        with suppress(ValueError):
+            value = float(word)
+    if isinstance(value, int | float) and 0 <= value <= 1:
+        return value >= threshold - 1e-9
+    problems.add((*loc, key), f"is pass or fail, or a score from 0 to 1, not {describe(value)}")
+    return None
+
+
+def _note_duplicates(labels: list[Label], problems: Problems) -> None:
+    seen: set[str] = set()
+    for label in labels:
+        if label.id in seen:
+            problems.add((), f"two labels have the id '{label.id}'")
+        seen.add(label.id)

@@ -1,0 +1,25 @@
+"""One test as somebody wrote it, before anything is known of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+
+NO_TEST: Final = object()
+
+
+class RawTest(NamedTuple):
+    """A test, where it stands, and the collector of its mistakes.
+
+    `marked` says whether its text may hold `${{ … }}`, `is_data` whether it is a row of data, which
+    may add nothing that runs. The value `NO_TEST` only hands over a
+    collector, so that a file with mistakes and without any test is reported.
+    """
+
+    value: Any
+    loc: Loc
+    problems: Problems
+    marked: bool = True
+    is_data: bool = False

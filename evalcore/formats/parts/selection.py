@@ -1,0 +1,124 @@
+"""What the caller's filters keep: `--case`, `--tag`, `--exclude-tag`, `--variant`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from evalcore.errors import UsageError
+from evalcore.formats.parts.options import LoadOptions
+from evalcore.mistakes.wording import nearest
+from evalcore.model.suite import SuiteDefinition
+
+MAX_NAMES = 10_000
+_LISTED = 20
+
+
+class Selection:
+    """Decides case by case, and says at the end which filters met nothing."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        self._options = options
+        self.active = bool(options.cases or options.tags or options.excluded_tags)
+        self._kept = 0
+        self._ids: set[str] = set()
+        self._tags: set[str] = set()
+
+    def keeps(self, case_id: str, tags: Sequence[str]) -> bool:
+        """Whether the filters keep the case."""
+        options = self._options
+        if not self.active:
+            return True
+        self._tags.update(tags)
+        if len(self._ids) < MAX_NAMES or case_id in options.cases:
+            self._ids.add(case_id)
+        if options.cases and case_id not in options.cases:
+            return False
+        if options.tags and options.tags.isdisjoint(tags):
+            return False
+        kept = options.excluded_tags.isdisjoint(tags)
+        self._kept += kept
+        return kept
+
+    def finish(self, file: str) -> list[str]:
+        """Return warnings of filters that met nothing.
+
+        Raises `UsageError` if they leave no case, and in strict mode for each warning.
+        """
+        if not self.active:
+            return []
+        unmet = list(self._unmet())
+        if self._kept and not (unmet and self._options.strict):
+            return unmet
+        if not unmet:
+            unmet = [f"the filters leave no case: {', '.join(self._written())}"]
+        raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
+
+    def _unmet(self) -> Iterator[str]:
+        options = self._options
+        tag = "case has the tag"
+        yield from _unknown(options.called("--case"), "case has the id", options.cases, self._ids)
+        yield from _unknown(options.called("--tag"), tag, options.tags, self._tags)
+        yield from _unknown(options.called("--exclude-tag"), tag, options.excluded_tags, self._tags)
+
+    def _written(self) -> Iterator[str]:
+        options = self._options
+        for name, values in (
+            ("--case", options.cases),
+            ("--tag", options.tags),
+            ("--exclude-tag", options.excluded_tags),
+        ):
+            yield from (f"{options.called(name)} {value}" for value in sorted(values))
+
+
+def _unknown(option: str, what: str, wanted: Iterable[str], known: set[str]) -> Iterator[str]:
+    for name in sorted(set(wanted) - known):
+        yield f"{option}: no {what} '{name}'.{_meant(name, known)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = nearest(name, names)
+    if near is not None:
+        return f" Did you mean '{near}'?"
+    if not names:
+        return " There are none."
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f" Known: {', '.join(names[:_LISTED])}{more}."
+
+
+def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:
+    """Return the definition with only the variants that the caller wants, in the suite's order.
+
+    The caller's baseline replaces the suite's. One that is not among the variants is dropped.
+    Raises `UsageError` for an unknown variant, and for a baseline that the caller drops himself.
+    """
+    definition = _choose_baseline(definition, options)
+    if options.cases or options.tags or options.excluded_tags:
+        definition = replace(definition, filtered=True)
+    if not options.variants:
+        return definition
+    known = {variant.id for variant in definition.variants}
+    flag = options.called("--variant")
+    unknown = list(_unknown(flag, "variant is called", options.variants, known))
+    if unknown:
+        raise UsageError("\n".join(f"{definition.source.path}: {message}" for message in unknown))
+    kept = tuple(variant for variant in definition.variants if variant.id in options.variants)
+    baseline = definition.baseline
+    if baseline is None or baseline in options.variants:
+        return replace(definition, variants=kept)
+    if options.baseline is not None:
+        raise UsageError(
+            f"{definition.source.path}: {options.called('--baseline')} {baseline}: {flag} leaves "
+            f"it out; add {flag} {baseline}"
+        )
+    return replace(definition, variants=kept, baseline=None, dropped_baseline=baseline)
+
+
+def _choose_baseline(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:
+    """Return the definition with the caller's baseline: a variant, or an earlier run's name."""
+    if options.baseline is None:
+        return definition
+    if any(variant.id == options.baseline for variant in definition.variants):
+        return replace(definition, baseline=options.baseline)
+    return replace(definition, baseline=None, baseline_run=options.baseline)

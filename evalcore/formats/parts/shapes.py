@@ -1,0 +1,110 @@
+"""The shapes of foreign text that several formats share.
+
+Shapes are TypedDicts that pydantic validates (strictly, extra keys forbidden); the JSON Schemas of
+`evalcore schema` come from the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Required,
+)
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
+from typing_extensions import TypedDict
+
+from evalcore.model.measures import LARGEST
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+Text = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Measure = Annotated[float, Field(ge=0, le=LARGEST)]
+
+
+@with_config(STRICT)
+class Metrics(TypedDict, total=False):
+    """Measures that a fixture carries: milliseconds, US dollars, tokens."""
+
+    latency_ms: Measure
+    ttft_ms: Measure
+    cost_usd: Measure
+    input_tokens: Annotated[int, Field(ge=0, le=LARGEST)]
+    output_tokens: Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+@with_config(STRICT)
+class MeasuredFixture(TypedDict, total=False):
+    """A given output together with its measures."""
+
+    output: Required[str]
+    metrics: Metrics
+
+
+def text_or_mapping(value: object) -> str:
+    """Name the member of a union by the kind of value, so that a mistake is reported once."""
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+Fixture = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[MeasuredFixture, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+@with_config(STRICT)
+class VariantShape(TypedDict, total=False):
+    """A small named change to the target's configuration."""
+
+    id: Required[Text]
+    target: Text
+    config: dict[str, Any]
+    tags: list[str]
+
+
+@with_config(STRICT)
+class ProviderLimitsShape(TypedDict, total=False):
+    """What a provider takes, over all workers."""
+
+    requests_per_minute: Annotated[float, Field(gt=0)]
+    tokens_per_minute: Annotated[float, Field(gt=0)]
+    max_concurrency: Count
+
+
+@with_config(STRICT)
+class LimitsShape(TypedDict, total=False):
+    """Bounds of a run: of an item (`timeout_s`), of the whole (budgets), of each provider."""
+
+    concurrency: Count
+    timeout_s: Annotated[float, Field(gt=0)]
+    max_cost_usd: Weight
+    max_tokens: Annotated[int, Field(ge=0)]
+    max_duration_s: Annotated[float, Field(gt=0)]
+    providers: dict[str, ProviderLimitsShape]
+
+
+@with_config(STRICT)
+class EvalcoreSection(TypedDict, total=False):
+    """What evalcore adds to a format: repetitions, gates, policies."""
+
+    name: Text
+    variants: Annotated[list[VariantShape], Field(min_length=1)]
+    baseline: Text
+    iterations: Count
+    reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
+    k: Count
+    threshold: Share
+    gates: list[Any]
+    errors: Literal["fail", "zero", "exclude"]
+    max_error_share: Share
+    limits: LimitsShape
+    tags: list[str]
+    cluster: Text
+    judge: Text
+    require_calibrated: bool

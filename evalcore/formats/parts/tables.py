@@ -1,0 +1,195 @@
+"""Tests from a table's rows: CSV or Parquet, one test a row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.parts.raw_test import NO_TEST, RawTest
+from evalcore.formats.test_file.shapes import ASSERTION_COLUMNS
+from evalcore.formats.text.csv_rows import CsvRows
+from evalcore.formats.text.source import parse_json
+from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import suggest
+from evalcore.targets.messages import json_text
+
+_FIELDS: Final = (
+    *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),
+    *("assertions", "metadata"),
+)
+
+
+def is_table(path: Path) -> bool:
+    """Whether the file is read as a table, by its suffix."""
+    return path.suffix.lower() in {".csv", ".parquet"}
+
+
+def table_tests(
+    path: Path, name: str, columns: Mapping[str, str], suite: Problems
+) -> Iterator[RawTest]:
+    """Yield each row as a raw test.
+
+    `columns` maps a test's field (or `metadata.x`, or an assertion type) to the table's column;
+    mistakes in it are noted in `suite`. Columns named like a field or a simple assertion type are
+    taken as such; any other becomes metadata. A table that lacks a column gives no test. Raises
+    `LoadError` for a table that cannot be read.
+    """
+    table = _Table(path, name, columns)
+    yield RawTest(NO_TEST, (), table)
+    rows = table.csv.read(table) if table.csv else _parquet_rows(path, name)
+    for table.index, row in enumerate(rows):
+        if table.index == 0 and not _has_columns(row, columns, table, suite):
+            return
+        before = table.count
+        test = table.test_of(row)
+        if table.count == before:
+            yield RawTest(test, (), table, is_data=True)
+    if table.index < 0 and table.csv:
+        _has_columns(tuple(filter(None, table.csv.header)), columns, table, suite)
+
+
+def _parquet_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
+    from evalcore.sql.tables import TableError, read_rows
+
+    try:
+        yield from read_rows(path)
+    except TableError as error:
+        reason = str(error).removeprefix("Invalid Input Error: ")
+        message = f"cannot be read as Parquet: {reason}"
+        raise LoadError((Problem(name, None, "", message),)) from error
+
+
+def _has_columns(
+    given: Collection[str], columns: Mapping[str, str], table: _Table, suite: Problems
+) -> bool:
+    """Note columns that are missing, and keys of `columns` that are no field of a test."""
+    before = table.count + suite.count
+    known = (*_FIELDS, *ASSERTION_COLUMNS, "metadata.NAME")
+    for field, column in columns.items():
+        loc = ("columns", field)
+        if field not in known and not field.startswith("metadata."):
+            suite.add(loc, f"'{field}' is no field of a test." + suggest(field, known))
+        if column not in given:
+            message = f"{table.file} has no column '{column}'."
+            suite.add(loc, message + suggest(column, given))
+    for field in ("id", "input"):
+        if field not in columns and field not in given:
+            message = f"has no column '{field}'; name another with `columns: {{{field}: …}}`."
+            header = 1 if table.csv else None
+            table.add_found([Problem(table.file, header, "", message + suggest(field, given))])
+    return table.count + suite.count == before
+
+
+class _Table(Problems):
+    """A table being read: where the reader is, and what its columns stand for.
+
+    As a collector it names the column where a test's path would be told.
+    """
+
+    def __init__(self, path: Path, name: str, columns: Mapping[str, str]) -> None:
+        super().__init__(name, lambda _: self.line(), cheap=True)
+        self.csv = CsvRows(path, name) if path.suffix.lower() == ".csv" else None
+        self.index = -1
+        self._columns = columns
+        self._fields = {column: field for field, column in columns.items()}
+        self._checks: list[str] = []
+
+    def line(self) -> int:
+        """Return the line of a CSV row, or the number of a Parquet row (from 1)."""
+        return self.csv.line if self.csv else self.index + 1
+
+    def add(self, loc: Loc, message: str, *, label: str = "") -> None:
+        """Note a mistake at a path into the row's test."""
+        super().add(self._in_table(loc), message, label=label)
+
+    def _in_table(self, loc: Loc) -> Loc:
+        if loc[:1] == ("assertions",) and len(loc) > 1 and isinstance(loc[1], int):
+            own = loc[1] - len(self._checks)
+            return ("assertions", own, *loc[2:]) if own >= 0 else (self._checks[loc[1]], *loc[3:])
+        if loc[:1] in {("execution",), ("fixtures",)}:
+            loc = loc[1:]
+        return (self._columns.get(str(loc[0]), loc[0]), *loc[1:]) if loc else ()
+
+    def test_of(self, row: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901  (a table in the form of branches)
+        """Return the raw test of one row; None cells are absent fields."""
+        test: dict[str, Any] = {}
+        assertions: list[dict[str, Any]] = []
+        metadata: dict[str, Any] = {}
+        self._checks = []
+        for column, value in row.items():
+            field = self._fields.get(column, column)
+            if field == "output":
+                # An empty cell of a CSV is an empty answer: NULL cannot be written there.
+                if value is not None or self.csv:
+                    test["fixtures"] = {"output": "" if value is None else text_of(value)}
+            elif value is None:
+                continue
+            elif field in ASSERTION_COLUMNS:
+                assertions.append({"type": field, "value": _assertion_value(field, value)})
+                self._checks.append(column)
+            elif field in {"assertions", "metadata"}:
+                test[field] = self._json_cell(value, field)
+            elif field == "tags":
+                test["tags"] = _list_cell(value)
+            elif field in {"threshold", "target"}:
+                execution = test.setdefault("execution", {})
+                execution[field] = _number(value) if field == "threshold" else value
+            elif field in _FIELDS:
+                test[field] = text_of(value) if field == "id" else value
+            else:
+                metadata[field.removeprefix("metadata.")] = value
+        given = test.get("metadata", {})
+        if metadata and isinstance(given, dict):
+            test["metadata"] = {**given, **metadata}
+        if assertions:
+            given = test.get("assertions")
+            test["assertions"] = assertions + (given if isinstance(given, list) else [])
+        return test
+
+    def _json_cell(self, value: Any, field: str) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_json(value.encode())
+        except ValueError as error:
+            self.add((field,), f"the cell is not JSON: {json_reason(error)}")
+            return None
+
+
+def text_of(value: Any) -> str:
+    """Return a foreign value as text: text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json_text(value)
+    except ValueError:  # a number that JSON does not have
+        return str(value)
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _assertion_value(kind: str, value: Any) -> Any:
+    """Return a cell as an assertion's value: lists as JSON or, in a CSV, separated by `|`."""
+    if not kind.endswith(("-any", "-all")):
+        return text_of(value)
+    return _list_cell(value, separator="|")
+
+
+def _list_cell(value: Any, separator: str = ",") -> Any:
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return parse_json(value.encode())
+        except ValueError:
+            return value
+    return [part.strip() for part in value.split(separator) if part.strip()]

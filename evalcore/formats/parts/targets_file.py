@@ -1,0 +1,308 @@
+"""The targets of a test file: inline, or in the nearest `targets.yaml` upward."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from evalcore.errors import UsageError
+from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.test_file.shapes import TargetCommon, TargetShape
+from evalcore.formats.text.source import as_json, read_document
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import shown_path, suggest
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.repository import find_upward
+from evalcore.targets.registry import COMMON_OPTIONS, merged_options, options_model
+from evalcore.trust.secret_options import (
+    is_secret_path,
+    known_addresses,
+    secret_options,
+    without_literals,
+)
+
+FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
+_OWN_KEYS = {"name", "provider", "use_target"}
+
+
+class _Written(NamedTuple):
+    """A target as it is written, and where; `done` says that its variables stand in it."""
+
+    entry: Mapping[str, Any]
+    problems: Problems
+    loc: Loc
+    file: Path
+    done: bool
+
+
+class _Definition(NamedTuple):
+    """A target's kind and options as they may be stored."""
+
+    kind: str
+    options: dict[str, Any]
+
+
+class Targets:
+    """The targets that a suite may name; those of the suite win over the file's of the same name.
+
+    A suite may share its `targets.yaml` with others, so a target's variables are read, and its
+    options checked, only when the suite names it (`use`). Mistakes are noted where they stand: in
+    the suite, or in `file_problems`, the collector of the `targets.yaml`.
+    """
+
+    def __init__(
+        self,
+        inline: object,
+        folder: Path,
+        variables: Variables,
+        problems: Problems,
+        *,
+        in_file: bool = True,
+    ) -> None:
+        """Take the suite's own targets (None if it has none), their variables already read.
+
+        `in_file` says that they stand in a file, where a literal secret can be read again.
+        """
+        self.used: dict[str, Target] = {}
+        self.sound: set[str] = set()
+        self.file_problems: Problems | None = None
+        self._variables = variables
+        self._folder = folder
+        self._written: dict[str, _Written] = {}
+        self._defined: dict[str, _Definition | None] = {}
+        # What may be defined in what cannot be read is not missed a second time.
+        self.complete = True
+        path, refused = find_upward(folder, FILE_NAMES)
+        self.warnings = tuple(map(str, refused))
+        if path is not None:
+            document = read_document(path, shown_path(path))
+            raw = document.value
+            self.file_problems = Problems(document.file, document.locate)
+            nested = isinstance(raw, dict) and "targets" in raw
+            listed = raw["targets"] if nested else raw
+            self._read(listed, ("targets",) if nested else (), self.file_problems, path)
+        if inline is not None:
+            # Whatever the file is called in messages, it lies in the suite's folder.
+            self._read(inline, ("targets",), problems, folder / Path(problems.file).name, done=True)
+            if not in_file:
+                for written in self._written.values():
+                    if written.problems is problems:
+                        self.refuse_literals(written.entry, written.loc, problems)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._written
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all targets, used or not."""
+        return tuple(self._written)
+
+    def explain(self, collectors: Sequence[Problems]) -> None:
+        """Note the files that were passed over beside other mistakes: they may be the reason."""
+        if any(collector.count for collector in collectors):
+            for warning in self.warnings:
+                collectors[0].add((), warning)
+
+    def define(self, name: str, entry: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+        """Add a target that stands elsewhere in the suite, its variables already read."""
+        file = self._folder / Path(problems.file).name
+        self._written[name] = _Written(entry, problems, loc, file, True)
+        self.refuse_literals(entry, loc, problems)
+
+    def use(
+        self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
+    ) -> None:
+        """Note at `loc` that no target has this name, or where it is defined what is wrong.
+
+        Options `without` which it may be are those that somebody else gives.
+        """
+        if name in self.used:
+            return
+        written = self._written.get(name)
+        if written is None:
+            self._note_unknown(name, loc, problems)
+            return
+        found, place = written.problems, written.loc
+        before = found.count
+        definition = self._definition(name)
+        if definition is None:
+            return
+        target = Target(name, definition.kind, definition.options)
+        self.used[name] = target
+        self._check_options(target, DEFAULT_VARIANT, place, found, without)
+        self._embed_fallbacks(target, place, found)
+        grader = definition.options.get("grader_target")
+        if grader is not None:
+            self.use(grader, (*place, "grader_target"), found)
+        if found.count == before:
+            self.sound.add(name)
+
+    def _note_unknown(self, name: str, loc: Loc, problems: Problems) -> None:
+        if self.complete and self._written:
+            problems.add(loc, f"unknown target '{name}'.{suggest(name, self._written)}")
+        elif self.complete:
+            hint = "define it under 'targets:' or in a targets.yaml"
+            problems.add(loc, f"unknown target '{name}': none is defined; {hint}")
+
+    def _definition(self, name: str, after: tuple[str, ...] = ()) -> _Definition | None:
+        """Return a target's kind and options; None, noted where it stands, if it has none.
+
+        `after` are the targets whose `use_target` led here.
+        """
+        if name not in self._defined:
+            self._defined[name] = self._read_definition(name, after)
+        return self._defined[name]
+
+    def _read_definition(self, name: str, after: tuple[str, ...]) -> _Definition | None:
+        written = self._written[name]
+        found, place = written.problems, written.loc
+        entry = written.entry
+        if not written.done:
+
+            def is_secret(loc: Loc) -> bool:
+                return is_secret_path(loc[len(place) :])
+
+            entry = interpolate(entry, self._variables, place, found, is_secret)
+        options = {key: value for key, value in entry.items() if key not in _OWN_KEYS}
+        if not _has_sound_common(name, options, place, found):
+            return None
+        stored = without_literals(as_json(options), name, written.file, self._folder)
+        other = entry.get("use_target")
+        if other is None:
+            return _Definition(entry["provider"], stored)
+        if other in (*after, name):
+            chain = " → ".join((*after, name, other))
+            found.add((*place, "use_target"), f"goes round in a circle: {chain}")
+            return None
+        if other not in self._written:
+            self._note_unknown(other, (*place, "use_target"), found)
+            return None
+        used = self._definition(other, (*after, name))
+        return None if used is None else used._replace(options={**used.options, **stored})
+
+    def _embed_fallbacks(self, target: Target, place: Loc, found: Problems) -> None:
+        """Put the definitions of the target's fallbacks in the place of their names."""
+        names: Any = target.options.get("fallback_targets", ())
+        entries = []
+        for index, name in enumerate(names):
+            loc = (*place, "fallback_targets", index)
+            if name == target.name:
+                found.add(loc, f"'{name}' cannot stand in for itself")
+            elif name not in self._written:
+                self._note_unknown(name, loc, found)
+            elif (definition := self._definition(name)) is not None:
+                options = {
+                    key: value
+                    for key, value in definition.options.items()
+                    if key not in COMMON_OPTIONS
+                }
+                self.use(name, loc, found)
+                entries.append({"name": name, "kind": definition.kind, "options": options})
+        if names:
+            options = {**target.options, "fallback_targets": entries}
+            self.used[target.name] = Target(target.name, target.kind, options)
+
+    def use_variant(self, name: str, variant: Variant, loc: Loc, problems: Problems) -> None:
+        """Note at `loc` that the variant's configuration does not fit the target of this name."""
+        if name not in self.sound:
+            return
+        self._check_options(self.used[name], variant, loc, problems)
+        self.refuse_literals(variant.config, loc, problems)
+
+    def _check_options(
+        self,
+        target: Target,
+        variant: Variant,
+        loc: Loc,
+        problems: Problems,
+        without: Collection[str] = (),
+    ) -> None:
+        label = f"target '{target.name}'"
+        try:
+            model = options_model(target.kind)
+        except UsageError as error:
+            problems.add((*loc, "provider"), str(error), label=label)
+            return
+        merged = merged_options(target, variant)
+        # Some value that the model takes for certain: its own name.
+        given = {**{name: name for name in without if name in model.model_fields}, **merged}
+        try:
+            model.model_validate(given)
+        except ValidationError as error:
+            problems.add_invalid(error, given, model, loc, label=label)
+        else:
+            _check_addresses(merged, self._variables, loc, problems, label)
+
+    def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+        """Note secrets in options that are stored with the run.
+
+        Only what stands in a file's list of targets can be found again when one is built.
+        """
+        message = "must not be written here, where it would be stored with the run; write"
+        for option in secret_options(options):
+            if option.is_literal:
+                hint = f"{message} ${{{{ NAME }}}} and set that variable"
+                problems.add((*loc, *option.path), hint)
+
+    def _read(
+        self, raw: object, prefix: Loc, problems: Problems, file: Path, *, done: bool = False
+    ) -> None:
+        if not isinstance(raw, list):
+            problems.add(prefix, "expected a list of targets, each with 'name' and 'provider'")
+            self.complete = False
+            return
+        first: dict[str, Loc] = {}
+        for index, entry in enumerate(raw):
+            loc = (*prefix, index)
+            try:
+                adapter(TargetShape).validate_python(entry)
+            except ValidationError as error:
+                problems.add_invalid(error, entry, TargetShape, loc)
+                self.complete = False
+                continue
+            if "use_target" in entry and "provider" in entry:
+                message = "is given beside 'provider'; keep one of them"
+                problems.add((*loc, "use_target"), message)
+                self.complete = False
+                continue
+            name = entry["name"]
+            if name in first:
+                line = problems.locate(first[name])
+                problems.add((*loc, "name"), f"duplicate target '{name}' (first at line {line})")
+            first.setdefault(name, loc)
+            self._written[name] = _Written(entry, problems, loc, file, done)
+
+
+def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Problems) -> bool:
+    """Whether the options that any target may have are well shaped; note what is not."""
+    common = {key: options[key] for key in COMMON_OPTIONS if key in options}
+    label = f"target '{name}'"
+    if not isinstance(options.get("api_key", ""), str | None):
+        # What stands there may be a key all the same: it is not shown.
+        problems.add((*loc, "api_key"), "expected text, such as ${{ NAME }}", label=label)
+        return False
+    try:
+        adapter(TargetCommon).validate_python(common)
+    except ValidationError as error:
+        problems.add_invalid(error, common, TargetCommon, loc, label=label)
+        return False
+    return True
+
+
+def _check_addresses(
+    options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
+) -> None:
+    """Note addresses that are none with the values of their variables, where those are set."""
+    for option in known_addresses(options, variables):
+        from evalcore.targets.context import check_address
+
+        try:
+            check_address(option.text)
+        except ValueError as error:
+            message = f"with its variables replaced, {error}"
+            problems.add((*loc, *option.path), message, label=label)

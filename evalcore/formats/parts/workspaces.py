@@ -1,0 +1,278 @@
+"""`workspace:` of a suite and of its tests → what a case's target works in (test-files.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalcore.errors import EvalError
+from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.parts.workspace_shapes import WorkspaceShape
+from evalcore.formats.text.source import read_document
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import shown_path
+from evalcore.model.workspace import AFTER_S, BEFORE_S, EACH
+from evalcore.trust.files import (
+    place_inside,
+    repository_root,
+    resolve_folder,
+    resolve_inside,
+)
+
+Workspace = dict[str, Any]
+
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
+_DIGESTED_BYTES = 64 << 20
+
+
+class WorkspaceReader:
+    """Reads the suite's workspace once, and what a test replaces of it.
+
+    Cases that replace nothing share one object. Mistakes in files that a `workspace:` names are
+    noted in `file_problems`.
+    """
+
+    def __init__(
+        self, raw: object, folder: Path, variables: Variables, problems: Problems, loc: Loc
+    ) -> None:
+        self.file_problems: list[Problems] = []
+        self._folder = folder
+        self._variables = variables
+        self._digests: dict[str, str] = {}
+        self._suite = self._read(raw, loc, problems)
+        self._shared = None if self._suite is None else self._finished(self._suite, loc, problems)
+
+    def of_test(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
+        """Return the workspace of a test whose own `workspace` is `raw` (None: the suite's).
+
+        It is the test's own unless it differs from the suite's by `each` hooks only.
+        """
+        if raw is None:
+            return self._shared
+        own = self._read(raw, loc, problems)
+        if own is None:
+            return None
+        merged = _merged(self._suite or {}, own)
+        differs = self._suite is None or _without_each(merged) != _without_each(self._suite)
+        if differs and merged.get("path") is None:
+            merged["isolation"] = "per_test"
+        return self._finished(merged, loc, problems)
+
+    def _read(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
+        """Return a workspace with its parts in one form; None, noted, if it is misshapen."""
+        if raw is None:
+            return None
+        folder = Path()
+        if isinstance(raw, str):
+            found = self._named(raw, loc, problems)
+            if found is None:
+                return None
+            raw, folder, problems, loc = found
+        try:
+            given: Any = adapter(WorkspaceShape).validate_python(raw)
+        except ValidationError as error:
+            problems.add_invalid(error, raw, WorkspaceShape, loc)
+            return None
+        made: Workspace = dict(given)
+        if "isolation" in made:
+            made["isolation"] = made["isolation"].replace("-", "_")
+        for name in ("template", "path"):
+            if made.get(name) is not None:
+                made[name] = os.path.normpath(folder / made[name])
+        if made.get("repos"):
+            made["repos"] = self._repositories(made["repos"], folder, (*loc, "repos"), problems)
+        if made.get("hooks"):
+            made["hooks"] = {
+                name: None if hook is None else _hook(name, hook, folder)
+                for name, hook in made["hooks"].items()
+            }
+        self._note_outside(made, loc, problems)
+        return made
+
+    def _named(
+        self, name: str, loc: Loc, problems: Problems
+    ) -> tuple[object, Path, Problems, Loc] | None:
+        """Return what a path stands for: a template, or the workspace that a YAML file holds."""
+        try:
+            root = repository_root(self._folder)
+            if (self._folder / name).is_dir():
+                return {"template": name}, Path(), problems, loc
+            path = resolve_inside(root, self._folder, name)
+            document = read_document(path, shown_path(path))
+        except EvalError as error:
+            problems.add(loc, str(error))
+            return None
+        found = Problems(document.file, document.locate)
+        self.file_problems.append(found)
+        raw = interpolate(document.value, self._variables, (), found)
+        place: Loc = ()
+        if isinstance(raw, dict) and set(raw) == {"workspace"}:
+            raw, place = raw["workspace"], ("workspace",)
+        if not isinstance(raw, dict):
+            found.add(place, "expected a mapping: the fields of a workspace")
+            return None
+        return raw, Path(os.path.relpath(path.parent, self._folder.resolve())), found, place
+
+    def _repositories(
+        self, raw: list[Any], folder: Path, loc: Loc, problems: Problems
+    ) -> list[Workspace]:
+        made: list[Workspace] = []
+        for index, entry in enumerate(raw):
+            place = (*loc, index)
+            found = _repository(entry, folder)
+            reason = _refusal(found, [one["path"] for one in made])
+            if reason is not None:
+                problems.add((*place, reason[0]), reason[1])
+            elif found["is_local"]:
+                self._note_source(found["source"], (*place, "source"), problems)
+            made.append(found)
+        return made
+
+    def _note_source(self, source: str, loc: Loc, problems: Problems) -> None:
+        """Note a local repository that is not there, or not in the suite's own repository."""
+        try:
+            path = place_inside(self._folder, source.removeprefix("file://"))
+        except EvalError as error:
+            problems.add(loc, str(error))
+            return
+        if not path.is_dir():
+            problems.add(loc, f"there is no folder '{path}'")
+
+    def _note_outside(self, made: Workspace, loc: Loc, problems: Problems) -> None:
+        """Note the folders of a workspace and of its hooks that lie outside the repository."""
+        named: list[tuple[Loc, str | None]] = [(("path",), made.get("path"))]
+        for name, hook in (made.get("hooks") or {}).items():
+            if hook:
+                named.append((("hooks", name, "cwd"), hook.get("cwd")))
+        for place, folder in named:
+            if folder:
+                try:
+                    place_inside(self._folder, folder)
+                except EvalError as error:
+                    problems.add((*loc, *place), str(error))
+
+    def _finished(self, made: Workspace, loc: Loc, problems: Problems) -> Workspace:
+        """Return a workspace without what says nothing; note what does not fit together."""
+        kept = {name: value for name, value in made.items() if value}
+        if "hooks" in kept:
+            kept["hooks"] = {name: hook for name, hook in kept["hooks"].items() if hook}
+        if "path" in kept and "template" in kept:
+            problems.add((*loc, "path"), "is used as it is, so no template goes into it; keep one")
+        elif "path" in kept and kept.get("isolation") == "per_test":
+            message = "is one folder for all tests, so `isolation: per_test` cannot be"
+            problems.add((*loc, "path"), message)
+        if "path" in kept and (self._folder / kept["path"]).is_file():
+            problems.add((*loc, "path"), f"'{kept['path']}' is a file; a workspace is a folder")
+        if "template" in kept:
+            self._note_template(kept, loc, problems)
+        return kept
+
+    def _note_template(self, kept: Workspace, loc: Loc, problems: Problems) -> None:
+        """Add the digest of what the template holds, which is a part of the case's identity."""
+        name = kept["template"]
+        if name not in self._digests:
+            try:
+                path = resolve_folder(repository_root(self._folder), self._folder, name)
+                self._digests[name] = _digest(path)
+            except (EvalError, OSError) as error:
+                problems.add((*loc, "template"), str(error))
+                return
+        kept["template_sha256"] = self._digests[name]
+
+
+def _merged(suite: Workspace, own: Workspace) -> Workspace:
+    """Return the suite's workspace with the test's fields, and each of its hooks, in place."""
+    # A folder that is used as it is and one that is copied take each other's place.
+    other = {"template": "path", "path": "template"}
+    dropped = {other[name] for name in other if own.get(name) is not None and name in own}
+    merged = {name: value for name, value in suite.items() if name not in dropped} | own
+    hooks = {**(suite.get("hooks") or {}), **(own.get("hooks") or {})}
+    if "hooks" in own and own["hooks"] is None:
+        hooks = {}
+    return {**merged, "hooks": hooks}
+
+
+def _without_each(workspace: Workspace) -> Workspace:
+    hooks = {
+        name: hook
+        for name, hook in (workspace.get("hooks") or {}).items()
+        if name not in EACH and hook
+    }
+    kept = {name: value for name, value in workspace.items() if value and name != "hooks"}
+    return {**kept, "isolation": kept.get("isolation", "shared"), "hooks": hooks}
+
+
+def _hook(name: str, raw: Mapping[str, Any], folder: Path) -> Workspace:
+    default_s = BEFORE_S if name.startswith("before") else AFTER_S
+    made: Workspace = {
+        "command": raw["command"],
+        "timeout_s": raw["timeout_ms"] / 1000 if "timeout_ms" in raw else default_s,
+    }
+    cwd = os.path.normpath(folder / raw.get("cwd", "."))
+    return made if cwd == "." else {**made, "cwd": cwd}
+
+
+def _repository(raw: Mapping[str, Any], folder: Path) -> Workspace:
+    source, checkout = raw["source"], raw.get("checkout") or {}
+    if isinstance(source, str):
+        is_local = not _ELSEWHERE.match(source) or source.startswith("file://")
+    else:
+        is_local = "path" in source or source.get("type") == "local"
+        source = source.get("path") or source.get("url") or ""
+    if is_local and source and not source.startswith("file://"):
+        source = os.path.normpath(folder / source)
+    if isinstance(checkout, str):
+        checkout = {"ref": checkout}
+    return {
+        "path": raw["path"],
+        "source": source,
+        "is_local": is_local,
+        "checkout": checkout.get("ref"),
+        "ancestor": checkout.get("ancestor", 0),
+    }
+
+
+def _refusal(made: Workspace, before: list[str]) -> tuple[str, str] | None:
+    """Return the field of a repository that is wrong, and what is wrong with it; None if sound."""
+    path = PurePosixPath(os.path.normpath(made["path"]))
+    if path.is_absolute() or ".." in path.parts:
+        return "path", f"'{made['path']}' leads out of the workspace; name a folder in it"
+    if str(path) in {os.path.normpath(name) for name in before}:
+        return "path", f"'{made['path']}' is another repository's"
+    if not made["source"]:
+        return "source", "names no repository: give it `url`, or `path` of a local one"
+    if made["source"].startswith("-") or made["source"].lower().startswith("ext::"):
+        return "source", f"'{made['source']}' is no address of a repository"
+    if (made["checkout"] or "").startswith("-"):
+        return "checkout", f"'{made['checkout']}' is no commit, tag or branch"
+    return None
+
+
+def _digest(folder: Path) -> str:
+    """Return the SHA-256 of a folder's files; of those beyond 64 MiB only size and time count."""
+    digest = hashlib.sha256()
+    room = _DIGESTED_BYTES
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(place, name)
+            status = path.lstat()
+            digest.update(os.fsencode(path.relative_to(folder)) + b"\0%o\0" % status.st_mode)
+            if stat.S_ISLNK(status.st_mode):
+                digest.update(os.fsencode(path.readlink()))
+            elif stat.S_ISREG(status.st_mode) and status.st_size <= room:
+                room -= status.st_size
+                digest.update(path.read_bytes())
+            else:
+                digest.update(b"%d %d" % (status.st_size, status.st_mtime_ns))
+            digest.update(b"\0")
+    return digest.hexdigest()

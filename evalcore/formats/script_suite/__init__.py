@@ -1,0 +1,1 @@
+"""Script suites: tests of statements."""

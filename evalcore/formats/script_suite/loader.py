@@ -1,0 +1,339 @@
+"""Load script suites: `suites` or `tests` of statements, and the script that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from evalcore.formats.parts.options import (
+    LoadOptions,
+    baseline_of,
+    limits_of,
+    policy_of,
+    refuse_both,
+    suite_name,
+    variants_of,
+)
+from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
+from evalcore.formats.script_suite.script_file import Script, read_script
+from evalcore.formats.script_suite.stored import stored, stored_layer
+from evalcore.formats.text.source import collector_paused
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import raise_all
+from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import (
+    Case,
+    ErrorPolicy,
+    Format,
+    Limits,
+    Policy,
+    ProviderLimits,
+    ScoreRule,
+    Source,
+    Suite,
+    SuiteDefinition,
+)
+from evalcore.model.target import Target
+from evalcore.planning.spool import CaseSpool
+from evalcore.scripts.mcp_tools import EXTRA
+from evalcore.scripts.models import model_entry
+from evalcore.scripts.program import Layer, Level, LevelReader, open_servers, read_levels
+from evalcore.scripts.tools import ToolReader
+from evalcore.scripts.words import check_keys, describe
+
+DEFAULT_THRESHOLD: Final = 0.5
+KEYS: Final = ("shared", "iterations", "suites", "evalcore")
+FLAT_KEYS: Final = ("shared", "iterations", "tests", "evalcore")
+SUITE_KEYS: Final = ("data", "tools", "tests")
+TARGET: Final = "script"
+NO_TESTS: Final = "(no tests)"
+_NO_SUITES: Final = "(no suites)"
+_LEVEL: Final = ("data", "tools")
+_SCORE: Final = (Assertion("script-score", "script-score", "score", {}),)
+
+
+def load_script_suite(
+    source: ScriptDocument, path: Path, options: LoadOptions, script_name: str | None
+) -> Suite:
+    """Return the suite of a file, with its script if it has one; raise `LoadError`."""
+    problems = ScriptProblems(source, strict=options.strict)
+    raw = source.document.value
+    if not isinstance(raw, dict):
+        problems.add((), "a script suite is a mapping with 'suites'")
+        problems.raise_if_any()
+    script = read_script(script_name, path, options)
+    loading = _Loading(raw, problems, script, options)
+    spool = CaseSpool()
+    selection = Selection(options)
+    with collector_paused():
+        for case in loading.cases():
+            if selection.keeps(case.id, ()):
+                spool.append(case)
+    policy = loading.policy()
+    variants = variants_of(loading.section, problems)
+    baseline = baseline_of(loading.section, variants, problems)
+    raise_all((script.problems, problems) if script.problems is not None else (problems,))
+    document = source.document
+    definition = SuiteDefinition(
+        name=suite_name(path, loading.section.get("name")),
+        format=Format.SCRIPT_SUITE,
+        source=Source(document.file, str(path.resolve().parent), document.sha256),
+        policy=policy,
+        targets=loading.targets(),
+        default_target=TARGET,
+        variants=variants,
+        baseline=baseline,
+        limits=loading.limits(),
+        tags=tuple(loading.section.get("tags", ())),
+    )
+    warnings = [*script.warnings, *problems.warnings, *selection.finish(document.file)]
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+class _Group(NamedTuple):
+    """A suite inside of the file: its tests, and what they see; None for a flat file."""
+
+    name: str | None
+    loc: Loc
+    tests: Mapping[str, Any]
+    levels: tuple[Level, ...]
+    target: str
+
+
+class _Loading:
+    """One file that is being read, together with its script."""
+
+    def __init__(
+        self, raw: Mapping[str, Any], problems: ScriptProblems, script: Script, options: LoadOptions
+    ) -> None:
+        self._raw, self._problems, self._script, self._options = raw, problems, script, options
+        self._flat = "suites" not in raw and "tests" in raw
+        check_keys(raw, FLAT_KEYS if self._flat else KEYS, (), problems)
+        self.section = self._section()
+        self._tools = ToolReader(problems, script.servers, script.models)
+        self._script_imports: list[tuple[str, Loc]] = []
+        self._reader = LevelReader(self._tools, problems)
+        self._waits = False
+        self._targets: dict[str, list[Any]] = {}
+        shared = Layer(("shared",), raw.get("shared"), chain=False)
+        self._levels = self._script_levels()
+        self._shared = self._read(shared, self._levels)
+        self._layers = [*map(stored_layer, script.layers), stored_layer(shared)]
+        if script.servers and find_spec("mcp") is None and script.problems is not None:
+            script.problems.add(("mcp",), EXTRA)
+
+    def _section(self) -> dict[str, Any]:
+        section = {}
+        if "evalcore" in self._raw:
+            section = _sound_section(self._raw["evalcore"], self._problems)
+        iterations = self._raw.get("iterations")
+        own = {"iterations": iterations}
+        refuse_both(section, {"iterations": "iterations"}, own, self._problems)
+        if "iterations" in self._raw:
+            if not isinstance(iterations, int) or isinstance(iterations, bool):
+                message = f"expected a whole number, got {describe(iterations)}"
+                self._problems.add(("iterations",), message)
+            elif iterations < 1:
+                message = f"must be at least 1, got {describe(iterations)}"
+                self._problems.add(("iterations",), message)
+            else:
+                section = {**section, "iterations": iterations}
+        return {"errors": ErrorPolicy.ZERO.value, **section}
+
+    def _script_levels(self) -> tuple[Level, ...]:
+        script = self._script
+        if script.problems is None:
+            around = open_servers({})
+            return read_levels((Layer((), None, chain=False),), self._reader, around)
+        tools = ToolReader(script.problems, script.servers, script.models)
+        own = LevelReader(tools, script.problems)
+        levels = read_levels(script.layers, own, open_servers(script.servers))
+        self._script_imports = tools.imported
+        return levels
+
+    def _read(self, layer: Layer, around: tuple[Level, ...]) -> tuple[Level, ...]:
+        parent = around[-1].toolbox
+        level = self._reader.read(layer.raw, layer.path, parent, chain=layer.chain, keys=_LEVEL)
+        return (*around, level)
+
+    def cases(self) -> Iterator[Case]:
+        """Yield the tests in the order of the file; what is wrong with one is noted."""
+        for group in self._groups():
+            if not group.tests:
+                if group.name != _NO_SUITES:
+                    name = "the file" if group.name is None else f"suite '{group.name}'"
+                    self._problems.warn(group.loc, f"{name} has no tests; its score is 0.0")
+                yield _empty(group.name)
+            for name, raw in group.tests.items():
+                case = self._case(name, raw, group)
+                if case is not None:
+                    yield case
+
+    def _case(self, name: Any, raw: Any, group: _Group) -> Case | None:
+        loc = (*group.loc, "tests", str(name))
+        if not self._is_name(name, loc):
+            return None
+        before = self._problems.count
+        test = self._reader.test(raw, loc, group.levels)
+        if test is None or self._problems.count > before:
+            return None
+        self._waits = self._waits or test.waits
+        return Case(
+            id=case_id(group.name, name),
+            input=stored({key: raw[key] for key in ("data", "tools", "do") if key in raw}),
+            assertions=_SCORE,
+            group=group.name,
+            target=None if group.target == TARGET else group.target,
+            threshold=self._threshold,
+        )
+
+    def _is_name(self, name: Any, loc: Loc) -> bool:
+        if isinstance(name, str):
+            return True
+        text = f"a key must be text, got {describe(name)}; write it in quotes"
+        self._problems.add(loc, text)
+        return False
+
+    def _groups(self) -> Iterator[_Group]:
+        if self._flat:
+            tests = self._mapping(self._raw["tests"], ("tests",), "tests")
+            yield _Group(None, (), tests, self._shared, self._target(TARGET, None))
+            return
+        suites = self._mapping(self._raw.get("suites"), ("suites",), "suites", required=True)
+        if not suites and not self._problems.count:
+            self._problems.warn(("suites",), "there are no suites; the score is 0.0")
+            yield _Group(_NO_SUITES, ("suites",), {}, self._shared, self._target(TARGET, None))
+        for name, raw in suites.items():
+            loc: Loc = ("suites", str(name))
+            if self._is_name(name, loc):
+                yield self._group(name, self._mapping(raw, loc, "{tests: …}"), loc)
+
+    def _group(self, name: str, raw: Mapping[str, Any], loc: Loc) -> _Group:
+        check_keys(raw, SUITE_KEYS, loc, self._problems)
+        own = {key: raw[key] for key in _LEVEL if key in raw}
+        layer = Layer(loc, own, chain=True)
+        levels = self._read(layer, self._shared)
+        tests = self._mapping(raw.get("tests"), (*loc, "tests"), "tests")
+        target = f"{TARGET}:{name}" if any(own.values()) else TARGET
+        return _Group(name, loc, tests, levels, self._target(target, layer))
+
+    def _mapping(
+        self, raw: Any, loc: Loc, what: str, *, required: bool = False
+    ) -> Mapping[str, Any]:
+        if isinstance(raw, Mapping):
+            return raw
+        if raw is not None or required:
+            message = f"expected a mapping of {what}, got {describe(raw)}"
+            self._problems.add(loc, message)
+        return {}
+
+    def _target(self, name: str, layer: Layer | None) -> str:
+        layers = list(self._layers)
+        if layer is not None and name != TARGET:
+            layers.append(stored_layer(layer))
+        self._targets.setdefault(name, layers)
+        return name
+
+    def targets(self) -> dict[str, Target]:
+        """Return a target for every suite that has data or tools of its own, one for the others."""
+        script = self._script
+        self._target(TARGET, None)
+        made = {}
+        for name, layers in self._targets.items():
+            definition = {
+                "layers": layers,
+                "variant_layer": len(self._layers),
+                "models": stored(script.models or {}),
+                "mcp": stored(script.servers),
+                "env": list(script.env),
+                "secrets": list(script.secrets),
+            }
+            options = {
+                "definition": definition,
+                "instant": not self._waits,
+                "script": script.name,
+                "imports": self._imports(),
+            }
+            made[name] = Target(name, TARGET, options)
+        return made
+
+    def _imports(self) -> list[list[Any]]:
+        """Return the Python that tools name, and where they do: the file, the path in it."""
+        suite, script = self._problems.file, self._script.name
+        found = [[reference, suite, list(loc)] for reference, loc in self._tools.imported]
+        return found + [[reference, script, list(loc)] for reference, loc in self._script_imports]
+
+    @property
+    def _threshold(self) -> float:
+        for given in (self._options.threshold, self.section.get("threshold")):
+            if given is not None:
+                return float(given)
+        return DEFAULT_THRESHOLD
+
+    def policy(self) -> Policy:
+        """Return the policy: no gates, and an error scores 0, unless the file says otherwise."""
+        return policy_of(
+            self.section,
+            self._options,
+            score_rule=ScoreRule.WEIGHTED,
+            default_gates=(),
+            threshold=self._threshold,
+            problems=self._problems,
+        )
+
+    def limits(self) -> Limits:
+        """Return the bounds of the run, with the rates that models have in the script."""
+        limits = limits_of(self.section, self._options)
+        rates = {
+            name: ProviderLimits(requests_per_minute=found.requests_per_minute)
+            for name, raw in (self._script.models or {}).items()
+            if (found := model_entry(raw)).requests_per_minute is not None
+            and name not in limits.providers
+        }
+        return limits if not rates else _with_rates(limits, rates)
+
+
+def _sound_section(raw: Any, problems: ScriptProblems) -> dict[str, Any]:
+    """Return the section without what is wrong in it, which is noted."""
+    from pydantic import ValidationError
+
+    from evalcore.formats.parts.shapes import EvalcoreSection
+    from evalcore.mistakes.shape_errors import sound_part
+    from evalcore.mistakes.shape_lookup import adapter
+
+    try:
+        adapter(EvalcoreSection).validate_python(raw)
+    except ValidationError as error:
+        wrong = problems.add_invalid(error, raw, EvalcoreSection, ("evalcore",))
+        return sound_part(raw, EvalcoreSection, wrong) if isinstance(raw, dict) else {}
+    return dict(raw)
+
+
+def _with_rates(limits: Limits, rates: Mapping[str, ProviderLimits]) -> Limits:
+    return replace(limits, providers={**rates, **limits.providers})
+
+
+def case_id(group: str | None, name: str) -> str:
+    """Return `suite/test`; a slash in the suite's name is escaped, so that no two are the same."""
+    if group is None:
+        return name
+    escaped = group.replace("%", "%25").replace("/", "%2F")
+    return f"{escaped}/{name}"
+
+
+def _empty(group: str | None) -> Case:
+    """Return what stands for a suite without tests: it scores 0."""
+    named = group is not None and group != _NO_SUITES
+    return Case(
+        id=case_id(group, NO_TESTS) if named else group or NO_TESTS,
+        assertions=_SCORE,
+        fixture=Evidence("", details={"score": 0.0}),
+        group=group if named else None,
+        threshold=DEFAULT_THRESHOLD,
+        metadata={"placeholder": True},
+    )

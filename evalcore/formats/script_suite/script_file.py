@@ -1,0 +1,126 @@
+"""Read the script that a suite belongs to: models, variables, data and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from evalcore.formats.parts.environment import variables_for
+from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
+from evalcore.mistakes.locations import Loc
+from evalcore.scripts.mcp_tools import check_servers
+from evalcore.scripts.models import read_models
+from evalcore.scripts.program import Layer
+from evalcore.scripts.words import check_keys, describe
+
+KEYS: Final = ("models", "env", "shared", "tools", "mcp", "chat", "cli")
+SHARED_KEYS: Final = ("data", "tools")
+ENV_KEYS: Final = ("description", "persistent", "secret")
+CHAT_KEYS: Final = ("model_ref", "system_message", "tools", "default_prompt", "user_banner")
+CLI_KEYS: Final = ("process_input", "tools", "json_output", "do")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a script says; `problems` collects its mistakes, None where there is no script.
+
+    `models` is None where any name is a model's: the environment's provider answers then.
+    """
+
+    name: str | None = None
+    problems: ScriptProblems | None = None
+    models: Mapping[str, Mapping[str, Any]] | None = None
+    servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = (Layer((), None, chain=False),)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is accepted and has no effect."""
+        if self.problems is None:
+            return []
+        return [f"{self.problems.file}: {warning}" for warning in self.problems.warnings]
+
+
+def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
+    """Return the script of that name; raise `LoadError` if it cannot be read at all."""
+    if name is None:
+        return Script()
+    source = read_script_document(find_script(name), name)
+    problems = ScriptProblems(source, strict=options.strict)
+    raw = source.document.value
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, Mapping):
+        problems.add((), f"a script is a mapping of {', '.join(KEYS)}; got {describe(raw)}")
+        problems.raise_if_any()
+    check_keys(raw, KEYS, (), problems)
+    _check_ignored(raw, problems)
+    shared = raw.get("shared")
+    if shared is not None and not isinstance(shared, Mapping):
+        problems.add(("shared",), f"expected {{data, tools}}, got {describe(shared)}")
+        shared = None
+    if shared is not None:
+        check_keys(shared, SHARED_KEYS, ("shared",), problems)
+        shared = {key: shared[key] for key in SHARED_KEYS if key in shared}
+    layers = [Layer(("shared",), shared, chain=False)]
+    if raw.get("tools") is not None:
+        layers.append(Layer((), {"tools": raw["tools"]}, chain=True))
+    return Script(
+        name=name,
+        problems=problems,
+        models=read_models(raw["models"], ("models",), problems) if raw.get("models") else None,
+        servers=check_servers(raw.get("mcp"), ("mcp",), problems),
+        env=_env(raw.get("env"), suite.parent, options, problems),
+        secrets=_secret_names(raw.get("env")),
+        layers=tuple(layers),
+    )
+
+
+def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems) -> tuple[str, ...]:
+    """Return the variables that the script names; note those that no suite may read."""
+    if not isinstance(raw, Mapping):
+        if raw is not None:
+            problems.add(("env",), f"expected a mapping of variables, got {describe(raw)}")
+        return ()
+    variables = variables_for(folder, options)
+    for name, about in raw.items():
+        loc: Loc = ("env", str(name))
+        if not isinstance(name, str):
+            text = f"a key must be text, got {describe(name)}; write it in quotes"
+            problems.add(loc, text)
+            continue
+        if about is not None and not isinstance(about, Mapping):
+            problems.add(loc, f"expected {{description, secret}}, got {describe(about)}")
+        elif about is not None:
+            check_keys(about, ENV_KEYS, loc, problems)
+        if not variables.may_read(name):
+            message = f"may not read the environment variable {name}; name it in a .env file"
+            problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
+        elif variables.value(name) is None:
+            problems.warn(loc, f"the environment variable {name} is not set")
+    return tuple(str(name) for name in raw)
+
+
+def _secret_names(raw: Any) -> tuple[str, ...]:
+    if not isinstance(raw, Mapping):
+        return ()
+    return tuple(
+        str(name) for name, one in raw.items() if isinstance(one, Mapping) and one.get("secret")
+    )
+
+
+def _check_ignored(raw: Mapping[str, Any], problems: ScriptProblems) -> None:
+    """Check the sections that an evaluation does not use."""
+    for section, keys in (("chat", CHAT_KEYS), ("cli", CLI_KEYS)):
+        value = raw.get(section)
+        if value is None:
+            continue
+        if isinstance(value, Mapping):
+            check_keys(value, keys, (section,), problems)
+        else:
+            problems.add((section,), f"expected a mapping, got {describe(value)}")

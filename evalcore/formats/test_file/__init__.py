@@ -1,0 +1,1 @@
+"""Test files: tests in YAML, JSON, JSONL and tables."""

@@ -1,0 +1,349 @@
+"""One test of a test file → a case (spec/test-files.md, Test level)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalcore.formats.assertions.grader_errors import AssertionValueError
+from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.test_file.assertions import (
+    make_assertion,
+    make_text_assertion,
+)
+from evalcore.formats.test_file.messages import (
+    InputPlace,
+    as_messages,
+    check_file,
+    check_messages,
+    read_reference,
+    with_files,
+)
+from evalcore.formats.test_file.shapes import GRADERS, Test, TestAlias
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.suite import Case
+
+UNUSED_CRITERIA = (
+    "Test '{id}': criteria is defined but no evaluator in assertions will evaluate it. "
+    "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
+)
+NO_ANSWER = (
+    "has nothing that answers it: give it `fixtures: {output: …}`, an `execution.target`, "
+    "or the suite a target (`execution.target`, a target named 'default', --target NAME)"
+)
+NOTHING_TO_CHECK = (
+    "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
+)
+EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
+DEFAULT_GRADER = {"type": "llm-grader"}
+MAX_WARNINGS = 20
+MAX_SHARED_ASSERTIONS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteDefaults:
+    """What the suite level gives each test."""
+
+    folder: Path
+    targets: Targets
+    graders: Graders
+    assertions: tuple[Assertion, ...] = ()
+    messages: tuple[Mapping[str, Any], ...] = ()
+    input_files: tuple[str, ...] = ()
+    threshold: float = 0.8
+    has_target: bool = False
+    forced_target: bool = False
+    workspaces: WorkspaceReader | None = None
+    skip: bool = False
+    conversation: bool = False
+
+
+class TestReader:
+    """Turns raw tests into cases; knows which ids it has seen."""
+
+    def __init__(
+        self, defaults: SuiteDefaults, variables: Variables, *, strict: bool = False
+    ) -> None:
+        self.defaults = defaults
+        self.variables = variables
+        self.warnings: list[str] = []
+        self.warned = 0
+        self._strict = strict
+        self._first: Problems | None = None
+        # Where each id stands: its line if that costs nothing, else its path; with the collector
+        # if that is not the first one.
+        self._seen: dict[str, Any] = {}
+        self._validate = adapter(Test).validate_python
+        self._maker = AssertionMaker(defaults.graders)
+
+    def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
+        """Return the case of the test at `loc`, or note every mistake in it and return None.
+
+        `marked` says whether its text may hold `${{ … }}`.
+        """
+        before = problems.count
+        if marked:
+            raw = interpolate(raw, self.variables, loc, problems)
+        test = self._checked(raw, loc, problems)
+        if test is None:
+            return None
+        self._note_id(test["id"], loc, problems)
+        assertions = self._assertions(test, loc, problems)
+        fixture = self._fixture(test)
+        self._check_answer(test, fixture, loc, problems)
+        if problems.count > before:
+            return None
+        case = self._case(test, assertions, fixture, loc, problems)
+        return case if problems.count == before else None
+
+    def _note_id(self, case_id: str, loc: Loc, problems: Problems) -> None:
+        """Remember where the id stands; note one that another test has."""
+        if case_id in self._seen:
+            line, file = self._place(self._seen[case_id])
+            here = "" if file == problems.file else f" of {file}"
+            where = f"first at line {line}{here}" if line else "first in " + file
+            problems.add((*loc, "id"), f"duplicate test id '{case_id}' ({where})")
+            return
+        place: Any = problems.locate(loc) if problems.cheap else loc
+        if problems is not self._first:
+            self._first = self._first or problems
+            place = (problems, place)
+        self._seen[case_id] = place
+
+    def _place(self, seen: Any) -> tuple[int | None, str]:
+        """Return the line and the file of what `_note_id` remembers."""
+        foreign = isinstance(seen, tuple) and seen[:1] and isinstance(seen[0], Problems)
+        found: Any
+        found, place = seen if foreign else (self._first, seen)
+        return (place if found.cheap else found.locate(place)), found.file
+
+    def _checked(self, raw: Any, loc: Loc, problems: Problems) -> dict[str, Any] | None:
+        """Return the validated test with the aliases resolved."""
+        try:
+            if type(raw) is not dict or "assert" in raw:
+                checked: dict[str, Any] = adapter(TestAlias).validate_python(raw)
+            elif (known := self._maker.find_all(raw.get("assertions"))) is not None:
+                checked = self._validate({**raw, "assertions": []})
+                checked["assertions"] = known
+            else:
+                checked = self._validate(raw)
+        except ValidationError as error:
+            case_id = raw.get("id") if isinstance(raw, dict) else None
+            problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
+            if case_id and isinstance(case_id, str):
+                self._note_id(case_id, loc, problems)
+            return None
+        for alias, name in (("assert", "assertions"), ("expected_outcome", "criteria")):
+            if alias in checked:
+                if name in checked:
+                    message = f"is another name of '{name}'; keep one of them"
+                    problems.add((*loc, alias), message, label=_label(checked["id"]))
+                checked[name] = checked[alias]
+        return checked
+
+    def _assertions(
+        self, test: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> tuple[Assertion, ...]:
+        """Return the test's assertions, then the suite's; the default grader if there is none."""
+        execution = test.get("execution") or {}
+        before, case_id = problems.count, test["id"]
+        own = self._maker.make(test.get("assertions"), (*loc, "assertions"), problems, case_id)
+        if execution:
+            place = (*loc, "execution", "assertions")
+            own.extend(self._maker.make(execution.get("assertions"), place, problems, case_id))
+        if test.get("rubrics"):
+            rubric = {"type": "rubrics", "criteria": test["rubrics"]}
+            own.extend(self._maker.make([rubric], (*loc, "rubrics"), problems, case_id))
+        if not self.defaults.skip and not execution.get("skip_defaults"):
+            own.extend(self.defaults.assertions)
+        criteria = test.get("criteria")
+        if not own:
+            has_reference = "expected_output" in test
+            nothing = "assertions" in test or not (criteria or has_reference)
+            if nothing and problems.count == before:
+                graded = criteria and "assertions" in test
+                problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=_label(case_id))
+            return tuple(self._maker.make([DEFAULT_GRADER], loc, problems, case_id))
+        if criteria and not any(assertion.type in GRADERS for assertion in own):
+            self._warn(UNUSED_CRITERIA.format(id=case_id), (*loc, "criteria"), problems)
+        return tuple(own)
+
+    def _warn(self, text: str, loc: Loc, problems: Problems) -> None:
+        """Keep a warning; in strict mode it is a mistake."""
+        if self._strict:
+            problems.add(loc, text)
+            return
+        self.warned += 1
+        if self.warned <= MAX_WARNINGS:
+            self.warnings.append(text)
+
+    def _fixture(self, test: Mapping[str, Any]) -> Evidence | None:
+        given = test.get("fixtures")
+        if given is None:
+            return None
+        metrics = given.get("metrics")
+        measured = Metrics(**metrics) if metrics else UNMEASURED
+        messages = list(given.get("messages", ()))
+        if "tool_calls" in given:
+            calls = {"content": given["output"], "tool_calls": given["tool_calls"]}
+            messages.append({"role": "assistant", **calls})
+        details = {"messages": messages} if messages else NOTHING
+        return Evidence(given["output"], metrics=measured, details=details)
+
+    def _check_answer(
+        self, test: Mapping[str, Any], fixture: Evidence | None, loc: Loc, problems: Problems
+    ) -> None:
+        """Note a test that nothing answers, or whose target is unknown."""
+        execution = test.get("execution") or {}
+        name = execution.get("target")
+        if execution.get("targets"):
+            message = "is read at the suite level only; name one `target` here"
+            problems.add((*loc, "execution", "targets"), message, label=_label(test["id"]))
+        if name is not None and not self.defaults.forced_target:
+            self.defaults.targets.use(name, (*loc, "execution", "target"), problems)
+        elif fixture is None and not self.defaults.has_target:
+            problems.add(loc, NO_ANSWER, label=_label(test["id"]))
+
+    def _case(
+        self,
+        test: Mapping[str, Any],
+        assertions: tuple[Assertion, ...],
+        fixture: Evidence | None,
+        loc: Loc,
+        problems: Problems,
+    ) -> Case:
+        execution = test.get("execution") or {}
+        defaults = self.defaults
+        threshold = execution.get("threshold")
+        metadata = test.get("metadata") or {}
+        if "conversation_id" in test:
+            metadata = {**metadata, "conversation_id": test["conversation_id"]}
+        return Case(
+            id=test["id"],
+            input=self._input(test, loc, problems),
+            assertions=assertions,
+            fixture=fixture,
+            target=None if defaults.forced_target else execution.get("target"),
+            threshold=defaults.threshold if threshold is None else threshold,
+            expected_output=self._reference(test, loc, problems),
+            criteria=test.get("criteria"),
+            tags=tuple(test.get("tags", ())),
+            metadata=metadata,
+            workspace=self._workspace(test, loc, problems),
+            conversation=test.get("conversation", defaults.conversation),
+        )
+
+    def _workspace(
+        self, test: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> Mapping[str, Any] | None:
+        reader = self.defaults.workspaces
+        if reader is None:
+            return None
+        return reader.of_test(test.get("workspace"), (*loc, "workspace"), problems)
+
+    def _reference(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
+        value = test.get("expected_output")
+        if not isinstance(value, list):
+            return value
+        at = (*loc, "expected_output")
+        place = InputPlace(self.defaults.folder, at, problems, _label(test["id"]))
+        return read_reference(value, place)
+
+    def _input(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
+        """Return the test's input with the suite's messages before it and the files in it."""
+        execution, defaults = test.get("execution") or {}, self.defaults
+        skip = defaults.skip or execution.get("skip_defaults")
+        files = list(() if skip else defaults.input_files) + list(test.get("input_files", ()))
+        before = () if skip else defaults.messages
+        own = test["input"]
+        if not files and not before and not isinstance(own, list):
+            return own
+        place = InputPlace(defaults.folder, (*loc, "input"), problems, _label(test["id"]))
+        check_messages(own, place)
+        for index, name in enumerate(test.get("input_files", ())):
+            check_file(name, place._replace(loc=(*loc, "input_files", index)))
+        messages = [*before, *as_messages(own)]
+        first = test.get("conversation", defaults.conversation)
+        return with_files(messages, files, len(before), first=first)
+
+
+class AssertionMaker:
+    """Makes assertions of validated mappings; those that are written alike are one object."""
+
+    def __init__(self, graders: Graders | None = None) -> None:
+        self._graders = graders
+        self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+        # Of those, the ones that are texts throughout: nothing else is equal to them.
+        self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+
+    def find_all(self, raw: Any) -> list[Assertion] | None:
+        """Return the assertions of a raw list if each was made before of one written alike.
+
+        Those need not be validated again. None where one was not.
+        """
+        if type(raw) is not list:
+            return None
+        found = []
+        try:
+            for entry in raw:
+                known = self._texts.get(tuple(entry.items()))
+                if known is None:
+                    return None
+                found.append(known)
+        except (AttributeError, TypeError):  # no mapping, or a list as value
+            return None
+        return found
+
+    def make(
+        self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
+    ) -> list[Assertion]:
+        """Return the assertions; note those that are wrong all the same."""
+        if raw and type(raw[0]) is Assertion:
+            return list(raw)  # of `find_all`
+        made = []
+        for index, entry in enumerate(raw or ()):
+            try:
+                made.append(self._one(entry, (*loc, index), problems))
+            except AssertionValueError as error:
+                problems.add((*loc, index), str(error), label=_label(case_id))
+        return made
+
+    def _one(self, raw: dict[str, Any], loc: Loc, problems: Problems) -> Assertion:
+        # `required: true` and `required: 1` are equal to Python and differ here.
+        if "required" in raw or "min_score" in raw:
+            return make_assertion(raw, self._graders, loc, problems)
+        key = tuple(raw.items())
+        try:
+            found = self._made.get(key)
+        except TypeError:  # a list as value
+            return make_assertion(raw, self._graders, loc, problems)
+        if found is not None:
+            return found
+        plain = len(raw) == 2 and "value" in raw
+        found = make_text_assertion(raw["type"], raw["value"]) if plain else None
+        if found is None:
+            before = problems.count
+            found = make_assertion(raw, self._graders, loc, problems)
+            if problems.count > before:
+                return found
+        # What many tests repeat comes up early; values of a test's own would fill any cache.
+        if len(self._made) < MAX_SHARED_ASSERTIONS:
+            self._made[key] = found
+            if all(type(value) is str for value in raw.values()):
+                self._texts[key] = found
+        return found
+
+
+def _label(case_id: object) -> str:
+    return f"test '{case_id}'" if isinstance(case_id, str) else ""

@@ -1,0 +1,373 @@
+"""Load test files: `tests:` in YAML or JSON, JSONL, tables (spec/test-files.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.case_rows import spool_rows
+from evalcore.formats.parts.data_rows import declared_types
+from evalcore.formats.parts.environment import Variables, interpolate, variables_for
+from evalcore.formats.parts.options import (
+    LoadOptions,
+    baseline_of,
+    limits_of,
+    policy_of,
+    refuse_both,
+    suite_name,
+    variants_of,
+)
+from evalcore.formats.parts.raw_test import RawTest
+from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.sidecar import TESTS_KEYS, defaults_beside
+from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.test_file.cases import (
+    MAX_WARNINGS,
+    AssertionMaker,
+    SuiteDefaults,
+    TestReader,
+)
+from evalcore.formats.test_file.messages import InputPlace, as_messages, check_file, check_messages
+from evalcore.formats.test_file.shapes import TestSuite
+from evalcore.formats.test_file.sources import (
+    file_tests,
+    listed_tests,
+    named_tests,
+    open_reason,
+)
+from evalcore.formats.text.source import Document
+from evalcore.mistakes.problems import Problems, raise_all
+from evalcore.mistakes.shape_errors import sound_part
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import suggest
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import (
+    Format,
+    Limits,
+    Policy,
+    Reducer,
+    ScoreRule,
+    Source,
+    Suite,
+    SuiteDefinition,
+)
+from evalcore.model.target import Variant
+
+DEFAULT_THRESHOLD = 0.8
+DEFAULT_TARGET = "default"
+ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
+
+
+def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
+    """Return the suite of a YAML or JSON test file; raise `LoadError` with every mistake."""
+    raw = document.value
+    problems = Problems(document.file, document.locate)
+    if not isinstance(raw, dict):
+        problems.add((), "a test file is a mapping with 'tests'")
+        problems.raise_if_any()
+    keys = [key for key in TESTS_KEYS if key in raw]
+    if not keys:
+        problems.add((), "has no 'tests'")
+        problems.raise_if_any()
+    for key in keys[1:]:
+        problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
+    suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, document.sha256, options)
+
+
+def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
+    """Return the suite of a JSONL file or a table, with the defaults of the YAML file beside it."""
+    raw: Any = {}
+    problems = Problems(name, lambda _: None)
+    document = defaults_beside(path)
+    if document is not None:
+        raw = {key: value for key, value in document.value.items() if key not in TESTS_KEYS}
+        problems = Problems(document.file, document.locate)
+    return _load(raw, name, "tests", problems, path, _sha256(path, name), options)
+
+
+def _sha256(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+
+
+def _load(
+    raw: dict[str, Any],
+    tests: Any,
+    key: str,
+    problems: Problems,
+    path: Path,
+    sha256: str,
+    options: LoadOptions,
+) -> Suite:
+    """Read the suite level, then every test in one pass into a spool."""
+    variables = variables_for(path.parent, options)
+    raw = interpolate(raw, variables, (), problems)
+    raw, sound = _sound_level(raw, problems)
+    level = _SuiteLevel(raw, path, options, variables, problems)
+    reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
+    selection = Selection(options)
+    others = [level.targets.file_problems] if level.targets.file_problems else []
+    others += level.workspaces.file_problems
+    columns = raw.get("columns", {})
+    rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
+    spool, collectors, absent = spool_rows(
+        rows,
+        reader,
+        selection,
+        [problems, *others],
+        noun="test",
+        references=level.graders.reference_fields,
+        declared=declared_types(raw),
+    )
+    level.targets.explain(collectors)
+    raise_all(collectors)
+    shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
+    warnings = [
+        *level.targets.warnings,
+        *level.warnings,
+        *reader.warnings,
+        *selection.finish(shown),
+    ]
+    if reader.warned > MAX_WARNINGS:
+        warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
+    definition = SuiteDefinition(
+        name=suite_name(path, level.section.get("name"), raw.get("name")),
+        format=Format.TEST_FILE,
+        source=Source(shown, str(path.resolve().parent), sha256),
+        policy=level.policy,
+        targets=level.targets.used,
+        default_target=level.default_target,
+        variants=level.variants,
+        baseline=level.baseline,
+        limits=level.limits,
+        judge=level.graders.default,
+        require_calibrated=bool(level.section.get("require_calibrated")),
+        tags=tuple(raw.get("tags", ())) or tuple(level.section.get("tags", ())),
+        absent_fields=absent,
+    )
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _sound_level(raw: dict[str, Any], problems: Problems) -> tuple[dict[str, Any], bool]:
+    """Return the suite level without what is wrong in it, and whether nothing was."""
+    if not raw:
+        return raw, True  # most often: lines of JSON with no defaults beside them
+    try:
+        adapter(TestSuite).validate_python(raw)
+    except ValidationError as error:
+        wrong = problems.add_invalid(error, raw, TestSuite)
+        return sound_part(raw, TestSuite, wrong), False
+    return raw, True
+
+
+def _raw_tests(
+    tests: Any,
+    key: str,
+    path: Path,
+    columns: Mapping[str, str],
+    problems: Problems,
+    datasets: Sequence[str],
+) -> Iterator[RawTest]:
+    """Yield the raw tests of whatever `tests` is: a list, a path, a list of paths."""
+    if path.suffix.lower() in ROW_SUFFIXES:
+        return file_tests(path, tests, columns, problems)
+    if isinstance(tests, str):
+        tests = [tests]
+    if isinstance(tests, list) and tests and all(isinstance(item, str) for item in tests):
+        return named_tests(tests, (key,), path.parent, columns, problems, datasets)
+    if isinstance(tests, list):
+        if not tests:
+            problems.add((key,), "holds no test")
+        return listed_tests(tests, (key,), problems)
+    problems.add((key,), "expected a list of tests, a path, or a list of paths")
+    return iter(())
+
+
+class _SuiteLevel:
+    """What the suite level says, together with what the caller lays over it."""
+
+    def __init__(
+        self,
+        raw: dict[str, Any],
+        path: Path,
+        options: LoadOptions,
+        variables: Variables,
+        problems: Problems,
+    ) -> None:
+        self.raw, self.path, self.options, self.problems = raw, path, options, problems
+        self.section: dict[str, Any] = raw.get("evalcore", {})
+        self.execution: dict[str, Any] = raw.get("execution", {})
+        self.warnings: list[str] = []
+        self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
+        self.workspaces = WorkspaceReader(
+            raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
+        )
+        self._refuse_conflicts()
+        self.default_target = self._default_target()
+        self.graders = Graders(path.parent, self.targets)
+        self.graders.use_suites(self.execution, self.section, problems)
+        self.variants = self._variants()
+        self.baseline = self._baseline()
+        self.threshold = self._threshold()
+        self.policy = self._policy()
+        self.limits = self._limits()
+        for key in ("fail_on_error", "cache"):
+            if key in self.execution:
+                self._warn("execution", key, "has no effect in this version")
+
+    def _limits(self) -> Limits:
+        """Return the bounds of the run; of two budgets the smaller one holds."""
+        limits = limits_of(self.section, self.options)
+        budgets = [self.execution.get("total_budget_usd"), limits.max_cost_usd]
+        return replace(
+            limits,
+            concurrency=limits.concurrency or self.execution.get("workers"),
+            max_cost_usd=min((usd for usd in budgets if usd is not None), default=None),
+        )
+
+    def defaults(self, *, sound: bool) -> SuiteDefaults:
+        """Return what each test inherits; `sound` says that nothing is wrong at this level."""
+        raw, problems = self.raw, self.problems
+        if "assertions" in raw and "assert" in raw:
+            problems.add(("assert",), "is another name of 'assertions'; keep one of them")
+        key = "assert" if "assert" in raw else "assertions"
+        folder = self.path.resolve().parent
+        place = InputPlace(folder, ("input",), problems)
+        check_messages(raw.get("input"), place)
+        for index, name in enumerate(raw.get("input_files", ())):
+            check_file(name, place._replace(loc=("input_files", index)))
+        return SuiteDefaults(
+            folder=folder,
+            graders=self.graders,
+            assertions=tuple(AssertionMaker(self.graders).make(raw.get(key), (key,), problems)),
+            messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
+            input_files=tuple(raw.get("input_files", ())),
+            threshold=self.threshold,
+            targets=self.targets,
+            # What is wrong here may be what answers the tests: told once, not for each of them.
+            has_target=(
+                self.default_target is not None
+                or "targets" in self.execution
+                or not (sound and self.targets.complete)
+            ),
+            forced_target=self.options.target is not None,
+            workspaces=self.workspaces,
+            skip=bool(self.execution.get("skip_defaults")),
+            conversation=bool(self.execution.get("conversation")),
+        )
+
+    def _warn(self, section: str, key: str, message: str) -> None:
+        """Keep a warning; in strict mode it is a mistake."""
+        if self.options.strict:
+            self.problems.add((section, key), message)
+        else:
+            self.warnings.append(f"{section}.{key} {message}")
+
+    def _refuse_conflicts(self) -> None:
+        execution, problems = self.execution, self.problems
+        own = {
+            "threshold": "execution.threshold",
+            "name": "name",
+            "tags": "tags",
+            "variants": "execution.targets",
+            "iterations": "execution.trials.count",
+            "reducer": "execution.trials.strategy",
+            "k": "execution.trials.k",
+            "judge": "execution.grader_target",
+        }
+        trials = execution.get("trials") or {}
+        present = {
+            "threshold": execution.get("threshold"),
+            "name": self.raw.get("name"),
+            "tags": self.raw.get("tags"),
+            "variants": execution.get("targets"),
+            "iterations": trials.get("count"),
+            "reducer": trials.get("strategy"),
+            "k": trials.get("k"),
+            "judge": execution.get("grader_target"),
+        }
+        refuse_both(self.section, own, present, problems)
+        if execution.get("target") and execution.get("targets"):
+            problems.add(("execution", "targets"), "is given beside 'target'; keep one of them")
+
+    def _default_target(self) -> str | None:
+        name = self.options.target
+        if name is not None:
+            if name not in self.targets:
+                hint = suggest(name, self.targets.names) or " None is defined."
+                where = f"{self.problems.file}: {self.options.called('--target')}"
+                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
+            self.targets.use(name, (), self.problems)
+            return name
+        name = self.execution.get("target")
+        if name is None and DEFAULT_TARGET not in self.targets:
+            return None
+        name = name or DEFAULT_TARGET
+        self.targets.use(name, ("execution", "target"), self.problems)
+        return str(name)
+
+    def _variants(self) -> tuple[Variant, ...]:
+        """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
+        names = () if self.options.target else self.execution.get("targets", ())
+        for index, name in enumerate(names):
+            self.targets.use(name, ("execution", "targets", index), self.problems)
+        if names:
+            return tuple(Variant(id=name, target=name) for name in dict.fromkeys(names))
+        variants = variants_of(self.section, self.problems)
+        for index, variant in enumerate(variants):
+            loc = ("evalcore", "variants", index)
+            if variant.target is not None:
+                self.targets.use(variant.target, (*loc, "target"), self.problems)
+            name = variant.target or self.default_target
+            if name is not None and variant.config:
+                self.targets.use_variant(name, variant, (*loc, "config"), self.problems)
+        return variants
+
+    def _baseline(self) -> str | None:
+        baseline: str | None = self.section.get("baseline")
+        if self.options.target and self.execution.get("targets"):
+            return None  # the variants that it could name are not run
+        return baseline_of(self.section, self.variants, self.problems) if baseline else None
+
+    def _threshold(self) -> float:
+        for given in (
+            self.options.threshold,
+            self.execution.get("threshold"),
+            self.section.get("threshold"),
+        ):
+            if given is not None:
+                return float(given)
+        return DEFAULT_THRESHOLD
+
+    def _policy(self) -> Policy:
+        policy = policy_of(
+            self.section,
+            self.options,
+            score_rule=ScoreRule.WEIGHTED,
+            default_gates=(GateSpec("pass_rate", {"threshold": 1.0, "per_variant": False}),),
+            threshold=self.threshold,
+            problems=self.problems,
+        )
+        trials = self.execution.get("trials")
+        if not trials:
+            return policy
+        strategy = Reducer(trials.get("strategy", Reducer.MEAN))
+        count = self.options.iterations or trials["count"]
+        k = trials.get("k")
+        if strategy is Reducer.AT_LEAST_K and k is None:
+            self.problems.add(("execution", "trials"), "'at_least_k' needs 'k'")
+        if k is not None and k > count:
+            self.problems.add(("execution", "trials", "k"), f"is {k}, but there are {count} trials")
+        return replace(policy, iterations=count, reducer=strategy, k=k)

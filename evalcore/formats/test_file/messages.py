@@ -1,0 +1,130 @@
+"""A test's input as messages, and the files that it names (spec/test-files.md, Test level)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from evalcore.errors import EvalError
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.trust.files import repository_root, resolve_inside
+
+_ELSEWHERE: Final = ("http://", "https://", "data:")
+_FILE_SEGMENTS: Final = frozenset({"file", "image"})
+_LARGEST_REFERENCE: Final = 64 * 1024
+
+
+class InputPlace(NamedTuple):
+    """Where an input stands: the suite's folder, its path, who notes its mistakes, whose it is."""
+
+    folder: Path
+    loc: Loc
+    problems: Problems
+    label: str = ""
+
+
+def as_messages(value: Any) -> list[Any]:
+    """Return an input as a list of messages; a text or an object is one user message."""
+    if isinstance(value, list):
+        return [_message(message) for message in value]
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    return [{"role": "user", "content": json.dumps(value, ensure_ascii=False)}]
+
+
+def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose content is text or segments: an object is its JSON."""
+    content = message.get("content")
+    if isinstance(content, str | list):
+        return message
+    text = "" if content is None else json.dumps(content, ensure_ascii=False)
+    return {**message, "content": text}
+
+
+def check_messages(value: Any, place: InputPlace) -> None:
+    """Note messages without content, and files in them that are not there."""
+    if not isinstance(value, list):
+        return
+    for index, message in enumerate(value):
+        loc = (*place.loc, index)
+        content = message.get("content")
+        if content is None and not message.get("tool_calls"):
+            place.problems.add(loc, "has no 'content'", label=place.label)
+        for part, segment in enumerate(content if isinstance(content, list) else ()):
+            name = segment["value"]
+            if segment["type"] != "text" and not name.startswith(_ELSEWHERE):
+                at = (*loc, "content", part, "value")
+                check_file(name.removeprefix("file://"), place._replace(loc=at))
+
+
+def check_file(name: str, place: InputPlace) -> Path | None:
+    """Return the path of a file; note one that does not exist or lies outside the repository."""
+    try:
+        return resolve_inside(repository_root(place.folder), place.folder, name)
+    except EvalError as error:
+        place.problems.add(place.loc, str(error), label=place.label)
+        return None
+
+
+def read_reference(value: Any, place: InputPlace) -> Any:
+    """Return an expected output with the text of the files that its messages name.
+
+    Files that are not there or lie outside the repository are noted. One that is larger than
+    64 KiB or no text stays a segment, which is shown as its name.
+    """
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        return value
+    return [
+        {**message, "content": _read_segments(message["content"], place._replace(loc=at))}
+        if isinstance(message.get("content"), list)
+        else message
+        for index, message in enumerate(value)
+        for at in [(*place.loc, index, "content")]
+    ]
+
+
+def _read_segments(content: list[Any], place: InputPlace) -> list[Any]:
+    read = []
+    for index, segment in enumerate(content):
+        named = isinstance(segment, Mapping) and segment.get("type") in _FILE_SEGMENTS
+        name = segment.get("value") if named else None
+        if not isinstance(name, str) or name.startswith(_ELSEWHERE):
+            read.append(segment)
+            continue
+        at = place._replace(loc=(*place.loc, index, "value"))
+        path = check_file(name.removeprefix("file://"), at)
+        text = None if path is None or segment["type"] == "image" else _text_in(path)
+        read.append(segment if text is None else {"type": "text", "value": text})
+    return read
+
+
+def _text_in(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_REFERENCE + 1)
+        return None if len(data) > _LARGEST_REFERENCE else data.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def with_files(
+    messages: Sequence[Mapping[str, Any]], files: Sequence[str], own: int, *, first: bool
+) -> list[Any]:
+    """Return messages with files before what the last user message says (`first`: the first one).
+
+    Those of the test begin at `own`: the suite's come before.
+    """
+    if not files:
+        return list(messages)
+    users = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    ours = [at for at in users if at >= own] or users or [len(messages) - 1]
+    chosen = ours[0] if first else ours[-1]
+    message = messages[chosen]
+    content = message["content"]
+    segments = content if isinstance(content, list) else [{"type": "text", "value": content}]
+    attached = [{"type": "file", "value": name} for name in files]
+    changed = {**message, "content": [*attached, *segments]}
+    return [*messages[:chosen], changed, *messages[chosen + 1 :]]

@@ -1,0 +1,313 @@
+"""The foreign text of test files (spec: test-files)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Discriminator, Field, Tag, with_config
+from typing_extensions import TypedDict
+
+from evalcore.formats.assertions.grader_shapes import GRADER_SHAPES, Common, Criteria
+from evalcore.formats.parts.shapes import (
+    OPEN,
+    STRICT,
+    Count,
+    EvalcoreSection,
+    Metrics,
+    Share,
+    Text,
+    Weight,
+)
+from evalcore.formats.parts.workspace_shapes import WorkspaceValue
+
+
+@with_config(STRICT)
+class TextAssertion(Common, total=False):
+    """The output against one text; `starts-with`, `ends-with` and `equals` trim both sides."""
+
+    type: Required[
+        Literal[
+            "contains",
+            "icontains",
+            "starts-with",
+            "starts_with",
+            "ends-with",
+            "ends_with",
+            "equals",
+            "regex",
+        ]
+    ]
+    value: Required[Text]
+
+
+@with_config(STRICT)
+class ListAssertion(Common, total=False):
+    """The output against several texts."""
+
+    type: Required[
+        Literal[
+            "contains-any",
+            "contains_any",
+            "contains-all",
+            "contains_all",
+            "icontains-any",
+            "icontains_any",
+            "icontains-all",
+            "icontains_all",
+        ]
+    ]
+    value: Required[Annotated[list[str], Field(min_length=1)]]
+
+
+@with_config(STRICT)
+class JsonAssertion(Common, total=False):
+    """The output is strict JSON text."""
+
+    type: Required[Literal["is-json", "is_json"]]
+
+
+@with_config(STRICT)
+class LatencyAssertion(Common, total=False):
+    """The latency in milliseconds is at most `threshold`."""
+
+    type: Required[Literal["latency"]]
+    threshold: Required[Weight]
+
+
+@with_config(STRICT)
+class CostAssertion(Common, total=False):
+    """The cost in US dollars is at most `threshold`, which may be called `budget`."""
+
+    type: Required[Literal["cost"]]
+    threshold: Weight
+    budget: Weight
+
+
+@with_config(STRICT)
+class TokenAssertion(Common, total=False):
+    """Tokens are at most `threshold` (`max_total`), `max_input`, `max_output`."""
+
+    type: Required[Literal["token-usage", "token_usage"]]
+    threshold: Weight
+    max_total: Weight
+    max_input: Weight
+    max_output: Weight
+
+
+AssertionShape = Annotated[
+    TextAssertion
+    | ListAssertion
+    | JsonAssertion
+    | LatencyAssertion
+    | CostAssertion
+    | TokenAssertion
+    | GRADER_SHAPES,
+    Field(discriminator="type"),
+]
+
+
+@with_config(OPEN)
+class Segment(TypedDict, total=False):
+    """A part of a message's content: a text, or the name of a file or an image."""
+
+    type: Required[Literal["text", "file", "image"]]
+    value: Required[str]
+
+
+def _kind_of_content(value: object) -> str:
+    if value is None:
+        return "<nothing>"
+    if isinstance(value, list):
+        return "<segments>"
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+@with_config(OPEN)
+class Message(TypedDict, total=False):
+    """One message; its content is text or a list of segments."""
+
+    role: Required[Literal["system", "user", "assistant", "tool"]]
+    content: Annotated[
+        Annotated[str, Tag("<text>")]
+        | Annotated[dict[str, Any], Tag("<mapping>")]
+        | Annotated[list[Segment], Field(min_length=1), Tag("<segments>")]
+        | Annotated[None, Tag("<nothing>")],
+        Discriminator(_kind_of_content),
+    ]
+
+
+def _kind_of_input(value: object) -> str:
+    if isinstance(value, list):
+        return "<messages>"
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+Input = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[dict[str, Any], Tag("<mapping>")]
+    | Annotated[list[Message], Field(min_length=1), Tag("<messages>")],
+    Discriminator(_kind_of_input),
+]
+
+
+@with_config(STRICT)
+class Trials(TypedDict, total=False):
+    """Repetitions and how they become one score."""
+
+    count: Required[Count]
+    strategy: Literal["mean", "median", "pass_at_k", "pass_all_k", "at_least_k"]
+    k: Count
+
+
+@with_config(STRICT)
+class SuiteExecution(TypedDict, total=False):
+    """How the suite runs."""
+
+    target: Text
+    targets: Annotated[list[Text], Field(min_length=1)]
+    workers: Count
+    threshold: Share
+    skip_defaults: bool
+    grader_target: Text
+    conversation: bool
+    trials: Trials
+    total_budget_usd: Weight
+    fail_on_error: bool
+    cache: Any
+
+
+@with_config(STRICT)
+class TestExecution(TypedDict, total=False):
+    """How one test runs."""
+
+    target: Text
+    targets: Annotated[list[Text], Field(min_length=1)]
+    threshold: Share
+    skip_defaults: bool
+    assertions: list[AssertionShape]
+
+
+@with_config(STRICT)
+class TestFixture(TypedDict, total=False):
+    """The target's answer, given: nothing is called."""
+
+    output: Required[str]
+    metrics: Metrics
+    messages: list[Message]
+    tool_calls: list[dict[str, Any]]
+
+
+@with_config(STRICT)
+class Test(TypedDict, total=False):
+    """One test: a message, what a good answer does, and assertions."""
+
+    id: Required[Text]
+    description: str
+    criteria: str
+    expected_outcome: str
+    input: Required[Input]
+    input_files: list[Text]
+    expected_output: Any
+    execution: TestExecution
+    workspace: WorkspaceValue
+    metadata: dict[str, Any]
+    rubrics: Criteria
+    assertions: list[AssertionShape]
+    # `assert` stands in `TestAlias`: it is a keyword of Python.
+    conversation: bool
+    conversation_id: str
+    tags: list[str]
+    fixtures: TestFixture
+
+
+_SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[AssertionShape]}, total=False)
+
+
+@with_config(STRICT)
+class TestAlias(Test, _SuiteAlias, total=False):
+    """A test, `assert` allowed for `assertions`."""
+
+
+@with_config(OPEN)
+class ProviderTarget(TypedDict, total=False):
+    """A named target: the provider says its kind, the rest are that kind's options."""
+
+    name: Required[Text]
+    provider: Required[Text]
+
+
+@with_config(OPEN)
+class OtherTarget(TypedDict, total=False):
+    """A named target with the kind and the options of another, its own laid over them."""
+
+    name: Required[Text]
+    use_target: Required[Text]
+
+
+def _kind_of_target(value: object) -> str:
+    uses = isinstance(value, dict) and "use_target" in value
+    return "<use_target>" if uses else "<provider>"
+
+
+TargetShape = Annotated[
+    Annotated[ProviderTarget, Tag("<provider>")] | Annotated[OtherTarget, Tag("<use_target>")],
+    Discriminator(_kind_of_target),
+]
+
+
+@with_config(STRICT)
+class TargetCommon(TypedDict, total=False):
+    """Options of a target of any kind (`COMMON_OPTIONS`)."""
+
+    grader_target: Text
+    fallback_targets: list[Text]
+    workers: Count
+
+
+@with_config(STRICT)
+class TestSuite(_SuiteAlias, total=False):
+    """The suite level of a test file."""
+
+    name: Text
+    description: str
+    version: str | float | int
+    tags: list[str]
+    input: Input
+    input_files: list[Text]
+    assertions: list[AssertionShape]
+    execution: SuiteExecution
+    workspace: WorkspaceValue
+    targets: list[TargetShape]
+    columns: dict[str, Text]
+    evalcore: EvalcoreSection
+
+
+TestItems = (
+    Annotated[list[TestAlias], Field(min_length=1)]
+    | str
+    | Annotated[list[str], Field(min_length=1)]
+)
+
+
+@with_config(STRICT)
+class TestFile(TestSuite, total=False):
+    """A whole test file: `tests` is a list, or the path of a file or glob that holds them."""
+
+    tests: TestItems
+    eval_cases: TestItems
+    evalcases: TestItems
+
+
+GRADERS: tuple[str, ...] = ("llm-grader", "rubrics", "code-grader", "composite")
+ASSERTION_COLUMNS: tuple[str, ...] = (
+    "contains",
+    "icontains",
+    "contains-any",
+    "contains-all",
+    "icontains-any",
+    "icontains-all",
+    "starts-with",
+    "ends-with",
+    "equals",
+    "regex",
+)

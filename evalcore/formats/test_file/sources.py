@@ -1,0 +1,179 @@
+"""Where the tests of a test file stand: in it, in JSONL lines, in tables, in other files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO, Final
+
+from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.formats.parts.environment import MARK
+from evalcore.formats.parts.raw_test import NO_TEST, RawTest
+from evalcore.formats.parts.remote_tests import is_remote, remote_tests
+from evalcore.formats.parts.tables import is_table, table_tests, text_of
+from evalcore.formats.text.source import parse_json, read_document
+from evalcore.formats.text.syntax_reasons import json_reason
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import shown_path
+from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.trust.globs import has_magic, matching_files
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+
+
+def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTest]:
+    """Yield the tests of a list in a document."""
+    for index, value in enumerate(raw):
+        yield RawTest(value, (*loc, index), problems)
+
+
+def file_tests(
+    path: Path, name: str, columns: Mapping[str, str], suite: Problems
+) -> Iterator[RawTest]:
+    """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list.
+
+    Mistakes in `columns` are noted in `suite`, the collector of the file that holds them.
+    """
+    if path.suffix.lower() == ".jsonl":
+        yield from jsonl_tests(path, name)
+    elif is_table(path):
+        yield from table_tests(path, name, columns, suite)
+    else:
+        document = read_document(path, name)
+        problems = Problems(name, document.locate)
+        yield RawTest(NO_TEST, (), problems)
+        raw, loc = document.value, Loc()
+        for key in ("tests", "cases") if isinstance(raw, dict) else ():
+            if key in raw:
+                raw, loc = raw[key], (key,)
+                break
+        if isinstance(raw, list):
+            yield from listed_tests(raw, loc, problems)
+        else:
+            problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
+
+
+def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
+    """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake."""
+    number = 0
+    problems = Problems(name, lambda _: number, cheap=True)
+    mark = MARK.encode()
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(_lines(file), start=1):
+                if line is None:
+                    limit = MAX_LINE_BYTES // 2**20
+                    problems.add((), f"a line of more than {limit} MiB; move the input to a file")
+                    continue
+                content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                try:
+                    value = parse_json(content)
+                except ValueError as error:
+                    if content.strip():
+                        problems.add((), _line_reason(content, error))
+                    continue
+                if type(value) is dict and "output" in value:
+                    _move_output(value, problems)
+                yield RawTest(value, (), problems, mark in line, is_data=True)
+    except OSError as error:
+        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    yield RawTest(NO_TEST, (), problems)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines; None for one of more than `MAX_LINE_BYTES`, which is never read whole."""
+    for line in iter(partial(file.readline, MAX_LINE_BYTES + 1), b""):
+        if len(line) <= MAX_LINE_BYTES:
+            yield line
+            continue
+        part = line
+        while part and not part.endswith(b"\n"):
+            part = file.readline(MAX_LINE_BYTES)
+        yield None
+
+
+def open_reason(error: OSError) -> str:
+    """Return why a file of tests cannot be opened, in our words."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; name a suite file"
+    return f"cannot be read: {error.strerror}"
+
+
+def _line_reason(line: bytes, error: ValueError) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as broken:
+        return f"not UTF-8 (byte 0x{line[broken.start]:02x}); save it as UTF-8"
+    hint = " (each line is a test of its own)" if "EOF while" in str(error) else ""
+    return f"not valid JSON: {json_reason(error)}{hint}"
+
+
+def _move_output(value: dict[str, Any], problems: Problems) -> None:
+    """Put the column `output` where a test has its given answer; null is no answer."""
+    output = value.pop("output")
+    if output is None:
+        return
+    if "fixtures" in value:
+        problems.add(("output",), "is given here and as 'fixtures'; remove one of them")
+        return
+    value["fixtures"] = {"output": text_of(output)}
+
+
+def named_tests(
+    names: list[str],
+    loc: Loc,
+    folder: Path,
+    columns: Mapping[str, str],
+    problems: Problems,
+    datasets: Sequence[str] = (),
+) -> Iterator[RawTest]:
+    """Yield the tests of the files that `tests` names (paths or globs, `file://` allowed).
+
+    Addresses `s3://…` have to lie below one of `datasets`.
+
+    A file that cannot be read is a mistake of its own; the others are read all the same.
+    """
+    root = repository_root(folder)
+    for index, written in enumerate(names):
+        place = (*loc, index) if len(names) > 1 else loc
+        if is_remote(written):
+            yield from remote_tests(written, datasets, columns, place, problems)
+            continue
+        for name in _matching(written.removeprefix("file://"), folder, root, place, problems):
+            try:
+                path = resolve_inside(root, folder, name)
+            except EvalError as error:
+                problems.add(place, str(error))
+                continue
+            try:
+                yield from file_tests(path, shown_path(path), columns, problems)
+            except LoadError as error:
+                problems.add_found(error.problems)
+
+
+def names_path(written: str, path: Path) -> bool:
+    """Whether a name or a glob, written in a file beside `path`, names `path`."""
+    if is_remote(written):
+        return False
+    name = written.removeprefix("file://")
+    if not has_magic(name):
+        return (path.parent / name).resolve() == path.resolve()
+    return PurePath(path.name).match(name.removeprefix("./").removeprefix("**/"))
+
+
+def _matching(pattern: str, folder: Path, root: Path, loc: Loc, problems: Problems) -> list[str]:
+    """Return the names that a pattern matches, sorted; a plain name stands for itself."""
+    if not has_magic(pattern):
+        return [pattern]
+    try:
+        found = matching_files(pattern, folder, root)
+    except (EvalError, OSError, ValueError) as error:
+        problems.add(loc, f"cannot look for '{pattern}': {error}")
+        return []
+    if not found:
+        problems.add(loc, f"no file matches '{pattern}' in {folder.resolve()}")
+    return found

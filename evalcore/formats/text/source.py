@@ -1,0 +1,338 @@
+"""Read YAML and JSON that somebody else wrote, safely, with the line of everything in it.
+
+YAML is read with the core schema of YAML 1.2 (docs/decisions/0003): `yes` and `on` are text, and so
+are dates and `12:30`. Duplicate keys, deep nesting, alias bombs and tags are refused. Positions are
+found by reading a second time, and only when something is wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import math
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import yaml
+
+from evalcore.errors import LoadError, Problem
+from evalcore.formats.text.plain_yaml import (
+    CORE_SCHEMA,
+    MAX_DEPTH,
+    MAX_INT,
+    MIN_INT,
+    NotPlainError,
+    TooManyValuesError,
+    read_plain_yaml,
+)
+from evalcore.formats.text.positions import json_locator, yaml_locator
+from evalcore.formats.text.syntax_reasons import json_reason, yaml_reason
+from evalcore.mistakes.locations import Loc, Locate
+from evalcore.mistakes.wording import path_text
+
+try:
+    from yaml import CSafeLoader as _BaseLoader
+except ImportError:  # PyYAML without libyaml: slower, same rules
+    from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment,unused-ignore]
+
+MAX_FILE_BYTES = 256 * 1024 * 1024
+MAX_EXPANDED_NODES = 5_000_000
+# PyYAML's nodes take ten times the memory of the values that are made of them.
+MAX_COMPOSED_EVENTS = 2_500_000
+MAX_JSON_MARKS = 10_000_000
+_LOOKED_AT = 8192
+
+_TOO_LARGE = "a number of more than 64 bits; write it in quotes if it is meant as text"
+_TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
+_NO_NUMBER = "not a number (or one of too many digits)"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One parsed file: its value, and how to find the line of any path into it."""
+
+    file: str
+    value: Any
+    sha256: str
+    locate: Locate
+
+
+class RefusedError(Exception):
+    """A rule of this page is broken at a line of the file that is being read."""
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class CoreLoader(_BaseLoader):
+    """SafeLoader with YAML 1.2's core schema; duplicate keys are refused."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Build one mapping; `RefusedError` names the line of a key that is written twice."""
+        pairs = node.value
+        mapping = super().construct_mapping(node, deep)
+        # PyYAML replaces `node.value` when it resolves a merge key, which may hide a duplicate.
+        if len(mapping) != len(pairs) or node.value is not pairs:
+            self._refuse_duplicates([key for key, _ in pairs if key.tag != _MERGE])
+        return mapping
+
+    def _refuse_duplicates(self, keys: Sequence[yaml.Node]) -> None:
+        first: dict[Any, int] = {}
+        for key in keys:
+            name = self.construct_object(key, deep=True)
+            line = key.start_mark.line + 1
+            if name in first:
+                raise RefusedError(line, f"duplicate key {name!r} (first at line {first[name]})")
+            first[name] = line
+
+    def core_int(self, node: yaml.ScalarNode) -> int:
+        """Build a number as YAML 1.2 writes it; JSON holds 64 bits of it."""
+        text = str(node.value)
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        try:
+            number = int(text[2:] if base != 10 else text, base)
+        except ValueError as error:
+            raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
+        if not MIN_INT <= number <= MAX_INT:
+            raise RefusedError(node.start_mark.line + 1, _TOO_LARGE)
+        return number
+
+    def core_float(self, node: yaml.ScalarNode) -> float:
+        """Build a number as YAML 1.2 writes it."""
+        text = str(node.value)
+        if text.lower().endswith(("inf", "nan")):
+            raise RefusedError(node.start_mark.line + 1, f"{text} is not a number JSON can hold")
+        try:
+            number = float(text)
+        except ValueError as error:
+            raise RefusedError(node.start_mark.line + 1, _NO_NUMBER) from error
+        if math.isinf(number):
+            raise RefusedError(node.start_mark.line + 1, _TOO_LARGE)
+        return number
+
+    def core_bool(self, node: yaml.ScalarNode) -> bool:
+        """Build `true` or `false`."""
+        text = str(node.value).lower()
+        if text not in {"true", "false"}:
+            raise RefusedError(node.start_mark.line + 1, "not true or false")
+        return text == "true"
+
+    def refuse_tag(self, node: yaml.Node) -> NoReturn:
+        """Refuse what YAML 1.1 has beside the core schema and JSON does not hold."""
+        tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
+        line = node.start_mark.line + 1
+        raise RefusedError(line, f"the tag {tag} is not supported; write a plain value")
+
+
+for _tag, _pattern, _first in CORE_SCHEMA:
+    CoreLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first)
+    )
+for _name, _construct in (
+    ("int", CoreLoader.core_int),
+    ("float", CoreLoader.core_float),
+    ("bool", CoreLoader.core_bool),
+):
+    CoreLoader.add_constructor(f"tag:yaml.org,2002:{_name}", _construct)
+for _name in ("binary", "timestamp", "omap", "pairs", "set"):
+    CoreLoader.add_constructor(f"tag:yaml.org,2002:{_name}", CoreLoader.refuse_tag)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which makes loading millions of objects 2.5 times slower."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def read_document(
+    path: Path, name: str | None = None, loader: type[CoreLoader] = CoreLoader
+) -> Document:
+    """Read a YAML or (`*.json`) JSON file; raise `LoadError` naming the place of what is wrong.
+
+    `name` is the file's name in messages, the path by default; `loader` reads YAML.
+    """
+    file = name or str(path)
+    is_json = path.suffix.lower() == ".json"
+    return parse_document(read_bytes(path, file), file, is_json=is_json, loader=loader)
+
+
+def read_bytes(path: Path, name: str) -> bytes:
+    """Return the file's bytes; raise `LoadError` if it cannot be read or is too large."""
+    try:
+        if path.is_dir():
+            raise_problem(name, None, "", "is a folder; name a suite file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            limit = MAX_FILE_BYTES // 2**20
+            raise_problem(
+                name, None, "", f"larger than {limit} MiB; use JSONL or Parquet, which are streamed"
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise_problem(name, None, "", "no such file")
+    except OSError as error:
+        raise_problem(name, None, "", f"cannot be read: {error.strerror}")
+
+
+def parse_document(
+    data: bytes, file: str, *, is_json: bool = False, loader: type[CoreLoader] = CoreLoader
+) -> Document:
+    """Parse one document; raise `LoadError` with the line of the first thing that is wrong."""
+    text = decode(data, file)
+    if not text.strip():
+        raise_problem(file, None, "", "is empty")
+    try:
+        value = _parse_json(data) if is_json else _parse_yaml(text, loader)
+    except RefusedError as error:
+        raise_problem(file, error.line, "", error.message)
+    locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
+    return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
+
+
+def decode(data: bytes, file: str) -> str:
+    """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise_problem(file, None, "", "is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if b"\0" in data[:_LOOKED_AT]:
+            raise_problem(file, None, "", "is not a text file; name a suite file")
+        line = data.count(b"\n", 0, error.start) + 1
+        raise_problem(
+            file, line, "", f"not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8"
+        )
+
+
+def raise_problem(file: str, line: int | None, path: str, message: str) -> NoReturn:
+    """Raise a `LoadError` with this one problem."""
+    raise LoadError((Problem(file, line, path, message),))
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse strict JSON: no duplicate keys, no NaN; raise `ValueError` with line and column."""
+    import jiter
+
+    return jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False)
+
+
+def too_large_number(data: bytes, value: Any) -> str | None:
+    """Return where parsed JSON has a number that 64 bits do not hold, as a message."""
+    loc = _too_large_at(value, ()) if _LONG_NUMBER.search(data) else None
+    return None if loc is None else f"{path_text(loc)}: {_TOO_LARGE}"
+
+
+def as_json(value: Any) -> Any:
+    """Return a read value as JSON holds it: YAML's keys that are no text become text."""
+    import orjson
+
+    return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+
+
+def _parse_json(data: bytes) -> Any:
+    if len(data) > MAX_JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_JSON_MARKS:
+        raise RefusedError(None, _TOO_MANY)
+    try:
+        value = parse_json(data.removeprefix(b"\xef\xbb\xbf"))
+    except ValueError as error:
+        found = re.search(r" at line (\d+) column (\d+)$", str(error))
+        line = int(found[1]) if found else None
+        raise RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
+    if _LONG_NUMBER.search(data):
+        loc = _too_large_at(value, ())
+        if loc is not None:
+            raise RefusedError(json_locator(data.decode("utf-8-sig"))(loc), _TOO_LARGE)
+    return value
+
+
+_LONG_NUMBER = re.compile(rb"\d[eE]\+?\d{3}|\d{19}")
+
+
+def _too_large_at(value: Any, loc: Loc) -> Loc | None:
+    """Return where the first number stands that 64 bits do not hold."""
+    if isinstance(value, float):
+        return loc if math.isinf(value) else None
+    if isinstance(value, int):
+        return None if MIN_INT <= value <= MAX_INT else loc
+    members: Any = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    places = (_too_large_at(member, (*loc, key)) for key, member in members)
+    return next((place for place in places if place is not None), None)
+
+
+def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:
+    try:
+        with collector_paused():
+            with suppress(NotPlainError):
+                return read_plain_yaml(text)
+            _check_structure(text)
+            return yaml.load(text, Loader=loader)  # noqa: S506  (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        raise RefusedError(*yaml_reason(error, text)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = (
+            f"the character {chr(error.character)!a} is not allowed in YAML"
+            if isinstance(error.character, int)
+            else "not readable as YAML"
+        )
+        raise RefusedError(line, message) from error
+    except RecursionError as error:
+        raise RefusedError(None, f"nested deeper than {MAX_DEPTH} levels") from error
+    except TooManyValuesError as error:
+        raise RefusedError(None, _TOO_MANY) from error
+
+
+def _check_structure(text: str) -> None:  # noqa: C901  (one loop over events)
+    """Refuse what would exhaust the C stack (depth) or memory (aliases) before it is built."""
+    depth, size, opened = 0, 0, list[tuple[str | None, int]]()
+    sizes: dict[str, int] = {}
+    events: Any = yaml.parse(text, Loader=CoreLoader)
+    for number, event in enumerate(events):
+        kind = type(event)
+        if number > MAX_COMPOSED_EVENTS:
+            raise RefusedError(None, _TOO_MANY)
+        if kind is yaml.ScalarEvent:
+            size += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif issubclass(kind, yaml.CollectionStartEvent):
+            depth += 1
+            size += 1
+            opened.append((event.anchor, size))
+            if depth > MAX_DEPTH:
+                message = f"nested deeper than {MAX_DEPTH} levels"
+                raise RefusedError(event.start_mark.line + 1, message)
+        elif issubclass(kind, yaml.CollectionEndEvent):
+            depth -= 1
+            anchor, before = opened.pop()
+            if anchor:
+                sizes[anchor] = size - before + 1
+        elif kind is yaml.AliasEvent:
+            if any(anchor == event.anchor for anchor, _ in opened):
+                message = f"the alias *{event.anchor} contains itself"
+                raise RefusedError(event.start_mark.line + 1, message)
+            size += sizes.get(event.anchor, 1)
+            if size > MAX_EXPANDED_NODES:
+                message = f"aliases expand to more than {MAX_EXPANDED_NODES} values"
+                raise RefusedError(event.start_mark.line + 1, message)

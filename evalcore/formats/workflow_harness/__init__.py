@@ -1,0 +1,1 @@
+"""Workflow files with an `eval:` section."""

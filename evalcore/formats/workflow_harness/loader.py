@@ -1,0 +1,398 @@
+"""Load workflow files with an `eval:` section (spec/workflow-harness.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalcore.errors import UsageError
+from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.options import (
+    LoadOptions,
+    baseline_of,
+    limits_of,
+    policy_of,
+    refuse_both,
+    suite_name,
+    variants_of,
+)
+from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.shapes import EvalcoreSection
+from evalcore.formats.text.source import Document, as_json
+from evalcore.formats.workflow_harness.assertions import read_assertion
+from evalcore.formats.workflow_harness.providers import judges_of
+from evalcore.formats.workflow_harness.shapes import (
+    BLOCK_SHAPES,
+    BlockShape,
+    EvalSection,
+    Soul,
+    Workflow,
+)
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems, raise_all
+from evalcore.mistakes.shape_errors import sound_part
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import describe, suggest
+from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target, Variant
+from evalcore.planning.spool import CaseSpool
+from evalcore.workflow.failure import NO_EXECUTOR
+
+TARGET = "workflow"
+_MEASURE_NAMES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+
+
+def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> Suite:
+    """Return the suite of a workflow file; raise `LoadError` with every mistake in it."""
+    problems = Problems(document.file, document.locate)
+    raw = document.value
+    if not isinstance(raw, dict):
+        problems.add((), "a workflow file is a mapping with 'eval:'")
+        problems.raise_if_any()
+    if "eval" not in raw:
+        problems.add((), "Workflow YAML has no eval section")
+    evals, misshapen, section = _checked_sections(raw, problems)
+    refuse_both(section, {"threshold": "eval.threshold"}, evals, problems)
+    variants = _variants(section, problems)
+    graders = judges_of(path.parent, options, problems)
+    graders.use_suites({}, section, problems)
+    reader = _CaseReader(raw, misshapen, graders, problems, strict=options.strict)
+    selection = Selection(options)
+    execution = _Execution(raw, path, problems, options, variants, graders)
+    spool = reader.spool(selection, execution)
+    target, others = execution.target(reader.always_given)
+    threshold = _threshold(evals, section, options)
+    policy = policy_of(
+        section,
+        options,
+        score_rule=ScoreRule.BLOCKS,
+        default_gates=(GateSpec("threshold", {"threshold": threshold}),),
+        threshold=threshold,
+        problems=problems,
+    )
+    baseline = baseline_of(section, variants, problems)
+    raise_all((problems, *others, *graders.others))
+    _check_target(options, document.file)
+    warnings = [*reader.warnings, *selection.finish(document.file)]
+    workflow = raw.get("workflow") or {}
+    definition = SuiteDefinition(
+        name=suite_name(path, section.get("name"), workflow.get("name")),
+        format=Format.WORKFLOW_HARNESS,
+        source=Source(document.file, str(path.resolve().parent), document.sha256),
+        policy=policy,
+        targets={**graders.used, TARGET: target},
+        default_target=TARGET,
+        variants=variants,
+        baseline=baseline,
+        limits=limits_of(section, options),
+        judge=graders.default,
+        require_calibrated=bool(section.get("require_calibrated")),
+        tags=tuple(section.get("tags", ())),
+    )
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _variants(section: Mapping[str, Any], problems: Problems) -> tuple[Variant, ...]:
+    variants = variants_of(section, problems)
+    for index, variant in enumerate(variants):
+        if variant.target not in {None, TARGET}:
+            message = f"unknown target '{variant.target}'; a workflow file has only '{TARGET}'"
+            problems.add(("evalcore", "variants", index, "target"), message)
+    return variants
+
+
+def _check_target(options: LoadOptions, file: str) -> None:
+    if options.target not in {None, TARGET}:
+        message = f"unknown target '{options.target}'; a workflow file has only '{TARGET}'"
+        raise UsageError(f"{file}: {options.called('--target')}: {message}")
+
+
+def _threshold(evals: Mapping[str, Any], section: Mapping[str, Any], options: LoadOptions) -> float:
+    for given in (options.threshold, evals.get("threshold"), section.get("threshold")):
+        if given is not None:
+            return float(given)
+    return 1.0
+
+
+class _Execution:
+    """Whether the cases that are not given can be executed, and by what target."""
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        path: Path,
+        problems: Problems,
+        options: LoadOptions,
+        variants: tuple[Variant, ...],
+        graders: Graders,
+    ) -> None:
+        self.needed = False
+        self._graders = graders
+        self._raw, self._path, self._problems = raw, path, problems
+        self._options, self._variants = options, variants
+
+    def possible(self, given: Collection[str]) -> bool:
+        """Whether a case with these outputs given can be executed: there is a workflow to run.
+
+        Without a provider a workflow that begins with a model call cannot.
+        """
+        if self._options.executor:
+            return True
+        from evalcore.formats.workflow_harness.execution import can_begin
+
+        begins = can_begin(self._raw, given, self._variants, self._options)
+        self.needed |= begins
+        return begins
+
+    def target(self, given: frozenset[str]) -> tuple[Target, list[Problems]]:
+        """Return the target, and the collectors of the other files that it was read from.
+
+        `given` are the blocks that never run.
+        """
+        from evalcore.workflow.definition import behaviour_of
+
+        options: dict[str, Any] = {"definition": as_json(behaviour_of(self._raw))}
+        found: list[Problems] = []
+        if self.needed and not _is_misshapen(self._problems):
+            from evalcore.formats.workflow_harness.execution import ExecutedWorkflow
+
+            workflow = ExecutedWorkflow(
+                self._raw, self._path, self._problems, self._options, self._graders
+            )
+            options = workflow.options(given, self._variants)
+            found = workflow.others
+        return Target(TARGET, "workflow", options), found
+
+
+def _is_misshapen(problems: Problems) -> bool:
+    """Whether something is wrong already with the shape of the workflow itself."""
+    roots = {problem.path.partition(".")[0].partition("[")[0] for problem in problems.found}
+    return not roots.isdisjoint({"blocks", "souls", "workflow"})
+
+
+def _block_shape(block: Any) -> Any:
+    """Return the shape of the block's type, so that only the shapes in use are built."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    return BLOCK_SHAPES.get(kind, BlockShape) if isinstance(kind, str) else BlockShape
+
+
+def _checked_sections(
+    raw: Mapping[str, Any], problems: Problems
+) -> tuple[Mapping[str, Any], frozenset[int], Mapping[str, Any]]:
+    """Note what is misshapen; return what is sound.
+
+    Of `eval:` (but for its cases), the indices of its misshapen cases, and of `evalcore:`.
+    """
+    shapes: list[tuple[Loc, Any]] = []
+    if "workflow" in raw:
+        shapes.append((("workflow",), Workflow))
+    for key, shape_of in (("blocks", _block_shape), ("souls", lambda _: Soul)):
+        members = raw.get(key)
+        if isinstance(members, dict):
+            shapes.extend(((key, name), shape_of(member)) for name, member in members.items())
+        elif members is not None:
+            problems.add((key,), f"expected a mapping of ids, got {describe(members)}")
+    for loc, shape in shapes:
+        value: Any = raw
+        for part in loc:
+            value = value[part]
+        try:
+            adapter(shape).validate_python(value)
+        except ValidationError as error:
+            problems.add_invalid(error, value, shape, loc)
+    evals, wrong = _sound_section(raw, "eval", EvalSection, problems)
+    section, _ = _sound_section(raw, "evalcore", EvalcoreSection, problems)
+    misshapen = frozenset(loc[1] for loc in wrong if len(loc) > 1 and isinstance(loc[1], int))
+    return evals, misshapen, section
+
+
+def _sound_section(
+    raw: Mapping[str, Any], key: str, shape: Any, problems: Problems
+) -> tuple[Mapping[str, Any], list[Loc]]:
+    """Return what is sound of a section, and the paths into it of what is wrong."""
+    if key not in raw:
+        return {}, []
+    value: Any = raw[key]
+    try:
+        adapter(shape).validate_python(value)
+    except ValidationError as error:
+        wrong = problems.add_invalid(error, value, shape, (key,))
+        return (sound_part(value, shape, wrong) if isinstance(value, dict) else {}), wrong
+    return value, []
+
+
+class _CaseReader:
+    """Turns what stands under `eval.cases` into cases; notes everything that is wrong in them."""
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        misshapen: frozenset[int],
+        graders: Graders,
+        problems: Problems,
+        *,
+        strict: bool,
+    ) -> None:
+        self.warnings: list[str] = []
+        self._misshapen = misshapen
+        self._graders, self._problems, self._strict = graders, problems, strict
+        self._known = _block_ids(raw)
+        self._first: dict[str, Loc] = {}
+        evals = raw.get("eval")
+        cases = evals.get("cases") if isinstance(evals, dict) else None
+        self._cases: list[Any] = cases if isinstance(cases, list) else []
+        self._given: frozenset[str] | None = None
+
+    @property
+    def always_given(self) -> frozenset[str]:
+        """Return the blocks whose outputs every case gives that has to be executed."""
+        return self._given or frozenset()
+
+    def spool(self, selection: Selection, execution: _Execution) -> CaseSpool:
+        """Return the selected cases; a misshapen one is noted already and left out."""
+        spool = CaseSpool()
+        for index, raw in enumerate(self._cases):
+            loc: Loc = ("eval", "cases", index)
+            case = self._read(raw, loc, index in self._misshapen)
+            if case is None or not selection.keeps(case.id, case.tags):
+                continue
+            if case.fixture is None:
+                case = self._executed(case, raw.get("fixtures") or {}, execution)
+            try:
+                spool.append(case)
+            except (TypeError, RecursionError) as error:
+                self._problems.add(loc, f"case '{case.id}' holds what JSON cannot: {error}")
+        return spool
+
+    def _executed(self, case: Case, fixtures: Mapping[str, Any], execution: _Execution) -> Case:
+        """Return a case whose fixtures do not cover what it expects: executed, if that can be."""
+        if not execution.possible(fixtures):
+            return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
+        given = frozenset(fixtures)
+        self._given = given if self._given is None else self._given & given
+        return case._replace(given=_evidence(fixtures, {})) if fixtures else case
+
+    def _read(self, raw: Any, loc: Loc, misshapen: bool) -> Case | None:
+        """Return the case; None if something is wrong, even if that is noted already."""
+        if not isinstance(raw, dict):
+            return None
+        before = self._problems.count
+        self._note_id(raw.get("id"), (*loc, "id"))
+        fixtures, expected = raw.get("fixtures") or {}, raw.get("expected") or {}
+        for key, blocks in (("fixtures", fixtures), ("expected", expected)):
+            self._check_blocks(blocks, (*loc, key))
+        assertions = self._assertions(expected, (*loc, "expected"))
+        if not expected and isinstance(raw.get("id"), str):
+            text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
+            if self._strict:
+                self._problems.add(loc, text)
+            self.warnings.append(text)
+        if misshapen or self._problems.count > before:
+            return None
+        return _case(raw, fixtures, expected, assertions)
+
+    def _note_id(self, case_id: object, loc: Loc) -> None:
+        if not isinstance(case_id, str) or not case_id:
+            return
+        if case_id in self._first:
+            line = self._problems.locate(self._first[case_id])
+            message = f"duplicate eval case id: {case_id} (first at line {line})"
+            self._problems.add(loc, message)
+        self._first.setdefault(case_id, loc)
+
+    def _check_blocks(self, blocks: object, loc: Loc) -> None:
+        """Note ids that are neither a block nor `block.exit`, if the file has blocks."""
+        if self._known is None or not isinstance(blocks, dict):
+            return
+        for block in blocks:
+            if block not in self._known:
+                hint = suggest(block, self._known)
+                self._problems.add((*loc, block), f"unknown block '{block}'.{hint}")
+
+    def _assertions(self, expected: object, loc: Loc) -> tuple[Assertion, ...]:
+        """Return the assertions, block by block; note wrong ones and blocks without any."""
+        assertions = []
+        for block, entries in expected.items() if isinstance(expected, dict) else ():
+            if not isinstance(entries, list):
+                continue
+            if not entries:
+                message = "asserts nothing; add an assertion or remove the block"
+                self._problems.add((*loc, block), message)
+            for number, entry in enumerate(entries):
+                found = read_assertion(
+                    entry,
+                    (*loc, block, number),
+                    self._problems,
+                    block=block,
+                    folder=self._graders.folder,
+                    graders=self._graders,
+                )
+                if found is not None:
+                    assertions.append(found)
+        return tuple(assertions)
+
+
+def _case(
+    raw: Mapping[str, Any],
+    fixtures: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    assertions: tuple[Assertion, ...],
+) -> Case:
+    given = all(block in fixtures for block in expected)
+    return Case(
+        id=raw["id"],
+        input=raw.get("inputs"),
+        assertions=assertions,
+        fixture=_evidence(fixtures, expected) if given else None,
+    )
+
+
+def _evidence(fixtures: Mapping[str, Any], expected: Mapping[str, Any]) -> Evidence:
+    """Return the evidence that fixtures give; the primary output is the last expected block's."""
+    outputs: dict[str, str] = {}
+    measured: dict[str, Metrics] = {}
+    for block, given in fixtures.items():
+        if isinstance(given, str):
+            outputs[block] = given
+        else:
+            outputs[block] = given["output"]
+            if given.get("metrics"):
+                measured[block] = Metrics(**given["metrics"])
+    last = next(reversed(list(expected or fixtures)), None)
+    return Evidence(
+        output=outputs.get(last, "") if last is not None else "",
+        outputs=outputs,
+        metrics=_sum_metrics(measured),
+        block_metrics=measured,
+    )
+
+
+def _sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
+    """Return the measures of a whole execution: sums over its blocks, None where nothing was."""
+    if not measured:
+        return UNMEASURED
+    sums: dict[str, Any] = {}
+    for name in _MEASURE_NAMES:
+        values = [getattr(m, name) for m in measured.values() if getattr(m, name) is not None]
+        sums[name] = sum(values) if values else None
+    return Metrics(**{**sums, "ttft_ms": None})
+
+
+def _block_ids(raw: Mapping[str, Any]) -> set[str] | None:
+    """Return the ids that fixtures and expectations may name; None if the file has no blocks."""
+    blocks = raw.get("blocks")
+    if not isinstance(blocks, dict):
+        return None
+    ids = set(blocks)
+    for name, block in blocks.items():
+        exits = block.get("exits") if isinstance(block, dict) else None
+        for exit_ in exits if isinstance(exits, list) else ():
+            if isinstance(exit_, dict) and "id" in exit_:
+                ids.add(f"{name}.{exit_['id']}")
+    return ids

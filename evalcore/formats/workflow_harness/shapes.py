@@ -1,0 +1,385 @@
+"""The foreign text of workflow files with an `eval:` section (spec: workflow-harness)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from evalcore.formats.parts.shapes import (
+    OPEN,
+    STRICT,
+    EvalcoreSection,
+    Fixture,
+    Share,
+    Text,
+    Weight,
+)
+from evalcore.mistakes.shape_lookup import CALLABLE, CUSTOM_TYPE
+
+Scalar = Annotated[
+    str | int | float | bool,
+    Field(description="Text; numbers and booleans are taken as Python's str()"),
+]
+JsonSchema = dict[str, Any] | bool | None
+
+
+@with_config(STRICT)
+class _Common(TypedDict, total=False):
+    weight: Weight
+    transform: str
+    metric: str
+    config: dict[str, Any] | None
+
+
+@with_config(STRICT)
+class _WithThreshold(_Common, total=False):
+    threshold: float | None
+
+
+@with_config(STRICT)
+class TextAssertion(_WithThreshold, total=False):
+    """The output against one text."""
+
+    type: Required[
+        Literal[
+            "contains",
+            "icontains",
+            "starts-with",
+            "ends-with",
+            "not-contains",
+            "not-icontains",
+            "not-starts-with",
+            "not-ends-with",
+            "regex",
+            "not-regex",
+            "levenshtein",
+            "bleu",
+            "rouge-n",
+            "similar",
+            "not-levenshtein",
+            "not-bleu",
+            "not-rouge-n",
+            "not-similar",
+        ]
+    ]
+    value: Required[Scalar]
+
+
+@with_config(STRICT)
+class EqualsAssertion(_WithThreshold, total=False):
+    """The output is the value; with `config.mode: json` both are compared as JSON."""
+
+    type: Required[Literal["equals", "not-equals"]]
+    value: Required[Any]
+
+
+@with_config(STRICT)
+class ListAssertion(_WithThreshold, total=False):
+    """The output against several texts."""
+
+    type: Required[
+        Literal[
+            "contains-all",
+            "contains-any",
+            "icontains-all",
+            "icontains-any",
+            "not-contains-all",
+            "not-contains-any",
+            "not-icontains-all",
+            "not-icontains-any",
+        ]
+    ]
+    value: Required[list[Scalar]]
+
+
+@with_config(STRICT)
+class WordRange(TypedDict, total=False):
+    """Inclusive bounds of a number of words."""
+
+    min: int | None
+    max: int | None
+
+
+@with_config(STRICT)
+class WordCountAssertion(_WithThreshold, total=False):
+    """The number of whitespace-separated words."""
+
+    type: Required[Literal["word-count", "not-word-count"]]
+    value: Required[int | WordRange]
+
+
+@with_config(STRICT)
+class JsonAssertion(_WithThreshold, total=False):
+    """The output is (or contains) JSON, optionally valid against a JSON Schema."""
+
+    type: Required[Literal["is-json", "contains-json", "not-is-json", "not-contains-json"]]
+    value: JsonSchema
+
+
+@with_config(STRICT)
+class MeasureAssertion(_Common, total=False):
+    """A measured quantity is at most `threshold`: USD, milliseconds, tokens."""
+
+    type: Required[Literal["cost", "latency", "tokens", "not-cost", "not-latency", "not-tokens"]]
+    threshold: Required[float]
+    value: Any
+
+
+@with_config(STRICT)
+class JudgeAssertion(_WithThreshold, total=False):
+    """A model judges the output by `config.rubric`."""
+
+    type: Required[Literal["llm_judge", "not-llm_judge"]]
+    value: Any
+
+
+@with_config(STRICT)
+class PythonAssertion(_WithThreshold, total=False):
+    """A Python function judges the output."""
+
+    type: Required[Literal["python", "not-python"]]
+    callable: Required[Annotated[str, Field(pattern=CALLABLE)]]
+    value: Any
+
+
+@with_config(STRICT)
+class CustomAssertion(_WithThreshold, total=False):
+    """A plug-in from `custom/assertions/<id>.yaml`; `type` is `custom:<id>`."""
+
+    type: Required[Annotated[str, Field(pattern=CUSTOM_TYPE)]]
+    value: Any
+
+
+AssertionShape = Annotated[
+    TextAssertion
+    | EqualsAssertion
+    | ListAssertion
+    | WordCountAssertion
+    | JsonAssertion
+    | MeasureAssertion
+    | JudgeAssertion
+    | PythonAssertion,
+    Field(discriminator="type"),
+]
+
+
+@with_config(STRICT)
+class EvalCase(TypedDict, total=False):
+    """One case: inputs, given outputs, and assertions per block."""
+
+    id: Required[Text]
+    description: str | None
+    inputs: dict[str, Any] | None
+    fixtures: dict[str, Fixture] | None
+    expected: dict[str, list[Any]] | None
+
+
+@with_config(STRICT)
+class EvalSection(TypedDict, total=False):
+    """The `eval:` section. `threshold` defaults to 1.0."""
+
+    threshold: Share | None
+    cases: Required[Annotated[list[EvalCase], Field(min_length=1)]]
+
+
+@with_config(OPEN)
+class Workflow(TypedDict, total=False):
+    """The workflow's name, entry and edges."""
+
+    name: str
+    entry: str
+    transitions: list[dict[str, Any]]
+    conditional_transitions: list[dict[str, Any]]
+
+
+@with_config(STRICT)
+class Soul(TypedDict, total=False):
+    """A persona: system prompt and model."""
+
+    id: str
+    kind: str
+    name: str
+    role: str
+    description: str | None
+    system_prompt: str
+    provider: str | None
+    model_name: str | None
+    temperature: float | None
+    max_tokens: int | None
+    avatar_color: str | None
+
+
+@with_config(STRICT)
+class _Block(TypedDict, total=False):
+    id: str
+    description: str | None
+    assertions: list[Any] | None
+    inputs: dict[str, Any] | None
+    depends: str | list[str]
+    error_route: str | None
+    outputs: dict[str, Any] | None
+    timeout_seconds: Annotated[float, Field(gt=0)]
+    retry_config: dict[str, Any] | None
+    output_conditions: list[dict[str, Any]] | None
+    routes: list[dict[str, Any]] | None
+    exit_conditions: list[dict[str, Any]] | None
+    exits: list[dict[str, Any]] | None
+    limits: dict[str, Any] | None
+
+
+@with_config(STRICT)
+class LlmBlock(_Block, total=False):
+    """One model call from a prompt template."""
+
+    type: Required[Literal["llm"]]
+    soul_ref: str
+    prompt_template: str
+
+
+@with_config(STRICT)
+class LinearBlock(_Block, total=False):
+    """One model call on the block's inputs."""
+
+    type: Required[Literal["linear"]]
+    soul_ref: str
+
+
+_GateFields = TypedDict("_GateFields", {"pass": str | None, "fail": str | None}, total=False)
+
+
+@with_config(STRICT)
+class GateBlock(_Block, _GateFields, total=False):
+    """A model call whose first line decides the branch."""
+
+    type: Required[Literal["gate"]]
+    soul_ref: str
+    eval_key: str
+    extract_field: str
+
+
+@with_config(STRICT)
+class SynthesizeBlock(_Block, total=False):
+    """Joins earlier outputs in one model call."""
+
+    type: Required[Literal["synthesize"]]
+    soul_ref: str
+    input_block_ids: list[str]
+
+
+@with_config(STRICT)
+class DispatchBlock(_Block, total=False):
+    """Parallel model calls, one per exit; outputs stand at `block.exit`."""
+
+    type: Required[Literal["dispatch"]]
+    soul_ref: str
+
+
+@with_config(STRICT)
+class CodeBlock(_Block, total=False):
+    """Python in a subprocess."""
+
+    type: Required[Literal["code"]]
+    code: str
+    callable: str
+
+
+@with_config(STRICT)
+class HttpBlock(_Block, total=False):
+    """One HTTP request."""
+
+    type: Required[Literal["http"]]
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: Any
+    body_template: str
+    timeout: Annotated[float, Field(gt=0)]
+
+
+@with_config(STRICT)
+class LoopBlock(_Block, total=False):
+    """Repeats other blocks."""
+
+    type: Required[Literal["loop"]]
+    inner_block_refs: list[str]
+    max_rounds: int
+    break_condition: Any
+    break_on_exit: str
+    retry_on_exit: str
+    carry_context: Any
+
+
+@with_config(STRICT)
+class WorkflowBlock(_Block, total=False):
+    """A sub-workflow."""
+
+    type: Required[Literal["workflow"]]
+    workflow_ref: str
+    max_depth: int
+    on_error: str
+
+
+BLOCK_SHAPES: Mapping[str, Any] = {
+    "llm": LlmBlock,
+    "linear": LinearBlock,
+    "gate": GateBlock,
+    "synthesize": SynthesizeBlock,
+    "dispatch": DispatchBlock,
+    "code": CodeBlock,
+    "http": HttpBlock,
+    "loop": LoopBlock,
+    "workflow": WorkflowBlock,
+}
+BlockShape = Annotated[
+    LlmBlock
+    | LinearBlock
+    | GateBlock
+    | SynthesizeBlock
+    | DispatchBlock
+    | CodeBlock
+    | HttpBlock
+    | LoopBlock
+    | WorkflowBlock,
+    Field(discriminator="type"),
+]
+
+
+@with_config(OPEN)
+class WorkflowFile(TypedDict, total=False):
+    """A workflow file with an `eval:` section; other top-level keys are allowed."""
+
+    version: str | float | int
+    blocks: dict[str, BlockShape] | None
+    souls: dict[str, Soul] | None
+    workflow: Workflow
+    eval: Required[EvalSection]
+    evalcore: EvalcoreSection
+
+
+ASSERTION_TYPES: tuple[str, ...] = (
+    "equals",
+    "contains",
+    "icontains",
+    "starts-with",
+    "ends-with",
+    "contains-all",
+    "contains-any",
+    "icontains-all",
+    "icontains-any",
+    "regex",
+    "word-count",
+    "is-json",
+    "contains-json",
+    "levenshtein",
+    "bleu",
+    "rouge-n",
+    "similar",
+    "cost",
+    "latency",
+    "tokens",
+    "llm_judge",
+    "python",
+)

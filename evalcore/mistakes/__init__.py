@@ -1,0 +1,1 @@
+"""Mistakes in what users write: collected, worded, each with its place."""

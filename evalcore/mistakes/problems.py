@@ -1,0 +1,83 @@
+"""The mistakes of a load: collected per file, with their lines, and raised all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalcore.errors import LoadError, Problem
+from evalcore.mistakes.locations import Loc, Locate
+from evalcore.mistakes.wording import path_text
+from evalcore.redaction.redactor import PROCESS
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+MAX_PROBLEMS = 100
+
+
+class Problems:
+    """Collects the mistakes of one load; at most `MAX_PROBLEMS` are kept, all are counted."""
+
+    def __init__(self, file: str, locate: Locate, *, cheap: bool = False) -> None:
+        """Take the function that finds lines; `cheap` says that calling it costs nothing."""
+        self.file = file
+        self.locate = locate
+        self.cheap = cheap
+        self.found: list[Problem] = []
+        self.count = 0
+
+    def add(self, loc: Loc, message: str, *, label: str = "") -> None:
+        """Note a mistake at a path of the document; `label` is put before the message."""
+        self.count += 1
+        if self.count <= MAX_PROBLEMS:
+            # A message may quote a line of the file.
+            text = PROCESS.message(f"{label}: {message}" if label else message)
+            self.found.append(Problem(self.file, self.locate(loc), path_text(loc), text))
+
+    def add_invalid(
+        self, error: ValidationError, value: Any, shape: Any, prefix: Loc = (), *, label: str = ""
+    ) -> list[Loc]:
+        """Note everything that pydantic found in `value`, of `shape`, which stands at `prefix`.
+
+        Returns the paths into `value` of what is wrong.
+        """
+        from evalcore.mistakes.shape_errors import explain
+
+        wrong = list(explain(error, value, shape))
+        for loc, message in wrong:
+            self.add((*prefix, *loc), message, label=label)
+        return [loc for loc, _ in wrong]
+
+    def add_found(self, problems: Iterable[Problem]) -> None:
+        """Note mistakes of another file (one that this one names), each once."""
+        for problem in problems:
+            if problem not in self.found:
+                self.count += 1
+                self.found.append(problem)
+
+    def place(self, problem: Problem) -> tuple[bool, int]:
+        """Return what sorts mistakes: by line, those of other files last in their own order."""
+        other = problem.file != self.file
+        return other, 0 if other else problem.line or 0
+
+    def raise_if_any(self) -> None:
+        """Raise `LoadError` with every mistake, in the order of the file's lines."""
+        raise_all((self,))
+
+
+def raise_all(collectors: Sequence[Problems]) -> None:
+    """Raise `LoadError` with the mistakes of several files, at most `MAX_PROBLEMS` of them."""
+    found = [
+        problem
+        for collector in collectors
+        for problem in sorted(collector.found, key=collector.place)
+    ]
+    if not found:
+        return
+    count = sum(collector.count for collector in collectors)
+    shown = found[:MAX_PROBLEMS]
+    if count > len(shown):
+        more = f"and {count - len(shown)} more mistakes"
+        shown.append(Problem(collectors[0].file, None, "", more))
+    raise LoadError(tuple(shown))

@@ -1,0 +1,242 @@
+"""What pydantic finds wrong with a foreign value, in our words and one message a mistake.
+
+A value that fits no member of a union is one mistake, though pydantic tells one for each member.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.shape_lookup import CALLABLE, CUSTOM_TYPE, adapter, fields_of, member_of
+from evalcore.mistakes.wording import describe, suggest, suggest_assertion
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "none_required": "null",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "typed_dict_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+_UNQUOTED = {"a number", "a whole number", "true or false"}
+_EMPTY = {"string_too_short", "too_short", "dict_too_short"}
+_PATTERNS = {
+    CALLABLE: "`module:function`, such as 'checks:is_polite'",
+    CUSTOM_TYPE: "'custom:<id>', the id of letters, digits, '_', '-' and '.'",
+}
+_KEY = "[key]"
+
+
+def explain(error: ValidationError, value: Any, shape: Any) -> Iterator[tuple[Loc, str]]:
+    """Yield the path into `value`, of `shape`, and the message of each mistake, in its order."""
+    found: dict[Loc, list[Mapping[str, Any]]] = {}
+    inner: set[Loc] = set()
+    errors: list[Any] = error.errors(include_url=False)
+    for one in errors:
+        loc = _real_path(one, value)
+        found.setdefault(loc, []).append(one)
+        inner.update(loc[:end] for end in range(len(loc)))
+    for loc, here in found.items():
+        specific = [one for one in here if _expected(one) is None]
+        if specific:
+            yield loc, _message(specific[0], loc, shape)
+        # A type that does not fit says nothing where another member of the union went deeper.
+        elif loc not in inner:
+            yield loc, _type_message(here)
+
+
+def _expected(error: Mapping[str, Any]) -> str | None:
+    """Return what type was expected, None if the error is not one of types."""
+    return None if _is_key(error) else _EXPECTED.get(error["type"])
+
+
+def _is_key(error: Mapping[str, Any]) -> bool:
+    return bool(error["type"] == "invalid_key" or error["loc"][-1:] == (_KEY,))
+
+
+def _real_path(error: Mapping[str, Any], value: Any) -> Loc:
+    """Drop the names of union members, which pydantic puts into a path; add what is missing."""
+    path: list[str | int] = []
+    node = value
+    loc: Sequence[Any] = error["loc"]
+    if _is_key(error):
+        named = isinstance(error.get("input"), int) and not isinstance(error["input"], bool)
+        loc = [part for part in loc if part != _KEY][: None if named else -1]
+    for position, part in enumerate(loc):
+        if _holds(node, part):
+            node = node[part]
+        elif error["type"] != "missing" or position < len(loc) - 1:
+            continue
+        path.append(part)
+    if error["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+        path.append(_discriminator(error))
+    return tuple(path)
+
+
+def _holds(node: Any, part: str | int) -> bool:
+    if isinstance(node, list):
+        return isinstance(part, int) and part < len(node)
+    return isinstance(node, Mapping) and part in node
+
+
+def _type_message(errors: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(_EXPECTED[error["type"]] for error in errors))
+    value = errors[0].get("input")
+    if {"text", "a number", "true or false"} <= set(names):
+        names = ["text"]
+    elif "a number" in names and "a whole number" in names:
+        names.remove("a whole number")
+    names.sort(key=lambda name: name == "true or false")
+    separator = ", " if names[-1] == "true or false" else " or "
+    wanted = separator.join(names)
+    return f"expected {wanted}, got {describe(value)}{_quotes_hint(names, value)}"
+
+
+def _quotes_hint(names: Sequence[str], value: object) -> str:
+    if "text" in names and isinstance(value, int | float):
+        return "; write it in quotes"
+    numeric = isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?|true|false", value)
+    return "; write it without quotes" if numeric and names[-1] in _UNQUOTED else ""
+
+
+def _message(error: Mapping[str, Any], loc: Loc, shape: Any) -> str:
+    kind, value, context = error["type"], error.get("input"), error.get("ctx", {})
+    if _is_key(error):
+        return f"a key must be text, got {describe(value)}; write it in quotes"
+    if kind == "missing":
+        return "is required"
+    if kind == "extra_forbidden":
+        return f"unknown key '{loc[-1]}'." + _key_hint(loc, known_keys(shape, error["loc"]))
+    if kind == "union_tag_invalid":
+        return _tag_message(error)
+    if kind == "union_tag_not_found":
+        return "is required" + _shorthand_hint(value, shape, error["loc"])
+    if kind in {"literal_error", "enum"}:
+        known = str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        return f"unknown value {describe(value)}." + suggest(value, known)
+    if kind in _EMPTY:
+        return "must not be empty"
+    if kind in {"value_error", "assertion_error"}:
+        return str(context.get("error", error["msg"]))
+    wanted = _bound(kind, context)
+    if wanted is None:
+        wanted = str(error["msg"]).removeprefix("Input should be ")
+    return f"must be {wanted}, got {describe(value)}"
+
+
+def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
+    """Return what bound or pattern a value has to keep."""
+    if kind == "greater_than_equal":
+        return f"at least {context['ge']:g}"
+    if kind == "greater_than":
+        return f"more than {context['gt']:g}"
+    if kind == "less_than_equal":
+        share = context["le"] == 1
+        return "a number from 0 to 1" if share else f"at most {context['le']:g}"
+    if kind == "finite_number":
+        return "a finite number"
+    if kind == "string_unicode":
+        return "valid Unicode text"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], f"text like {context['pattern']}")
+    return None
+
+
+def _discriminator(error: Mapping[str, Any]) -> str:
+    return str(error["ctx"]["discriminator"]).strip("'")
+
+
+def _tag_message(error: Mapping[str, Any]) -> str:
+    """Say which type was meant by one that does not exist."""
+    value, name = error.get("input"), _discriminator(error)
+    written = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(written, str):
+        return f"expected text, got {describe(written)}"
+    known = [tag.strip("'") for tag in str(error["ctx"]["expected_tags"]).split(", ")]
+    if "contains" not in known:
+        return f"unknown {name} {describe(written)}." + suggest(written, known)
+    return f"unknown assertion {describe(written)}." + suggest_assertion(written, known)
+
+
+def _shorthand_hint(value: Any, shape: Any, loc: Sequence[str | int]) -> str:
+    """Return how to write `contains: refund`, a type in the place of the key."""
+    for part in loc:
+        shape = member_of(shape, part)
+    for key in value if isinstance(value, Mapping) else ():
+        if "type" in fields_of(member_of(shape, key)):
+            return f"; write {{type: {key}, value: …}}"
+    return ""
+
+
+def _key_hint(loc: Loc, known: Iterable[str]) -> str:
+    names = tuple(known)
+    if loc[-1] == "output" and "fixtures" in names:
+        return " Write the given answer as `fixtures: {output: …}`."
+    return suggest(loc[-1], names)
+
+
+def known_keys(shape: Any, loc: Sequence[str | int]) -> tuple[str, ...]:
+    """Return the keys that a TypedDict allows where the unknown key at `loc` stands.
+
+    `loc` is pydantic's own path, with the names of union members in it.
+    """
+    for part in loc[:-1]:
+        shape = member_of(shape, part)
+    return fields_of(shape)
+
+
+def sound_part(value: dict[str, Any], shape: Any, wrong: Sequence[Loc]) -> dict[str, Any]:
+    """Return a copy of a mapping of `shape` without what stands at the `wrong` paths.
+
+    A mapping that thereby lacks a key is left out as a whole, as far as it is not the outermost; so
+    is a list with a wrong member, whose other members would move.
+    """
+    from pydantic import ValidationError
+
+    while wrong:
+        rest = _without(value, wrong)
+        if rest == value:
+            break
+        value = rest
+        try:
+            adapter(shape).validate_python(value)
+        except ValidationError as error:
+            wrong = [loc for loc, _ in explain(error, value, shape)]
+        else:
+            break
+    return value
+
+
+def _without(value: dict[str, Any], wrong: Iterable[Loc]) -> dict[str, Any]:
+    copy = _copy(value)
+    for loc in wrong:
+        boxes = [copy]
+        for part in loc[:-1]:
+            inner = boxes[-1].get(part)
+            if not isinstance(inner, dict):
+                break
+            boxes.append(inner)
+        depth = len(boxes) - 1
+        if loc and loc[depth] in boxes[-1]:
+            del boxes[-1][loc[depth]]
+        elif depth:
+            boxes[-2].pop(loc[depth - 1], None)
+    return copy
+
+
+def _copy(value: dict[Any, Any]) -> dict[Any, Any]:
+    """Return a copy of the mappings in mappings; everything else is shared."""
+    return {key: _copy(item) if isinstance(item, dict) else item for key, item in value.items()}

@@ -1,0 +1,111 @@
+"""What a shape holds: its validator, its keys, and what stands at one of them.
+
+Shapes are TypedDicts and pydantic models.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import BaseModel, Tag, TypeAdapter
+from typing_extensions import is_typeddict
+
+CALLABLE = r"^[\w.]+:[\w.]+$"
+CUSTOM_TYPE = r"^(not-)?custom:[\w.-]+$"
+
+_DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
+
+
+@lru_cache(maxsize=64)
+def adapter(shape: Any) -> TypeAdapter[Any]:
+    """Return the validator of a shape, built once per process."""
+    # Looking for pydantic's plug-ins reads every installed package's metadata; these shapes have no
+    # use for any.
+    before = os.environ.get(_DISABLE_PLUGINS)
+    os.environ[_DISABLE_PLUGINS] = "__all__"
+    try:
+        return TypeAdapter(shape)
+    finally:
+        if before is None:
+            del os.environ[_DISABLE_PLUGINS]
+        else:
+            os.environ[_DISABLE_PLUGINS] = before
+
+
+def _strip_wrappers(shape: Any) -> Any:
+    """Return the shape inside `Annotated`, `Required`, and a union with nothing but None."""
+    while True:
+        origin = get_origin(shape)
+        if origin in {Annotated, Required, NotRequired}:
+            shape = get_args(shape)[0]
+            continue
+        if origin in {Union, UnionType}:
+            members = [member for member in get_args(shape) if member is not NoneType]
+            if len(members) == 1:
+                shape = members[0]
+                continue
+        return shape
+
+
+def member_of(shape: Any, part: str | int) -> Any:
+    """Return the shape that stands at `part` of a shape (a key, an index, a union tag)."""
+    shape = _strip_wrappers(shape)
+    if is_typeddict(shape):
+        return get_type_hints(shape, include_extras=True).get(str(part), Any)
+    if _is_model(shape):
+        field = shape.model_fields.get(str(part))
+        return Any if field is None else field.annotation
+    origin, arguments = get_origin(shape), get_args(shape)
+    if origin is list:
+        return arguments[0]
+    if origin is dict:
+        return arguments[1]
+    if origin in {Union, UnionType}:
+        return _union_member(arguments, part)
+    return Any
+
+
+def _union_member(arguments: tuple[Any, ...], part: str | int) -> Any:
+    """Return the member of a union that `part` names: a tag, a class, an index or a key."""
+    for member in arguments:
+        if any(isinstance(mark, Tag) and mark.tag == part for mark in get_args(member)[1:]):
+            return member
+        inner = _strip_wrappers(member)
+        if is_typeddict(inner):
+            hints = get_type_hints(inner, include_extras=True)
+            if inner.__name__ == part:
+                return inner
+            if part in get_args(_strip_wrappers(hints.get("type", None))):
+                return inner
+            if part in hints:
+                return hints[str(part)]
+        elif get_origin(inner) is list and isinstance(part, int):
+            return member_of(inner, part)
+    return Any
+
+
+def _is_model(shape: Any) -> bool:
+    return isinstance(shape, type) and issubclass(shape, BaseModel)
+
+
+def fields_of(shape: Any) -> tuple[str, ...]:
+    """Return the keys of a TypedDict (of the only one in a union); () for anything else."""
+    shape = _strip_wrappers(shape)
+    if is_typeddict(shape):
+        return tuple(get_type_hints(shape))
+    if _is_model(shape):
+        return tuple(shape.model_fields)
+    found = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
+    return tuple(get_type_hints(found[0])) if len(found) == 1 else ()

@@ -1,0 +1,88 @@
+"""The words in which mistakes are told: paths, foreign values, what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+from evalcore.mistakes.locations import Loc
+
+_LONGEST = 40
+
+
+def path_text(loc: Loc) -> str:
+    """Return `tests[3].assertions[0].type` for a path."""
+    text = ""
+    for part in loc:
+        name = part if isinstance(part, int) else " ".join(str(part).split())
+        text += f"[{name}]" if isinstance(name, int) else f".{name}" if text else name
+    return text
+
+
+def suggest(word: object, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the nearest known word, or the list of known words."""
+    names = sorted({str(name) for name in known})
+    near = nearest(word, names)
+    if near is not None:
+        return f" Did you mean '{near}'?"
+    return f" Known: {', '.join(names)}." if names else ""
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """Return the known word that is nearest to `word`, None if none is near."""
+    by_folded = {_folded(name): name for name in known}
+    near = get_close_matches(_folded(str(word)), list(by_folded), n=1, cutoff=0.6)
+    return by_folded[near[0]] if near else None
+
+
+def suggest_assertion(kind: str, known: Collection[str]) -> str:
+    """Return what `suggest` would, for an assertion type: one of another format may be meant."""
+    names = {name for name in known if name.replace("_", "-") not in set(known) - {name}}
+    bare = _folded(kind).removeprefix("not-")
+    negatable = any(name.startswith("not-") for name in names)
+    if bare != _folded(kind) and not negatable:
+        near = nearest(bare, names)
+        return f" Write 'type: {near}' and 'negate: true'." if near else suggest(kind, names)
+    judge = next(iter(names & _JUDGES), None)
+    if judge is not None and bare in _JUDGES_ELSEWHERE:
+        return f" Did you mean '{judge}'?"
+    return suggest(kind, names)
+
+
+_JUDGES = {"llm_judge", "llm-grader"}
+_JUDGES_ELSEWHERE = {"llm-judge", "llm-grader", "llm-rubric", "model-graded"}
+
+
+def describe(value: object) -> str:
+    """Return a short text for a foreign value: `the number 3`, `a list`, `null`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {_cut(str(value))}"
+        case str():
+            return f"'{_cut(value)}'"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return type(value).__name__
+
+
+def shown_path(path: Path) -> str:
+    """Return a found file's name as a person in the current folder would write it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text[: _LONGEST + 1].split())
+    return f"{line[:_LONGEST]}…" if len(text) > _LONGEST else line
+
+
+def _folded(word: str) -> str:
+    return word.lower().replace("_", "-")

@@ -1,0 +1,1 @@
+"""Regular expressions of the dialects `python` and `ecmascript`, bounded in time."""

@@ -1,1 +1,0 @@
-"""Measurements of the evidence that are reported and decide nothing by themselves."""

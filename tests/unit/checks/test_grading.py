@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+import pytest
+
+from evalcore.checks.grading import grade, grade_now
+from evalcore.checks.negation import apply_negation
+from evalcore.checks.registry import AWAITED, CHECKS, find_check
+from evalcore.errors import UsageError
+from evalcore.model.assertion import (
+    Assertion,
+    AssertionResult,
+    Outcome,
+    Verdict,
+    blocked,
+    broken,
+    failed,
+)
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
+from tests.unit.checks.checking import ERROR, FAILED, PASSED, assertion, context, result
+
+REFUND = assertion("contains", {"value": "refund", "fold": False})
+
+
+def graded(assertions: list[Assertion], evidence: Evidence) -> tuple[AssertionResult, ...]:
+    now = grade_now(assertions, evidence, Case("1"), context())
+    assert now is not None
+    assert now == asyncio.run(grade(assertions, evidence, Case("1"), context()))
+    return now
+
+
+def test_results_stand_in_the_order_of_the_assertions() -> None:
+    other = assertion("contains", {"value": "x", "fold": False})
+    outcomes = [one.outcome for one in graded([REFUND, other, REFUND], Evidence("a refund"))]
+    assert outcomes == [PASSED, FAILED, PASSED]
+
+
+def test_a_result_carries_what_the_assertion_says_of_itself() -> None:
+    one = Assertion(
+        "icontains",
+        "contains",
+        "my name",
+        {"value": "X", "fold": True},
+        block="a",
+        weight=2.5,
+        required=0.8,
+    )
+    assert graded([one], Evidence(None, {"a": "x"})) == (
+        AssertionResult("my name", "icontains", "a", PASSED, 1.0, 2.5, 0.8, None, "X", ""),
+    )
+
+
+def test_a_failure_shows_the_checked_text_cut() -> None:
+    ended = result(assertion("contains", {"value": "y" * 900, "fold": False}), "x" * 900)
+    assert ended.actual == "x" * 499 + "…"
+    assert ended.expected == "y" * 499 + "…"
+
+
+def test_a_check_that_has_to_be_awaited_makes_grade_now_decline() -> None:
+    assertions = [REFUND, assertion("python", {"callable": "a:b", "config": None})]
+    assert grade_now(assertions, Evidence("x"), Case("1"), context()) is None
+
+
+def test_no_assertions_no_results() -> None:
+    assert graded([], Evidence("x")) == ()
+
+
+@pytest.mark.parametrize("check", ["contains", "cost", "unavailable", "is-json"])
+def test_a_block_that_was_never_reached_is_an_error(check: str) -> None:
+    one = assertion(check, {"value": "", "fold": False, "threshold": 1}, block="draft", negate=True)
+    (ended,) = graded([one], Evidence("text", {"other": "text"}))
+    assert (ended.outcome, ended.actual) == (ERROR, None)
+    assert ended.message == "block 'draft' was never reached"
+
+
+def test_no_primary_output_is_an_error() -> None:
+    (ended,) = graded([REFUND], Evidence(None, {"a": "refund"}))
+    assert (ended.outcome, ended.message) == (ERROR, "there is no output")
+
+
+def test_an_exit_of_a_block_is_a_block() -> None:
+    one = assertion("contains", {"value": "refund", "fold": False}, block="dispatch.mail")
+    (ended,) = graded([one], Evidence(None, {"dispatch.mail": "a refund"}))
+    assert ended.outcome is PASSED
+
+
+BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "unknown check": ("contian", {}, "unknown check 'contian'. Did you mean 'contains'?"),
+    "missing parameter": ("contains", {}, "KeyError: 'value'"),
+    "misshapen parameter": ("contains", {"value": 7, "fold": False}, "TypeError: "),
+}
+
+
+@pytest.mark.parametrize(("check", "params", "expected"), BROKEN.values(), ids=BROKEN)
+def test_a_check_that_raises_is_an_error_of_that_assertion_only(
+    check: str, params: dict[str, Any], expected: str
+) -> None:
+    first, second = graded([assertion(check, params, negate=True), REFUND], Evidence("refund"))
+    assert (first.outcome, first.score) == (ERROR, 0.0)
+    assert first.message.startswith(expected)
+    assert second.outcome is PASSED
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "score"),
+    [
+        (Verdict(Outcome.PASSED, 1.0), FAILED, 0.0),
+        (failed("no"), PASSED, 1.0),
+        (Verdict(Outcome.FAILED, 0.25, "low"), PASSED, 0.75),
+        (Verdict(Outcome.PASSED, 0.75), FAILED, 0.25),
+        (blocked("why"), Outcome.BLOCKED, 0.0),
+        (broken("why"), ERROR, 0.0),
+    ],
+)
+def test_only_a_measured_verdict_has_an_opposite(
+    verdict: Verdict, outcome: Outcome, score: float
+) -> None:
+    opposite = apply_negation(REFUND._replace(negate=True), verdict)
+    assert (opposite.outcome, opposite.score) == (outcome, score)
+    assert apply_negation(REFUND, verdict) is verdict
+
+
+def test_a_negated_failure_says_what_holds() -> None:
+    ended = result(REFUND._replace(negate=True), "a refund")
+    assert ended.message == "contains 'refund' holds, but must not"
+    assert (ended.actual, ended.expected) == ("a refund", "refund")
+
+
+def test_a_negated_pass_has_no_message() -> None:
+    assert result(REFUND._replace(negate=True), "text").message == ""
+
+
+EXPECTED: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "text": ("equals", {"value": "a\nb", "trim": None}, "a\nb"),
+    "list": ("contains-all", {"values": ["a", "é"], "fold": False}, '["a", "é"]'),
+    "pattern": ("regex", {"pattern": "a+", "flags": "", "dialect": "python"}, "a+"),
+    "JSON": ("equals-json", {"value": {"a": 1}}, '{"a": 1}'),
+    "JSON null": ("equals-json", {"value": None}, "null"),
+    "schema": ("is-json", {"schema": {"type": "array"}}, '{"type": "array"}'),
+    "no schema": ("is-json", {"schema": None}, None),
+    "maximum": ("cost", {"threshold": 0.5}, "≤ 0.5"),
+    "bounds": ("word-count", {"min": 1, "max": 3}, "min 1, max 3"),
+    "one bound": ("word-count", {"min": None, "max": 3}, "max 3"),
+    "no bound": ("word-count", {"min": None, "max": None}, None),
+}
+
+
+@pytest.mark.parametrize(("check", "params", "expected"), EXPECTED.values(), ids=EXPECTED)
+def test_expected_is_the_assertions_value_as_text(
+    check: str, params: dict[str, Any], expected: str | None
+) -> None:
+    assert result(assertion(check, params), "text").expected == expected
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_row_of_the_table_leads_to_a_check(name: str) -> None:
+    check = find_check(name)
+    hints = get_type_hints(check, vars(importlib.import_module(check.__module__)))
+    assert hints["params"] == Mapping[str, Any]
+    assert hints["return"] is Verdict
+    assert asyncio.iscoroutinefunction(check) is (name in AWAITED)
+
+
+def test_an_unknown_check_is_not_found() -> None:
+    with pytest.raises(UsageError, match="Valid are contains, "):
+        find_check("zzz")

@@ -1,0 +1,103 @@
+"""Plain patterns mean without translation what they mean with it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import regress
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from evalcore.checks.regex import compile_pattern
+from evalcore.patterns.plain import plain_ecmascript, plain_python
+
+atoms = st.sampled_from(
+    [
+        "a",
+        "B",
+        "k",
+        "7",
+        "_",
+        " ",
+        "/",
+        "-",
+        '"',
+        r"\d",
+        r"\w",
+        r"\.",
+        r"\$",
+        r"\b",
+        ".",
+        r"\\",
+        "s",
+    ]
+)
+optional = st.tuples(atoms, st.sampled_from(["", "", "", "?"])).map(
+    lambda pair: pair[0] if pair[0] == r"\b" else "".join(pair)
+)
+repeated = st.tuples(atoms.filter(lambda atom: atom != r"\b"), st.sampled_from(["+", "*", "+?"]))
+patterns = st.builds(
+    lambda start, before, middle, after, end: start + "".join([*before, middle, *after]) + end,
+    st.sampled_from(["", "^"]),
+    st.lists(optional, max_size=3),
+    st.just("") | repeated.map("".join),
+    st.lists(optional, max_size=3),
+    st.sampled_from(["", "$"]),
+)
+texts = st.text(st.sampled_from('aABbkK\u017f\u0131s7_ /-".$\\\n\r\u2028é٣'), max_size=8)
+
+
+@given(patterns, texts, st.sampled_from(["", "i"]))
+def test_a_plain_pattern_matches_as_in_ecmascript(pattern: str, text: str, flags: str) -> None:
+    if plain_ecmascript(pattern) is None:
+        return
+    # Without flag u neither is a word character (ECMA-262, Canonicalize); the oracle takes them.
+    assume(not (flags and re.search(r"\\[wb]", pattern) and {"\u017f", "\u212a"} & set(text)))
+    expected = regress.Regex(pattern, flags).find(text) is not None
+    assert compile_pattern(pattern, flags, "ecmascript")(text, 2.0) is expected
+
+
+@given(patterns, texts)
+def test_a_plain_pattern_is_python_s_own(pattern: str, text: str) -> None:
+    expected = re.search(pattern, text) is not None
+    assert compile_pattern(pattern, "", "python")(text, 2.0) is expected
+
+
+@pytest.mark.parametrize(
+    "pattern", [r'"id": \d+', r"^Dear .*,$", r"https?://example\.com", r"order-\d+\b", "plain"]
+)
+def test_what_people_write_is_plain(pattern: str) -> None:
+    assert plain_python(pattern) is not None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+",
+        "a++",
+        "a+?+",
+        "a+b+",
+        "[a-z]",
+        "a{2}",
+        "(?i)a",
+        r"\s",
+        r"\1",
+        "a|b",
+        "a???",
+        "*a",
+        "é",
+        "a?a?a?a?",
+        "a$b",
+        "a" * 2000,
+        r"\b+",
+    ],
+)
+def test_anything_else_is_not(pattern: str) -> None:
+    assert plain_python(pattern) is None
+
+
+def test_a_plain_pattern_in_a_long_text_is_still_bounded_in_time() -> None:
+    found = compile_pattern("a.*b", "", "ecmascript")
+    with pytest.raises(TimeoutError):
+        found("a" * 200_000, 0.01)

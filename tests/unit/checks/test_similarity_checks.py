@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from evalcore.model.assertion import Outcome
+from tests.unit.checks.checking import (
+    FAILED,
+    PASSED,
+    assertion,
+    message,
+    outcome,
+    result,
+    score,
+)
+
+FOX = "the quick brown fox jumps over the lazy dog"
+
+
+@pytest.mark.parametrize(
+    ("output", "threshold", "expected"),
+    [
+        ("sitting", 5, PASSED),
+        ("sitting", 3, PASSED),
+        ("sitting", 2, FAILED),
+        ("sitting", 2.9, FAILED),
+        ("kitten", 0, PASSED),
+        ("kittén", 1, PASSED),
+        ("", 6, PASSED),
+        ("", 5, FAILED),
+    ],
+)
+def test_levenshtein_counts_changed_characters(
+    output: str, threshold: float, expected: Outcome
+) -> None:
+    assert outcome("levenshtein", output, value="kitten", threshold=threshold) is expected
+
+
+def test_levenshtein_is_binary() -> None:
+    assert score("levenshtein", "sitting", value="kitten", threshold=3) == 1.0
+    assert score("levenshtein", "sitting", value="kitten", threshold=2) == 0.0
+
+
+BLEU = {
+    "identical": (FOX, 1.0),
+    "other case and spacing": ("The  QUICK brown\nfox jumps over the lazy dog ", 1.0),
+    "brevity penalty": ("the quick brown fox", 0.2865047968601901),
+    "no word in common": ("completely unrelated words", 0.0),
+    "empty": ("", 0.0),
+    # One word: 1/1, and 1 for each order without an n-gram.
+    "a single word": ("fox", math.exp(1 - 9)),
+    # 2/3 words, (1+1)/(2+1) pairs, (0+1)/(1+1) triples, 1 for fours.
+    "smoothing": ("the quick cat", (2 / 3 * 2 / 3 * 1 / 2) ** 0.25 * math.exp(1 - 9 / 3)),
+}
+
+
+@pytest.mark.parametrize(("output", "expected"), BLEU.values(), ids=BLEU)
+def test_bleu(output: str, expected: float) -> None:
+    assert score("bleu", output, value=FOX, threshold=0.5) == pytest.approx(expected, abs=1e-9)
+
+
+def test_bleu_never_exceeds_one() -> None:
+    assert score("bleu", FOX, value=FOX, threshold=1.0) == 1.0
+    assert outcome("bleu", FOX, value=FOX, threshold=1.0) is PASSED
+
+
+ROUGE = {
+    "identical": (FOX, FOX, 1.0),
+    "a part": ("the quick brown fox", FOX, 0.6153846153846153),
+    "punctuation and case": ("The quick, brown FOX!", "the quick brown fox", 1.0),
+    "no stemming": ("foxes", "fox", 0.0),
+    "other letters are no words": ("é", "é", 0.0),
+    "empty output": ("", FOX, 0.0),
+    "empty value": ("x", "", 0.0),
+}
+
+
+@pytest.mark.parametrize(("output", "value", "expected"), ROUGE.values(), ids=ROUGE)
+def test_rouge(output: str, value: str, expected: float) -> None:
+    measured = score("rouge-n", output, value=value, threshold=0.75)
+    assert measured == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("check", ["bleu", "rouge-n"])
+def test_a_graded_check_passes_from_its_threshold_on_and_keeps_its_score(check: str) -> None:
+    output = "the quick brown fox"
+    measured = score(check, output, value=FOX, threshold=0.0)
+    assert outcome(check, output, value=FOX, threshold=measured) is PASSED
+    assert outcome(check, output, value=FOX, threshold=measured + 1e-6) is FAILED
+    assert score(check, output, value=FOX, threshold=1.0) == measured
+
+
+def test_the_opposite_of_a_graded_check_has_the_rest_of_the_score() -> None:
+    params = {"value": FOX, "threshold": 0.75}
+    ended = result(assertion("rouge-n", params, negate=True), "the quick brown fox")
+    assert ended.outcome is PASSED
+    assert ended.score == pytest.approx(1 - 0.6153846153846153)
+
+
+def test_a_failure_says_the_measure() -> None:
+    assert message("rouge-n", "x", value=FOX, threshold=0.75) == "ROUGE-1 is 0, below 0.75"
+    assert message("levenshtein", "", value=FOX, threshold=5) == "the edit distance is more than 5"
+
+
+@pytest.mark.parametrize(
+    ("check", "output", "value", "threshold"),
+    [
+        ("rouge-n", "a b c", "a b c d e", 0.75),  # 2 · 1 · 0.6 / 1.6 in doubles is below 0.75
+        ("bleu", "the quick cat", FOX, None),
+    ],
+)
+@pytest.mark.parametrize("negate", [False, True])
+def test_a_score_that_only_rounding_keeps_below_the_threshold_reaches_it(
+    check: str, output: str, value: str, threshold: float | None, negate: bool
+) -> None:
+    measured = score(check, output, value=value, threshold=0.0)
+    least = measured + 1e-12 if threshold is None else threshold
+    assert measured < least
+    one = assertion(check, {"value": value, "threshold": least}, negate=negate)
+    assert result(one, output).outcome is (FAILED if negate else PASSED)

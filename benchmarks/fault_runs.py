@@ -124,8 +124,8 @@ class Case:
         return Ended(code, self._file("out").read_text(), self._file("err").read_text())
 
     def run_id(self) -> str | None:
-        """Return the id of the run, None if it was killed before there was one."""
-        runs = list(list_runs(open_store(self.store)))
+        """Return the id of the run, None if it was killed before there was a whole plan."""
+        runs = [run for run in list_runs(open_store(self.store)) if run.is_planned]
         return runs[0].id if runs else None
 
     def _file(self, name: str) -> Path:

@@ -124,6 +124,22 @@ class DamagedRunError(EvalError):
         return "restore it from a copy of the store, or run the suite again"
 
 
+class UnplannedRunError(EvalError):
+    """A run whose planning was stopped: it executed nothing, so nothing of it is lost."""
+
+    exit_code = ExitCode.ERRORS
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} was stopped before it was planned and has executed nothing; "
+            "run the suite again"
+        )
+
+
 class StalledError(EvalError):
     """A run in which nothing was in flight for `silence_s` and nothing came; it can be resumed.
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _DAMAGED = "damaged"
+_UNPLANNED = "unplanned"
 
 
 @click.group()
@@ -46,7 +47,7 @@ def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
         if isinstance(run, UnreadableRun):
             line = f"{run.id}  {_DAMAGED:<12}  {run.reason}  {run.suite}"
         else:
-            decision = run.decision or run.state
+            decision = run.decision or (run.state if run.is_planned else _UNPLANNED)
             line = f"{run.id}  {decision:<12}  {run.plan.items:>8} items  {run.suite}"
         click.echo(one_line(line))
     if not listed:

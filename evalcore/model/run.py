@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 SCHEMA = 1
+# Stands in `Manifest.execution` until the whole plan is stored.
+PLANNING = "planning"
 
 
 class State(StrEnum):
@@ -95,6 +97,11 @@ class Manifest:
     execution: Mapping[str, Any] = field(default_factory=dict)
     parts: Sequence[StoredPart] | None = None
     schema: int = SCHEMA
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the whole plan is stored: `PLANNING` leaves `execution` after its last part."""
+        return PLANNING not in self.execution
 
     @property
     def times_resumed(self) -> int:

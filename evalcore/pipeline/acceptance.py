@@ -19,6 +19,7 @@ from evalcore.formats.text.source import read_document
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.pipeline.demands import Demand, DemandKind, demands_of
+from evalcore.pipeline.integrity import require_planned
 from evalcore.pipeline.signing import read_seal
 from evalcore.providers.chat import BASE_URLS
 from evalcore.repository import find_upward
@@ -59,7 +60,8 @@ class Worker(NamedTuple):
 def accept_plan(run: StoredRun, worker: Worker, keys: PlanKeys | None = None) -> Accepted:
     """Return the run as this process may execute it.
 
-    Raises `NotAllowedError` if it may not, `DamagedRunError` if the plan is not what was signed.
+    Raises `NotAllowedError` if it may not, `DamagedRunError` if the plan is not what was signed,
+    `UnplannedRunError` if it has none.
     """
     if keys is None:
         keys = read_plan_keys(worker.environment)
@@ -67,6 +69,7 @@ def accept_plan(run: StoredRun, worker: Worker, keys: PlanKeys | None = None) ->
     if manifest.id != run.run_id or suite_key(manifest.suite) != run.keys.suite:
         damage = Damage("manifest.json", f"is of run {manifest.id} of suite '{manifest.suite}'")
         raise DamagedRunError(run.run_id, (damage,))
+    require_planned(manifest)
     seal = read_seal(run, keys)
     if seal is None:
         return _accept_unsigned(run, worker)

@@ -36,6 +36,7 @@ from evalcore.pipeline.integrity import (
     check_plan,
     check_shards,
     naming_damage,
+    require_planned,
 )
 from evalcore.pipeline.observe import tell_end
 from evalcore.pipeline.plan import iso_time
@@ -224,6 +225,7 @@ def view_run(run: StoredRun) -> Iterator[RunView]:
     Raises `DamagedRunError` unless each planned item has its row.
     """
     manifest = run.manifest()
+    require_planned(manifest)
     if manifest.state is not State.COMPLETED:
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` ends it"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from evalcore.errors import Damage, DamagedRunError, EvalError
+from evalcore.errors import Damage, DamagedRunError, EvalError, UnplannedRunError
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.spool import PlanPartError, count_cases
@@ -24,7 +24,7 @@ _CASES = re.compile(r".*/plan/cases-(\d{5,})\.jsonl\.zst")
 
 def verify_run(run: StoredRun, *, thorough: bool = True) -> tuple[Damage, ...]:
     """Return every damage of a run, in the order manifest, plan, shards; of an unfinished run
-    the shards that have results.
+    the shards that have results. Raises `UnplannedRunError`: what was never there is not damaged.
 
     If not `thorough`, the parts of a run that is not final are not read column by column.
     """
@@ -33,6 +33,7 @@ def verify_run(run: StoredRun, *, thorough: bool = True) -> tuple[Damage, ...]:
         manifest = run.manifest()
     except DamagedRunError as error:
         return error.damages
+    require_planned(manifest)
     damages = _plan_damages(run, manifest, thorough=True)
     written = run.written_shards()
     damages += _shard_damages(manifest, written)
@@ -55,12 +56,19 @@ def check_run(run: StoredRun) -> Manifest:
     return run.manifest()
 
 
+def require_planned(manifest: Manifest) -> None:
+    """Raise `UnplannedRunError` if the process that planned the run died before the plan's end."""
+    if not manifest.is_planned:
+        raise UnplannedRunError(manifest.id)
+
+
 def check_plan(run: StoredRun, manifest: Manifest, *, thorough: bool = True) -> None:
     """Raise `DamagedRunError` unless the plan is there and says what the manifest says.
 
     If not `thorough`, of the cases only the last part is read: enough where this process and its
-    like have just read the others.
+    like have just read the others. Raises `UnplannedRunError` if it was never planned.
     """
+    require_planned(manifest)
     if damages := _plan_damages(run, manifest, thorough=thorough):
         raise DamagedRunError(run.run_id, tuple(damages))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.options import LoadOptions
@@ -15,7 +17,7 @@ from evalcore.mistakes.wording import suggest
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import Mode
-from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.baseline import settle_baseline
@@ -186,6 +188,7 @@ def plan_run(
             "baseline": baseline,
         },
         engine={"evalcore": VERSION},
+        execution={PLANNING: True},
     )
     keys = read_plan_keys(os.environ)
     run.create(manifest)
@@ -198,12 +201,18 @@ def plan_run(
         if prepared.sources:
             settings = {**manifest.settings, "reused": prepared.sources}
             manifest = replace(manifest, settings=settings)
-            run.update(lambda stored: replace(stored, settings=settings))
     seal = Seal(frozen_fields(manifest), parts)
     sign_plan(run, seal, keys)
+    # Written last: a run that still says `PLANNING` has a plan that lacks something.
+    run.update(lambda stored: _planned(stored, manifest.settings))
     run = replace(run, seal=seal)
     # What executes is what stands in the store, here as in any other process.
     return run if run.is_sealed(definition) else replace(run, known_definition=definition)
+
+
+def _planned(stored: Manifest, settings: Mapping[str, Any]) -> Manifest:
+    facts = {name: value for name, value in stored.execution.items() if name != PLANNING}
+    return replace(stored, settings=settings, execution=facts)
 
 
 def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDefinition:

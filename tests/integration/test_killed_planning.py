@@ -27,11 +27,6 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "planned.eval.yaml"
     check = {"type": "contains", "value": "x"}
     case = {"id": "a", "input": "x", "fixtures": {"output": "x"}, "assertions": [check]}
-        "id": "a",
-        "input": "x",
-        "fixtures": {"output": "x"},
-        "assertions": [{"type": "contains", "value": "x"}],
-    }
     path.write_text(json.dumps({"name": "planned", "tests": [case]}))
     return path
 

@@ -17,7 +17,7 @@ from prefect.futures import PrefectFuture, as_completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import EvalError, StoreError
-from evalcore.execution.shard import ShardReceipt
+from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.formats.parts.options import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.pipeline import (

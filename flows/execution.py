@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
+from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
-from evalcore.execution.shard import ShardReceipt
-from evalcore.execution.window import Share
+from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.model.suite import Case
@@ -89,9 +89,9 @@ class Execution:
         limit = self._limit
         self.threads = self._thread_count(limit, instant=instant)
         self._turns = threading.BoundedSemaphore(1 if instant else self.threads)
-        self._shares: queue.SimpleQueue[Share] = queue.SimpleQueue()
+        self._shares: queue.SimpleQueue[ConcurrencyShare] = queue.SimpleQueue()
         for thread in range(self.threads):
-            self._shares.put(Share(thread, self.threads))
+            self._shares.put(ConcurrencyShare(thread, self.threads))
 
     def _thread_count(self, limit: int, *, instant: bool) -> int:
         if not self.plan.settled:
@@ -156,7 +156,9 @@ class Execution:
             self.receipts.extend(receipts)
         return receipts[0] if receipts else None
 
-    def _execute(self, shard: int, share: Share, turn: _Turn) -> tuple[ShardReceipt, ...]:
+    def _execute(
+        self, shard: int, share: ConcurrencyShare, turn: _Turn
+    ) -> tuple[ShardReceipt, ...]:
         pools: list[Pool] = []
 
         def began(pool: Pool) -> None:

@@ -11,7 +11,7 @@ from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError
-from evalcore.execution.claims import LEASE_S
+from evalcore.execution.lanes.claims import LEASE_S
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import ExecuteOptions, execute_lane

@@ -15,7 +15,7 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 
 from evalcore.errors import EvalError, StoreError, UsageError
-from evalcore.execution.claims import LEASE_S, Claims
+from evalcore.execution.lanes.claims import LEASE_S, Claims
 from evalcore.model.run import Plan, State
 from evalcore.pipeline import DEFAULT_CONCURRENCY, is_instant
 from evalcore.pipeline.lane import refuse_store_without_conditions

@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
 from evalcore.errors import StoreError
-from evalcore.execution.shard import ShardReceipt
+from evalcore.execution.stored_shards import ShardReceipt
 from flows.covering import covered
 from flows.execution import Execution
 

@@ -17,7 +17,7 @@ from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
-from evalcore.pipeline.baseline import settle_baseline
+from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.trust.text import sanitize_terminal
 
 _MODULE: Final = re.compile(r"[^\W\d][\w.]+:.+\.ya?ml")

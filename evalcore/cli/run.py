@@ -38,7 +38,7 @@ from evalcore.cli.scripts import (
 )
 from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
 from evalcore.errors import ExitCode, StalledError, UsageError
-from evalcore.execution.shard import ShardReceipt
+from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import ISOLATIONS, Isolation
 from evalcore.model.gate import Decision
@@ -57,7 +57,7 @@ from evalcore.pipeline import (
     reopen_run,
     view_run,
 )
-from evalcore.pipeline.baseline import settle_baseline
+from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.integrity import check_plan
 from evalcore.pipeline.plan import HISTORY
 from evalcore.storage.object_store import ObjectStore
@@ -142,7 +142,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
         if suite.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
+            from evalcore.execution.limits.run_limits import refuse_unpriced
 
             refuse_unpriced(suite.definition, settings(), options.mode)
         folder = Path(suite.definition.source.folder)

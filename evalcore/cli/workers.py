@@ -23,7 +23,7 @@ from evalcore.cli.worker_process import (
     is_interpreter_death,
 )
 from evalcore.errors import ExitCode, StoreError, UsageError, WorkersFailedError
-from evalcore.execution.crashes import Abandoned, abandon_claims
+from evalcore.execution.lanes.crashes import Abandoned, abandon_claims
 from evalcore.model.run import State
 from evalcore.pipeline.lane import refuse_store_without_conditions
 from evalcore.pipeline.silence import Silence

@@ -22,11 +22,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.errors import StoreError
-from evalcore.execution.budget import BOUNDS, Demand
-from evalcore.execution.context import CallContext
-from evalcore.execution.ledger import Ledger
-from evalcore.execution.payment import Payment
-from evalcore.execution.slots import Slot
+from evalcore.execution.call_context import CallContext
+from evalcore.execution.call_ledger import CallLedger
+from evalcore.execution.limits.budget import BOUNDS, Demand
+from evalcore.execution.limits.call_settlement import Settlement
+from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
     ErrorKind,
     ProviderError,
@@ -124,7 +124,7 @@ class ItemCalls:
     def __init__(
         self, calls: Calls, iteration: int, clock: asyncio.Timeout | None, item: int = 0
     ) -> None:
-        self.ledger = Ledger()
+        self.ledger = CallLedger()
         self._calls = calls
         self._context = calls.context
         self._limits = calls.context.limits
@@ -242,7 +242,7 @@ class ItemCalls:
         if grant is None:
             with self.standing_still(), self._blocking():
                 grant = await budget.reserve(demand, places)
-        with Payment(budget, grant) as payment:
+        with Settlement(budget, grant) as payment:
             request = payment.bounded(request)
             async with self._limited(request) as correct:
                 reply = await payment.answered(

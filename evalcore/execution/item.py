@@ -13,12 +13,12 @@ from evalcore.checks.grading import grade, grade_now
 from evalcore.checks.registry import AWAITED
 from evalcore.checks.subject import CheckContext
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.call_ledger import Attempt
 from evalcore.execution.covered import covered_evidence
-from evalcore.execution.endings import Span, failed_item, graded_item
-from evalcore.execution.given import NOTHING_GIVEN, Given
-from evalcore.execution.ledger import Attempt
+from evalcore.execution.item_outcome import Span, failed_item, graded_item
 from evalcore.execution.measures import checked_evidence
 from evalcore.execution.row import Finished
+from evalcore.execution.run_inputs import NO_INPUTS, RunInputs
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, no_provider
@@ -56,7 +56,7 @@ class ItemRunner:
         *,
         imports: ImportPolicy,
         folder: Path,
-        given: Given = NOTHING_GIVEN,
+        given: RunInputs = NO_INPUTS,
     ) -> None:
         self._suite = suite
         absent = None if suite.absent_fields is None else frozenset(suite.absent_fields)

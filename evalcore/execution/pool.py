@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from evalcore.execution.bench import Bench, OpenShard, Task
+from evalcore.execution.call_context import CallContext
 from evalcore.execution.calls import Calls, Session
-from evalcore.execution.context import CallContext
+from evalcore.execution.limits.adaptive_concurrency import WHOLE, ConcurrencyShare
+from evalcore.execution.limits.slots import Slot, Slots
+from evalcore.execution.open_shards import OpenShard, OpenShards, Task
 from evalcore.execution.row import Finished
-from evalcore.execution.slots import Slot, Slots
 from evalcore.execution.watchdog import Standing
-from evalcore.execution.window import WHOLE, Share
 
 T = TypeVar("T")
 
@@ -40,7 +40,9 @@ class Pool:
     many as the window of `context` allows (of its `share`), and more while items back off.
     """
 
-    def __init__(self, bench: Bench, context: CallContext, share: Share = WHOLE) -> None:
+    def __init__(
+        self, bench: OpenShards, context: CallContext, share: ConcurrencyShare = WHOLE
+    ) -> None:
         self._bench = bench
         self._context = context
         self._slots = Slots(context.limits.window, share)

@@ -11,8 +11,8 @@ from evalcore.model.comparison import Comparison
 from evalcore.model.gate import GateResult, GateSpec
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Summary
-from evalcore.pipeline.against import against_run
 from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
+from evalcore.pipeline.opened_baseline import against_run
 from evalcore.storage.runs import StoredRun
 
 _GATE = GateSpec("no_regressions")

@@ -8,24 +8,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.execution.bench import Bench
-from evalcore.execution.claims import unfinished_claims
-from evalcore.execution.given import Given
-from evalcore.execution.instant import Rest, run_instant
+from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
+from evalcore.execution.lanes.claims import unfinished_claims
+from evalcore.execution.open_shards import OpenShards
 from evalcore.execution.row import Finished
-from evalcore.execution.shard import ShardReceipt, StoredShards
+from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.given import calibrations, run_store
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.observe import tell_stop
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
+from evalcore.pipeline.run_observer import tell_stop
 from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.execution.claims import Claims
+    from evalcore.execution.lanes.claims import Claims
 
 
 def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
@@ -129,7 +129,7 @@ def execute_with_pilot(
         work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
         return others(work.plan)
 
-    bench = Bench(make_runner(run, options, calls), work, progress, calls.observer)
+    bench = OpenShards(make_runner(run, options, calls), work, progress, calls.observer)
     rest = run_instant(bench, (0,), options.stopped)
     if rest.begun:
         run_pool(bench, rest, calls, options, following)
@@ -164,7 +164,7 @@ def execute_shards(
         claims=claims,
         observer=options.calls.observer,
     )
-    bench = Bench(runner, work, options.progress, options.calls.observer)
+    bench = OpenShards(runner, work, options.progress, options.calls.observer)
     rest = run_instant(bench, shards, options.stopped)
     if rest.begun:
         run_pool(bench, rest, options.calls, options)
@@ -174,7 +174,7 @@ def execute_shards(
 def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
     """Return what executes the run's items in this process."""
     definition = run.definition
-    given = Given(
+    given = RunInputs(
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
@@ -191,7 +191,7 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
 
 
 def run_pool(
-    bench: Bench,
+    bench: OpenShards,
     rest: Rest,
     calls: RunCalls,
     options: ExecuteOptions,
@@ -200,8 +200,8 @@ def run_pool(
     """Run in an event loop what is left to run, until it is committed or the pool is stopped."""
     import asyncio
 
+    from evalcore.execution.limits.adaptive_concurrency import WHOLE
     from evalcore.execution.pool import Pool
-    from evalcore.execution.window import WHOLE
 
     async def execute() -> None:
         pool = Pool(bench, calls.context, options.share or WHOLE)

@@ -17,8 +17,8 @@ from evalcore.errors import (
     ObjectNotFoundError,
     RunConflictError,
 )
-from evalcore.execution.claims import read_history
-from evalcore.execution.shard import ShardReceipt
+from evalcore.execution.lanes.claims import read_history
+from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
 from evalcore.gates.own_functions import CustomGates
 from evalcore.gates.registry import CUSTOM
@@ -28,7 +28,6 @@ from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
-from evalcore.pipeline.against import open_baseline
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.integrity import (
     check_counts,
@@ -38,8 +37,9 @@ from evalcore.pipeline.integrity import (
     naming_damage,
     require_planned,
 )
-from evalcore.pipeline.observe import tell_end
+from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.plan import iso_time
+from evalcore.pipeline.run_observer import tell_end
 from evalcore.planning.shards import pending_shards
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
@@ -201,7 +201,7 @@ def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
     limits = run.definition.limits
     if not limits.budgeted or manifest.mode == Mode.REPLAY:
         return {}
-    from evalcore.execution.shared_limits import decode_limits
+    from evalcore.execution.limits.shared_limits import decode_limits
 
     try:
         stored = run.store.get(run.keys.limits)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from evalcore.execution.bench import Bench
-from evalcore.execution.instant import Rest
-from evalcore.execution.shard import ShardReceipt, StoredShards
+from evalcore.execution.inline_shards import Rest
+from evalcore.execution.open_shards import OpenShards
+from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Plan
 from evalcore.pipeline.execute import make_runner, run_pool
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.execution.claims import Claims
+    from evalcore.execution.lanes.claims import Claims
 
 
 def execute_isolated(
@@ -26,7 +26,7 @@ def execute_isolated(
     claims: Claims,
     stopped: Callable[[], bool],
 ) -> tuple[ShardReceipt, ...]:
-    """Execute a shard that has killed its process (execution.crashes); return what was committed.
+    """Execute a shard that has killed its process (lanes.crashes); return what was committed.
 
     If this process dies, too, the shard's claim says with which item.
     """
@@ -41,7 +41,7 @@ def execute_isolated(
         claims=claims,
         observer=calls.observer,
     )
-    bench = Bench(make_runner(run, options, calls), work, options.progress, calls.observer)
+    bench = OpenShards(make_runner(run, options, calls), work, options.progress, calls.observer)
     for task in bench.open(shard):
         if stopped():
             break

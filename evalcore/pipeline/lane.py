@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.errors import EvalError, RunConflictError, StoreError
-from evalcore.execution.claims import LEASE_S, Claims
-from evalcore.execution.crashes import abandon_claims
-from evalcore.execution.heartbeat import Heartbeat
-from evalcore.execution.shard import ShardReceipt
+from evalcore.execution.lanes.claims import LEASE_S, Claims
+from evalcore.execution.lanes.crashes import abandon_claims
+from evalcore.execution.lanes.lease_renewer import LeaseRenewer
+from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.execute import execute_shards, execute_with_pilot, settle_plan
 from evalcore.pipeline.isolated import execute_isolated
@@ -101,7 +101,7 @@ class _Lane:
         """Execute what there is for this lane; return that, and whether the run was cancelled."""
         try:
             with (
-                Heartbeat(self._run, self._claims, self._cancel),
+                LeaseRenewer(self._run, self._claims, self._cancel),
                 RunCalls(self._run, self._options) as calls,
             ):
                 self._options = replace(self._options, calls=calls)

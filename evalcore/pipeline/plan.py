@@ -20,8 +20,8 @@ from evalcore.model.mode import Mode
 from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
-from evalcore.pipeline.baseline import settle_baseline
-from evalcore.pipeline.observe import check_observers
+from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES

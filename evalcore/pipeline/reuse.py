@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
 from evalcore.errors import DamagedRunError
-from evalcore.execution.reuse import REUSE_ITEMS
+from evalcore.execution.reused_items import REUSE_ITEMS
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.integrity import check_parts, check_shards

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import StalledError, StoreError
-from evalcore.execution.begun import BegunItems
-from evalcore.execution.bench import Progress
+from evalcore.execution.lanes.started_items import StartedItems
+from evalcore.execution.open_shards import Progress
 from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.observe import observer_of
 from evalcore.pipeline.plan import HISTORY
+from evalcore.pipeline.run_observer import observer_of
 from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
@@ -30,14 +30,14 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     import asyncio
 
-    from evalcore.execution.budget import Spent
-    from evalcore.execution.context import CallContext
-    from evalcore.execution.limits import RunLimits
+    from evalcore.execution.call_context import CallContext
+    from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
+    from evalcore.execution.limits.budget import Spent
+    from evalcore.execution.limits.prevented_items import Prevented
+    from evalcore.execution.limits.rates import SharedRates
+    from evalcore.execution.limits.run_limits import RunLimits
     from evalcore.execution.pool import Pool
-    from evalcore.execution.prevented import Prevented
-    from evalcore.execution.rates import SharedRates
-    from evalcore.execution.reuse import ReusedItems
-    from evalcore.execution.window import Share
+    from evalcore.execution.reused_items import ReusedItems
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.workspaces.manager import Workspaces
 
@@ -78,7 +78,7 @@ class ExecuteOptions:
     objects: Mapping[str, Any] = NOTHING
     rates: SharedRates | None = None
     calls: RunCalls | None = None
-    share: Share | None = None
+    share: ConcurrencyShare | None = None
     warn: Callable[[str], None] = _to_standard_error
     keep_workspaces: bool = False
     abandon: Callable[[StalledError], None] | None = None
@@ -104,11 +104,11 @@ class RunCalls:
             self.observer.execution_begun(manifest.plan.items, manifest.plan.shards)
         self.reused: ReusedItems | None = None
         if (source := manifest.settings.get("reuse")) is not None:
-            from evalcore.execution.reuse import ReusedItems
+            from evalcore.execution.reused_items import ReusedItems
 
             self.reused = ReusedItems(run, required=source != HISTORY)
         self.watchdog = Watchdog(run.run_id, options.settings.stall_s, options.abandon)
-        self.begun = BegunItems(run)
+        self.begun = StartedItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
         self._made: CallContext | None = None
@@ -117,7 +117,7 @@ class RunCalls:
         isolation = manifest.settings.get("isolation") or options.isolation
         self.workers = Workers(self._workers, Isolation(isolation))
         if run.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits import refuse_unpriced
+            from evalcore.execution.limits.run_limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
         self.ended: Callable[[], bool] | None = None
@@ -155,7 +155,7 @@ class RunCalls:
         """In a replay, what limits of the recorded run prevented; by execution key."""
         if self._mode is not Mode.REPLAY:
             return {}
-        from evalcore.pipeline.prevented import prevented_items
+        from evalcore.pipeline.replayed_limits import prevented_items
 
         return prevented_items(self._run)
 
@@ -237,8 +237,8 @@ class RunCalls:
         return Workspaces(self._run.run_id, folder, surroundings)
 
     def _make(self) -> CallContext:
-        from evalcore.execution.context import CallContext
-        from evalcore.execution.limits import RunLimits, find_shared_rates
+        from evalcore.execution.call_context import CallContext
+        from evalcore.execution.limits.run_limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options
         limits = RunLimits(
@@ -263,7 +263,7 @@ class RunCalls:
         timed = self._run.definition.limits.max_duration_s is not None
         if self._mode is Mode.REPLAY or not (limits.budget or limits.rates.by_provider or timed):
             return
-        from evalcore.execution.limit_sync import LimitSync
+        from evalcore.execution.limits.limit_sync import LimitSync
 
         limits.sync = LimitSync(
             self._run,
@@ -276,7 +276,7 @@ class RunCalls:
 
     def _used(self) -> tuple[Spent, float]:
         """Return what the run's committed items have used, and how long (seconds) they took."""
-        from evalcore.execution.budget import NOTHING_SPENT, Spent
+        from evalcore.execution.limits.budget import NOTHING_SPENT, Spent
 
         written = self._run.written_shards()
         if not written:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from evalcore.errors import StalledError, StoreError
-from evalcore.execution.claims import unfinished_claims
+from evalcore.execution.lanes.claims import unfinished_claims
 from evalcore.planning.shards import pending_shards
 from evalcore.storage.runs import StoredRun
 

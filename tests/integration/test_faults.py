@@ -333,7 +333,7 @@ def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
 # No file of the process may become larger than one block: as on a full disk, a write fails.
 FULL_DISK = """\
 import resource, signal
-from evalcore.execution import shard
+from evalcore.execution import stored_shards as shard
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 shard._LANE_RETRIES_S = (0.1,)

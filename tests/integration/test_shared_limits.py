@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.execution.shared_limits import decode_limits
+from evalcore.execution.limits.shared_limits import decode_limits
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
 from tests.end_to_end.shell import environment, evalcore

@@ -29,11 +29,11 @@ from hypothesis.stateful import (
 )
 
 from evalcore.errors import StoreError
-from evalcore.execution.bench import Bench, OpenShard, Task
-from evalcore.execution.claims import Claims, begin_alone
-from evalcore.execution.given import Given
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.shard import StoredShards
+from evalcore.execution.lanes.claims import Claims, begin_alone
+from evalcore.execution.open_shards import OpenShard, OpenShards, Task
+from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.stored_shards import StoredShards
 from evalcore.formats.parts.options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.run import Plan, State
@@ -55,7 +55,7 @@ from tests.reports import stable_report
 # A third of it is exact, too.
 LEASE_S = 9.0
 CASES = 7
-RETRIES = "evalcore.execution.shard._LANE_RETRIES_S"
+RETRIES = "evalcore.execution.stored_shards._LANE_RETRIES_S"
 
 
 class Clock:
@@ -110,9 +110,9 @@ class Lane:
             run.definition,
             imports=ImportPolicy(),
             folder=Path(),
-            given=Given(mode=Mode.LIVE),
+            given=RunInputs(mode=Mode.LIVE),
         )
-        self.bench = Bench(runner, work)
+        self.bench = OpenShards(runner, work)
         self.open: list[tuple[OpenShard, list[Task]]] = []
 
     def claim(self) -> int | None:

@@ -14,11 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import StoreError
-from evalcore.execution.bench import Bench, OpenShard
+from evalcore.execution.call_context import CallContext
 from evalcore.execution.calls import Calls
-from evalcore.execution.context import CallContext
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.limits import RunLimits
+from evalcore.execution.limits.run_limits import RunLimits
+from evalcore.execution.open_shards import OpenShard, OpenShards
 from evalcore.execution.pool import SAMPLE, Pool
 from evalcore.execution.row import Finished
 from evalcore.model.run import State
@@ -174,7 +174,7 @@ def play(schedule: Schedule) -> Played:
     # The limits in force at this moment: what was let in a moment ago begins now.
     in_force = [schedule.limit]
     items, shards = Items(schedule, lambda: max(in_force)), Shards(schedule)
-    bench = Bench(cast(ItemRunner, items), shards)
+    bench = OpenShards(cast(ItemRunner, items), shards)
     pool = Pool(bench, CallContext(limits))
     numbers = range(len(schedule.shard_items))
     errors: list[StoreError] = []
@@ -255,7 +255,7 @@ def test_a_failed_commit_ends_a_pool_that_waits_for_the_shards_of_others() -> No
         failing_commits=frozenset({0}),
     )
     shards = Shards(schedule)
-    bench = Bench(cast(ItemRunner, Items(schedule, lambda: 2)), shards)
+    bench = OpenShards(cast(ItemRunner, Items(schedule, lambda: 2)), shards)
     pool = Pool(bench, CallContext(RunLimits(DEFINITION, Settings(), concurrency=2)))
     loops: list[VirtualLoop] = []
 

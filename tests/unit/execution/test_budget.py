@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from evalcore.execution.budget import Budget, Demand, Grant, Spent, TokenPrice, demand_of
+from evalcore.execution.limits.budget import Budget, Demand, Grant, Spent, TokenPrice, demand_of
 from evalcore.model.exchange import Endpoint, Request, SkippedError
 
 PRICE = TokenPrice(input=1.0, output=2.0)

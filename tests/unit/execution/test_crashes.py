@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evalcore.execution.claims import Lease, decode_lease
-from evalcore.execution.crashes import after_death
+from evalcore.execution.lanes.claims import Lease, decode_lease
+from evalcore.execution.lanes.crashes import after_death
 
 ITEMS = range(40, 60)
 BEGUN = Lease("worker", 0.0)

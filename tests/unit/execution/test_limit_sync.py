@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.execution.budget import NOTHING_SPENT, Budget, Demand, Grant, Spent, TokenPrice
-from evalcore.execution.limit_sync import LimitSync
-from evalcore.execution.rates import ProviderRates, Rates
-from evalcore.execution.shared_limits import DEAD_AFTER, SILENT_AFTER, decode_limits
+from evalcore.execution.limits.budget import NOTHING_SPENT, Budget, Demand, Grant, Spent, TokenPrice
+from evalcore.execution.limits.limit_sync import LimitSync
+from evalcore.execution.limits.rates import ProviderRates, Rates
+from evalcore.execution.limits.shared_limits import DEAD_AFTER, SILENT_AFTER, decode_limits
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import ProviderLimits
 from evalcore.storage.layout import NameKey, RunKeys

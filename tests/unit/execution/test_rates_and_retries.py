@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from evalcore.execution.limits import RunLimits
-from evalcore.execution.rates import Gate, Rate, Rates
+from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency, ConcurrencyShare
+from evalcore.execution.limits.rates import Gate, Rate, Rates
+from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY
-from evalcore.execution.window import Share, Window
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
 from evalcore.model.suite import (
     Format,
@@ -164,7 +164,12 @@ def test_a_wait_beyond_the_bound_is_given_up() -> None:
 
 
 def rounds(
-    window: Window, number: int, *, latency_s: float, refused: float = 0.0, now: float = 0.0
+    window: AdaptiveConcurrency,
+    number: int,
+    *,
+    latency_s: float,
+    refused: float = 0.0,
+    now: float = 0.0,
 ) -> list[int]:
     """Return the window's limit after each of so many rounds, all places used."""
     limits = []
@@ -180,37 +185,46 @@ def rounds(
 
 
 def test_without_a_number_it_doubles_while_latency_holds() -> None:
-    assert rounds(Window(), 8, latency_s=0.2) == [32, 64, 128, 256, 512, 1000, 1000, 1000]
+    assert rounds(AdaptiveConcurrency(), 8, latency_s=0.2) == [
+        32,
+        64,
+        128,
+        256,
+        512,
+        1000,
+        1000,
+        1000,
+    ]
 
 
 def test_it_does_not_rise_while_places_are_free() -> None:
-    window = Window()
+    window = AdaptiveConcurrency()
     for call in range(100):
         window.note(call, call + 0.2, refused=False)
     assert window.limit == 16
 
 
 def test_it_stops_rising_when_calls_take_longer() -> None:
-    window = Window()
+    window = AdaptiveConcurrency()
     rounds(window, 3, latency_s=0.2)
     before = window.limit
     assert rounds(window, 2, latency_s=0.5, now=100.0)[0] < before
 
 
 def test_a_given_number_never_rises() -> None:
-    assert rounds(Window(100), 5, latency_s=0.2) == [100] * 5
+    assert rounds(AdaptiveConcurrency(100), 5, latency_s=0.2) == [100] * 5
 
 
 def test_a_given_number_falls_when_most_calls_are_refused() -> None:
-    assert rounds(Window(100), 3, latency_s=0.2, refused=0.8) == [70, 49, 34]
+    assert rounds(AdaptiveConcurrency(100), 3, latency_s=0.2, refused=0.8) == [70, 49, 34]
 
 
 def test_a_provider_that_refuses_now_and_then_does_not_stop_the_run() -> None:
-    assert rounds(Window(100), 20, latency_s=0.2, refused=0.3) == [100] * 20
+    assert rounds(AdaptiveConcurrency(100), 20, latency_s=0.2, refused=0.3) == [100] * 20
 
 
 def test_refusals_of_one_round_trip_lower_it_once() -> None:
-    window = Window(100)
+    window = AdaptiveConcurrency(100)
     for _ in range(500):
         window.note(1.0, 1.2, refused=True)
     assert window.limit == 70
@@ -219,7 +233,7 @@ def test_refusals_of_one_round_trip_lower_it_once() -> None:
 @pytest.mark.parametrize("limit", [1, 5, 16, 17])
 def test_shares_make_up_the_whole(limit: int) -> None:
     threads = min(limit, 3)
-    assert sum(Share(number, threads).part(limit) for number in range(threads)) == limit
+    assert sum(ConcurrencyShare(number, threads).part(limit) for number in range(threads)) == limit
 
 
 NO_CONNECTION = ProviderError(ErrorKind.CONNECTION, "no connection")

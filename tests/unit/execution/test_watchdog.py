@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from evalcore.errors import ExitCode, StalledError
-from evalcore.execution.bench import Bench, OpenShard
+from evalcore.execution.call_context import CallContext
 from evalcore.execution.calls import Calls
-from evalcore.execution.context import CallContext
 from evalcore.execution.item import ItemRunner
-from evalcore.execution.limits import RunLimits
+from evalcore.execution.limits.run_limits import RunLimits
+from evalcore.execution.open_shards import OpenShard, OpenShards
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import Finished
 from evalcore.execution.watchdog import Watchdog
@@ -75,7 +75,7 @@ def execute(
     """Run four items, each by `work`; return the shards that were committed."""
     shards = shards or Shards()
     watchdog = Watchdog("run-1", STALL_S, abandon, ends_within_s=0.1)
-    bench = Bench(cast(ItemRunner, Items(work)), shards)
+    bench = OpenShards(cast(ItemRunner, Items(work)), shards)
 
     async def run() -> None:
         pool = Pool(bench, CallContext(RunLimits(DEFINITION, Settings(), concurrency=1)))

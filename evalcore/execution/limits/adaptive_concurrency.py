@@ -22,7 +22,7 @@ _LATENCY_HOLDS = 1.5
 _LATENCY_BROKEN = 2.0
 
 
-class Share(NamedTuple):
+class ConcurrencyShare(NamedTuple):
     """One of so many equal parts of a window."""
 
     number: int = 0
@@ -33,10 +33,10 @@ class Share(NamedTuple):
         return max(1, limit // self.of + (self.number < limit % self.of))
 
 
-WHOLE = Share()
+WHOLE = ConcurrencyShare()
 
 
-class Window:
+class AdaptiveConcurrency:
     """Starts at the number given and only falls; without one starts at 16, rises and falls.
 
     It rises, doubling, later by an eighth, as long as all places are used and calls take no longer

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from evalcore.execution.handover import Waiter
+from evalcore.execution.limits.thread_waiter import ThreadWaiter
 from evalcore.model.exchange import Request, SkippedError
 
 # A call without a bound of its own gets this much until answers show what they need.
@@ -174,7 +174,7 @@ class Budget:
 
     Calls are granted in the order in which they came. A budget that is `shared` with other
     processes grants calls out of an allowance (`allow`), which `ask` asks for; see
-    execution.limit_sync.
+    execution.limits.limit_sync.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Budget:
     async def reserve(self, demand: Demand, places: int) -> Grant:
         """Return the grant of a call, once running calls have left enough; else `SkippedError`."""
         with self._lock:
-            waiting = _Waiting(demand, places, Waiter())
+            waiting = _Waiting(demand, places, ThreadWaiter())
             self._waiting.append(waiting)
             self._serve()
         try:
@@ -389,7 +389,7 @@ class Budget:
 class _Waiting(NamedTuple):
     demand: Demand
     places: int
-    waiter: Waiter[Grant]
+    waiter: ThreadWaiter[Grant]
 
 
 def _ask_nobody() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcore.execution.ledger import Ledger
+from evalcore.execution.call_ledger import CallLedger
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, Usage
 
@@ -14,7 +14,7 @@ def reply(latency_ms: float, cost_usd: float | None = 0.5) -> Reply:
 
 
 def test_calls_one_after_another_add_up() -> None:
-    ledger = Ledger()
+    ledger = CallLedger()
     for latency_ms in (100.0, 50.0):
         ledger.add_reply(ledger.begin(), REQUEST, reply(latency_ms))
     assert ledger.metrics == Metrics(150.0, None, 1.0, 20, 10)
@@ -22,7 +22,7 @@ def test_calls_one_after_another_add_up() -> None:
 
 
 def test_of_calls_side_by_side_the_longest_counts() -> None:
-    ledger = Ledger()
+    ledger = CallLedger()
     began = [ledger.begin() for _ in range(3)]
     for start, latency_ms in zip(began, (100.0, 300.0, 50.0), strict=True):
         ledger.add_reply(start, REQUEST, reply(latency_ms))
@@ -31,14 +31,14 @@ def test_of_calls_side_by_side_the_longest_counts() -> None:
 
 
 def test_one_unknown_cost_makes_the_sum_unknown() -> None:
-    ledger = Ledger()
+    ledger = CallLedger()
     ledger.add_reply(0.0, REQUEST, reply(1.0))
     ledger.add_reply(0.0, REQUEST, reply(1.0, cost_usd=None))
     assert ledger.metrics.cost_usd is None
 
 
 def test_failed_calls_are_listed_and_cost_nothing() -> None:
-    ledger = Ledger()
+    ledger = CallLedger()
     ledger.add_failure(REQUEST, ProviderError("rate", "too many", 429, attempts=3))
     assert ledger.metrics == UNMEASURED
     assert ledger.attempts == 3
@@ -46,7 +46,7 @@ def test_failed_calls_are_listed_and_cost_nothing() -> None:
 
 
 def test_evidence_keeps_its_own_measures_and_gets_the_others() -> None:
-    ledger = Ledger()
+    ledger = CallLedger()
     ledger.add_reply(0.0, REQUEST, reply(100.0))
     own = Evidence("text", metrics=Metrics(latency_ms=7.0))
     completed = ledger.completed(own)
@@ -56,4 +56,4 @@ def test_evidence_keeps_its_own_measures_and_gets_the_others() -> None:
 
 def test_evidence_of_an_item_without_calls_is_left_alone() -> None:
     own = Evidence("text")
-    assert Ledger().completed(own) is own
+    assert CallLedger().completed(own) is own

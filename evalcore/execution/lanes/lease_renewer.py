@@ -8,13 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from evalcore.errors import EvalError
-from evalcore.execution.claims import RENEWALS, Claims
+from evalcore.execution.lanes.claims import RENEWALS, Claims
 from evalcore.storage.runs import StoredRun
 
 _LOOK_FOR_CANCEL_S = 1.0
 
 
-class Heartbeat:
+class LeaseRenewer:
     """Renews the claims as long as its context; `cancelled` is called once when CANCEL stands.
 
     Trouble with the store is no reason to end: an expired claim costs work, never results.
@@ -27,7 +27,7 @@ class Heartbeat:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> Heartbeat:
+    def __enter__(self) -> LeaseRenewer:
         self._thread.start()
         return self
 

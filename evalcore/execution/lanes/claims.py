@@ -19,7 +19,7 @@ from typing import NamedTuple
 import orjson
 
 from evalcore.errors import ObjectNotFoundError, StoreError
-from evalcore.execution.begun import begun_again
+from evalcore.execution.lanes.started_items import count_restarted
 from evalcore.model.run import Plan
 from evalcore.planning.shards import pending_shards
 from evalcore.settings import DEFAULT_SETTINGS
@@ -42,8 +42,8 @@ class Lease(NamedTuple):
     `lease_s` 0 is a claim that nobody renews: a process that runs its shards alone. `started_at`
     (seconds since the epoch) is when the shard was begun first. `deaths` counts the processes whose
     interpreter died while they executed it, the last one as `death` says; `item` is what an
-    isolated shard (execution.crashes) has begun, `culprits` are the items that are not executed
-    any more.
+    isolated shard (lanes.crashes) has begun, `culprits` are the items that are not executed any
+    more.
     """
 
     lane: str
@@ -364,7 +364,7 @@ def read_history(run: StoredRun, plan: Plan) -> History:
         if shard < plan.shards
     )
     if again:
-        noted = begun_again(run, plan.items)
+        noted = count_restarted(run, plan.items)
         again = again if noted is None else noted
     started = [lease.started_at for lease in leases if lease.started_at]
     return History(again, min(started, default=None))

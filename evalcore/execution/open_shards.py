@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from evalcore.execution.item import ItemRunner
+from evalcore.execution.item_events import ended_item
 from evalcore.execution.row import INLINE_BYTES, Finished, RowEncoder, without_evidence
-from evalcore.execution.telling import ended_item
 from evalcore.observability.observer import Observer
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
@@ -46,7 +46,7 @@ class ShardWork(Protocol):
         """Write a shard's rows, once, after what is left of its blobs."""
 
 
-class Bench:
+class OpenShards:
     """Opens shards and records what becomes of their items."""
 
     def __init__(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.execution.begun import BegunItems, begun_again
-from evalcore.execution.claims import begin_alone, read_history
+from evalcore.execution.lanes.claims import begin_alone, read_history
+from evalcore.execution.lanes.started_items import StartedItems, count_restarted
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, open_run
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> StoredRun:
 def begin(run: StoredRun, shard: int, items: range) -> None:
     """Begin a shard and some of its items in a process that then dies."""
     begin_alone(run, shard, 1.0)
-    begun = BegunItems(run)
+    begun = StartedItems(run)
     for item in items:
         begun.note(item)
     begun.close()
@@ -49,7 +49,7 @@ def test_a_shard_of_which_no_item_was_begun_counts_nothing(run: StoredRun) -> No
 def test_without_notes_each_beginning_counts_the_whole_shard(run: StoredRun) -> None:
     for _ in range(2):
         begin_alone(run, 0, 1.0)
-    assert begun_again(run, PLAN.items) is None
+    assert count_restarted(run, PLAN.items) is None
     assert read_history(run, PLAN).reexecuted == 10
 
 

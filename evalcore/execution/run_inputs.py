@@ -11,13 +11,13 @@ from evalcore.model.mode import Mode
 
 if TYPE_CHECKING:
     from evalcore.execution.judges import Calibrated
-    from evalcore.execution.prevented import Prevented
-    from evalcore.execution.reuse import ReusedItems
+    from evalcore.execution.limits.prevented_items import Prevented
+    from evalcore.execution.reused_items import ReusedItems
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspaces
 
 
-class Given(NamedTuple):
+class RunInputs(NamedTuple):
     """What a run gives to its items beside its suite.
 
     `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
@@ -40,4 +40,4 @@ class Given(NamedTuple):
     prevented: Mapping[str, Prevented] = NOTHING
 
 
-NOTHING_GIVEN = Given()
+NO_INPUTS = RunInputs()

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from evalcore.execution.handover import Waiter
-from evalcore.execution.provider_share import WHOLE, ProviderShare
+from evalcore.execution.limits.provider_share import WHOLE, ProviderShare
+from evalcore.execution.limits.thread_waiter import ThreadWaiter
 from evalcore.model.exchange import Endpoint, Reply
 from evalcore.model.suite import ProviderLimits
 
@@ -83,7 +83,7 @@ class Gate:
     def __init__(self, most: int) -> None:
         self.most = most
         self.inside = 0
-        self._waiting: deque[Waiter[bool]] = deque()
+        self._waiting: deque[ThreadWaiter[bool]] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -111,7 +111,7 @@ class Gate:
             if self.inside < self.most and not self._waiting:
                 self.inside += 1
                 return
-            waiter: Waiter[bool] = Waiter()
+            waiter: ThreadWaiter[bool] = ThreadWaiter()
             self._waiting.append(waiter)
         try:
             await waiter.wait()

@@ -15,7 +15,7 @@ from evalcore.storage.runs import StoredRun
 _ITEM_BYTES = 8
 
 
-class BegunItems:
+class StartedItems:
     """Appends the number of each item that this process begins to a file in the run's folder.
 
     A killed process loses nothing that it has noted. Stores without files have no such notes, nor
@@ -52,7 +52,7 @@ class BegunItems:
         return None if path is None else os.open(path, os.O_WRONLY | os.O_APPEND)
 
 
-def begun_again(run: StoredRun, items: int) -> int | None:
+def count_restarted(run: StoredRun, items: int) -> int | None:
     """Return how often an item of the run was begun that had been begun before; None: not noted."""
     begun = bytearray(items)
     noted, again = False, 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from evalcore.execution.claims import Lease, decode_lease, unfinished_claims
+from evalcore.execution.lanes.claims import Lease, decode_lease, unfinished_claims
 from evalcore.model.run import Manifest
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun

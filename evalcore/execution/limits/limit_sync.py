@@ -1,7 +1,7 @@
 """One process's part in the limits that a run's processes share, kept by a thread.
 
-The shared object (execution.shared_limits) is changed by compare-and-swap. What a process may spend
-stands there before it is spent, and what it gives back it has stopped to use before it says so. A
+The shared object (shared_limits) is changed by compare-and-swap. What a process may spend stands
+there before it is spent, and what it gives back it has stopped to use before it says so. A
 larger share of a provider's limits is used once every other process keeps the shares that it
 belongs to. So neither a budget nor a limit is exceeded, whenever a process dies
 (docs/decisions/0033-shared-limits.md).
@@ -18,9 +18,9 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
-from evalcore.execution.budget import NOTHING_SPENT, Budget, Position, Spent
-from evalcore.execution.rates import Rates
-from evalcore.execution.shared_limits import (
+from evalcore.execution.limits.budget import NOTHING_SPENT, Budget, Position, Spent
+from evalcore.execution.limits.rates import Rates
+from evalcore.execution.limits.shared_limits import (
     DEAD_AFTER,
     SILENT_AFTER,
     SYNC_S,

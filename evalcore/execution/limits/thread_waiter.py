@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Waiter(Generic[T]):
+class ThreadWaiter(Generic[T]):
     """Waits for one thing; to be made in the loop that waits."""
 
     def __init__(self) -> None:

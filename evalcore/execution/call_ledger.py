@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evalcore.workspaces.manager import Workspace
 
 
-class Ledger:
+class CallLedger:
     """Calls in the order in which they ended, as `details.calls` of the evidence has them."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Attempt:
 
     def __init__(self, workspace: Workspace | None = None) -> None:
         self.workspace = workspace
-        self.ledger: Ledger | None = None
+        self.ledger: CallLedger | None = None
         self.evidence: Evidence | None = None
         self.standing_still: Callable[[], AbstractContextManager[object]] = nullcontext
 

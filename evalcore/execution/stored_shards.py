@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.errors import StoreError
-from evalcore.execution.bench import OpenShard
-from evalcore.execution.claims import begin_alone
-from evalcore.execution.crashes import without_culprits
+from evalcore.execution.lanes.claims import begin_alone
+from evalcore.execution.lanes.crashes import without_culprits
+from evalcore.execution.open_shards import OpenShard
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
 from evalcore.observability.observer import Observer
@@ -22,8 +22,8 @@ from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.execution.claims import Claims
-    from evalcore.execution.reuse import ReusedItems
+    from evalcore.execution.lanes.claims import Claims
+    from evalcore.execution.reused_items import ReusedItems
 
 
 # An orchestrator's task tries again by itself, a process alone is resumed.

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import NamedTuple
 
-from evalcore.execution.bench import Bench, OpenShard, ShardWork, Task
+from evalcore.execution.open_shards import OpenShard, OpenShards, ShardWork, Task
 
 # A completed shard's rows stay in memory until they are committed.
 _MAX_COMMITS = 2
@@ -23,7 +23,7 @@ class Rest(NamedTuple):
 
 
 def run_instant(
-    bench: Bench, shards: Iterable[int], stopped: Callable[[], bool] = lambda: False
+    bench: OpenShards, shards: Iterable[int], stopped: Callable[[], bool] = lambda: False
 ) -> Rest:
     """Run shards up to the first item that has to be waited for; return what is left.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from evalcore.execution.budget import BOUNDS, NOTHING_SPENT, Budget, Grant, Spent
+from evalcore.execution.limits.budget import BOUNDS, NOTHING_SPENT, Budget, Grant, Spent
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 
 _LENGTH = frozenset({"length", "max_tokens"})
@@ -18,7 +18,7 @@ LAST_ANSWERS_S = 5.0
 _MOST_TOKENS = 2**50
 
 
-class Payment:
+class Settlement:
     """A grant of the budget, settled at the end of the context by what the call is known to use.
 
     A call that was not sent, or that was refused, costs nothing. One that came to no end is settled
@@ -32,7 +32,7 @@ class Payment:
         self._output_tokens = 0
         self._assumed = False
 
-    def __enter__(self) -> Payment:
+    def __enter__(self) -> Settlement:
         return self
 
     def __exit__(

@@ -1,6 +1,6 @@
 """What the processes of a run have of its limits: one object of its store, and its transitions.
 
-Everything here is a value or a change of one; execution.limit_sync reads and writes the object.
+Everything here is a value or a change of one; limit_sync reads and writes the object.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from evalcore.errors import StoreError
-from evalcore.execution.budget import NOTHING_SPENT, Spent
-from evalcore.execution.provider_share import ProviderShare
+from evalcore.execution.limits.budget import NOTHING_SPENT, Spent
+from evalcore.execution.limits.provider_share import ProviderShare
 
 SCHEMA = 1
 # So often (seconds) a process writes a sign of life; with many processes less often.

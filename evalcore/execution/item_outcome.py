@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.execution.ledger import Attempt
+from evalcore.execution.call_ledger import Attempt
 from evalcore.execution.row import Finished
 from evalcore.model.assertion import AssertionResult
 from evalcore.model.evidence import Evidence

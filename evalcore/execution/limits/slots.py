@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from evalcore.execution.window import WHOLE, Share, Window
+from evalcore.execution.limits.adaptive_concurrency import (
+    WHOLE,
+    AdaptiveConcurrency,
+    ConcurrencyShare,
+)
 
 # Items that back off are open, each with its evidence so far.
 _PAUSED_PER_SLOT = 2
@@ -83,7 +87,7 @@ class Slots:
     became free for something else.
     """
 
-    def __init__(self, window: Window, share: Share = WHOLE) -> None:
+    def __init__(self, window: AdaptiveConcurrency, share: ConcurrencyShare = WHOLE) -> None:
         self._window = window
         self._share = share
         self._held = 0

@@ -8,17 +8,17 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import UsageError
-from evalcore.execution.budget import Budget, Demand, TokenPrice, demand_of
-from evalcore.execution.rates import Clock, Rates, SharedRates
+from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency
+from evalcore.execution.limits.budget import Budget, Demand, TokenPrice, demand_of
+from evalcore.execution.limits.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
-from evalcore.execution.window import Window
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
 from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
 from evalcore.settings import Settings
 
 if TYPE_CHECKING:
-    from evalcore.execution.limit_sync import LimitSync
+    from evalcore.execution.limits.limit_sync import LimitSync
 
 UNPRICED = "price"
 # So many calls given up one after another, and nobody waits long for the next ones.
@@ -50,7 +50,7 @@ class RunLimits:
         clock: Clock = time.monotonic,
     ) -> None:
         limits = definition.limits
-        self.window = Window(concurrency or limits.concurrency)
+        self.window = AdaptiveConcurrency(concurrency or limits.concurrency)
         self.budget = (
             Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, shared=is_shared)
             if limits.budgeted

@@ -1,0 +1,1 @@
+"""How the processes that execute one run share its shards: claims, leases, crashes."""

@@ -21,12 +21,14 @@ from flows.execution import is_complete
 LEAVE_AFTER_S: Final = 20.0
 _LOOK_S: Final = 0.5
 _ASK_S: Final = 2.0
+_HTTP_CLIENT: Final = frozenset({"httpx", "httpcore"})
 
 
 class Ending(Enum):
     """How attending a flow ended: it returned, or it is left to itself and the run is complete.
 
-    ORPHANED: its server is away, and nothing was committed for as long.
+    ORPHANED: its server is away and nothing was committed for as long, or the flow itself ended
+    because it did not reach its server.
     """
 
     RETURNED = auto()
@@ -69,6 +71,8 @@ class AttendedFlow:
     ) -> Ending:
         """Return once the flow has returned or is left to itself; raise what it raised.
 
+        What it raised because its server did not answer orphans it.
+
         A flow whose server does not answer is left `leave_after_s` after its run is complete, or
         once the server is away and nothing was committed for `away_s`.
         """
@@ -76,14 +80,25 @@ class AttendedFlow:
         while True:
             self._thread.join(_LOOK_S)
             if not self._thread.is_alive():
-                if self._error is not None:
-                    raise self._error
-                return Ending.RETURNED
+                if self._error is None:
+                    return Ending.RETURNED
+                if _is_of_connection(self._error):
+                    return Ending.ORPHANED
+                raise self._error
             clock.look()
             if clock.complete_for_s >= leave_after_s:
                 return Ending.COMPLETE
             if clock.away_for_s >= away_s and clock.silent_for_s >= away_s:
                 return Ending.ORPHANED
+
+
+def _is_of_connection(error: BaseException | None) -> bool:
+    """Whether an exception, or what caused it, is of Prefect's HTTP client."""
+    while error is not None:
+        if type(error).__module__.partition(".")[0] in _HTTP_CLIENT:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class _Clock:

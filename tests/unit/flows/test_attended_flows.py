@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import httpx
 import pytest
 
 from evalcore.model.run import State
@@ -61,6 +62,17 @@ def test_what_a_flow_raises_comes_through() -> None:
 
     with pytest.raises(KeyError, match="gone"):
         attend(fails, Run(), answers=True)
+
+
+@pytest.mark.parametrize("run", [Run(), Run(State.COMPLETED)])
+def test_a_flow_that_ends_because_its_server_is_away_is_orphaned(run: Run) -> None:
+    def fails() -> None:
+        try:
+            raise httpx.ConnectError("refused")
+        except httpx.ConnectError as error:
+            raise RuntimeError("Failed to reach API") from error
+
+    assert attend(fails, run, answers=True) is Ending.ORPHANED
 
 
 def test_a_flow_without_a_server_is_left_once_its_run_is_complete(hanging: Any) -> None:

@@ -126,6 +126,8 @@ def _finish_alone(run: StoredRun, execution: Execution, options: ExecuteOptions)
     """Execute what is left of a run whose server is gone, decide it and write its report."""
     from flows.execution import is_complete
 
+    if is_complete(run):
+        return
     if options.warn is not None:
         options.warn("Prefect's server does not answer any more: the run goes on without it")
     # Commits of shards in flight count; the next ones are ours.

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.parts.shapes import OPEN, Text, Weight
+from evalcore.declared.types import Text, Weight
+from evalcore.formats.parts.shapes import OPEN
 from evalcore.gates.registry import parse_gate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

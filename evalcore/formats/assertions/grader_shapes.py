@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import BeforeValidator, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.parts.shapes import STRICT, Count, Share, Text, Weight, text_or_mapping
+from evalcore.declared.types import Count, Share, Text, Weight
+from evalcore.formats.parts.shapes import STRICT, text_or_mapping
 
 TextOrTexts = Annotated[
     Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],

@@ -16,16 +16,11 @@ from typing import (
 from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
+from evalcore.declared.types import Count, Measure, Share, Text, Weight
 from evalcore.model.measures import LARGEST
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-Text = Annotated[str, Field(min_length=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Weight = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-Measure = Annotated[float, Field(ge=0, le=LARGEST)]
 
 
 @with_config(STRICT)

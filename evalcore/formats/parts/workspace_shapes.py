@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.parts.shapes import STRICT, Text, text_or_mapping
+from evalcore.declared.types import Text
+from evalcore.formats.parts.shapes import STRICT, text_or_mapping
 
 
 def _text_or_list(value: object) -> str:

@@ -7,17 +7,9 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
+from evalcore.declared.types import Count, Share, Text, Weight
 from evalcore.formats.assertions.grader_shapes import GRADER_SHAPES, Common, Criteria
-from evalcore.formats.parts.shapes import (
-    OPEN,
-    STRICT,
-    Count,
-    EvalcoreSection,
-    Metrics,
-    Share,
-    Text,
-    Weight,
-)
+from evalcore.formats.parts.shapes import OPEN, STRICT, EvalcoreSection, Metrics
 from evalcore.formats.parts.workspace_shapes import WorkspaceValue
 
 

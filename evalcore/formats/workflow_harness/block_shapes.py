@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, NotRequired, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.parts.shapes import OPEN, STRICT, Count, Text, Weight
+from evalcore.declared.types import Count, Text, Weight
+from evalcore.formats.parts.shapes import OPEN, STRICT
 from evalcore.formats.workflow_harness.shapes import Soul
 from evalcore.mistakes.shape_lookup import CALLABLE
 

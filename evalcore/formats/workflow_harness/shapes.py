@@ -8,15 +8,8 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.parts.shapes import (
-    OPEN,
-    STRICT,
-    EvalcoreSection,
-    Fixture,
-    Share,
-    Text,
-    Weight,
-)
+from evalcore.declared.types import Share, Text, Weight
+from evalcore.formats.parts.shapes import OPEN, STRICT, EvalcoreSection, Fixture
 from evalcore.mistakes.shape_lookup import CALLABLE, CUSTOM_TYPE
 
 Scalar = Annotated[

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from benchmarks.measure import EVALCORE, ROOT
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.reports import stable_report
-from tests.servers import Fault
+from tests.support.reports import stable_report
+from tests.support.servers import Fault
 
 ITEMS = 120
 LATENCY_MS = 30

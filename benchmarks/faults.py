@@ -37,8 +37,8 @@ from benchmarks.fault_runs import (
     write_suite,
 )
 from benchmarks.measure import EVALCORE, Row, machine, table, write_section
-from tests.prefect_server import clean_environment, prefect_server
-from tests.servers import BUCKET, FaultyProxy, faulty_proxy, s3_server
+from tests.support.prefect_server import clean_environment, prefect_server
+from tests.support.servers import BUCKET, FaultyProxy, faulty_proxy, s3_server
 
 _LARGEST_SHARE = 0.1
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from evalcore.redaction.redactor import PROCESS
-from tests.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
-from tests.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
-from tests.servers import S3Server, s3_server
+from tests.support.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
+from tests.support.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
+from tests.support.servers import S3Server, s3_server
 
 
 def pytest_configure() -> None:

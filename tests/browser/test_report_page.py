@@ -11,7 +11,7 @@ from evalcore.model.comparison import Comparison, Difference, Kind, VariantCompa
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
 from tests.browser.chromium import Page, chromium_page, find_chromium
-from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 pytestmark = [
     pytest.mark.browser,

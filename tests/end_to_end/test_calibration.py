@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.judged import given, judge, reply, results, run, write_suite
-from tests.end_to_end.shell import Ended, evalcore
-from tests.model_server import model_server
-from tests.model_wire import Question
+from tests.support.judged import given, judge, reply, results, run, write_suite
+from tests.support.model_server import model_server
+from tests.support.model_wire import Question
+from tests.support.shell import Ended, evalcore
 
 
 def write_labels(folder: Path, rows: list[Any]) -> Path:

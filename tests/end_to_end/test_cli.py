@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.end_to_end.shell import CONFORMANCE, ROOT, Ended, Json, evalcore
+from tests.support.shell import CONFORMANCE, ROOT, Ended, Json, evalcore
 
 RUN_KEYS = {"id", "mode", "started_at", "ended_at", "duration_s", "reexecuted", "engine"}
 REPORT_KEYS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import CONFORMANCE, Ended, Json, evalcore
+from tests.support.shell import CONFORMANCE, Ended, Json, evalcore
 
 FORMATS = ("workflow-harness", "test-file")
 FIELDS = ("id", "assertion", "output", "measured")

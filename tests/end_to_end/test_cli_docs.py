@@ -18,7 +18,7 @@ from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.gates.registry import GATES
 from evalcore.settings import FILE_NAME, Settings
 from evalcore.targets.registry import KINDS, options_model
-from tests.end_to_end.shell import ROOT, evalcore
+from tests.support.shell import ROOT, evalcore
 
 DOCS = ROOT / "docs"
 COMMAND_LINE = (DOCS / "command-line.md").read_text("utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import CONFORMANCE, Json, evalcore
+from tests.support.shell import CONFORMANCE, Json, evalcore
 
 
 def ids(report: Json) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import ROOT, environment, evalcore
+from tests.support.shell import ROOT, environment, evalcore
 
 MAIN = "from evalcore.cli.main import main; main()"
 ONE_CASE = """\

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import Json, comparable, evalcore, start
+from tests.support.shell import Json, comparable, evalcore, start
 
 pytestmark = pytest.mark.multiprocess
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from tests.end_to_end.shell import Ended, evalcore
-from tests.servers import BUCKET, S3Server
+from tests.support.servers import BUCKET, S3Server
+from tests.support.shell import Ended, evalcore
 
 pytestmark = pytest.mark.s3
 

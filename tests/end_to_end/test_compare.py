@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import CONFORMANCE, Ended, evalcore
-from tests.servers import BUCKET, S3Server
+from tests.support.servers import BUCKET, S3Server
+from tests.support.shell import CONFORMANCE, Ended, evalcore
 
 CASES = json.loads((CONFORMANCE / "gates.json").read_text("utf-8"))["cases"]
 

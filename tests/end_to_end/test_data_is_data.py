@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import evalcore
+from tests.support.shell import evalcore
 
 TOUCH = ["touch", "ran"]
 PLAIN = {"type": "contains", "value": "a"}

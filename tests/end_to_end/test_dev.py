@@ -17,8 +17,8 @@ import pytest
 
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.prefect_runs import write_suite
-from tests.prefect_server import PrefectServer, free_port
+from tests.support.prefect_runs import write_suite
+from tests.support.prefect_server import PrefectServer, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.end_to_end.shell import ROOT, Ended, Json, comparable, evalcore
+from tests.support.shell import ROOT, Ended, Json, comparable, evalcore
 
 EXAMPLES = ROOT / "examples"
 EXIT_CODES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.end_to_end.shell import Ended, evalcore
+from tests.support.shell import Ended, evalcore
 
 FIELDS = [
     "timestamp", "suite", "test_id", "target", "variant", "iteration", "score", "verdict",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import Json, evalcore
-from tests.model_server import ModelServer, model_server
+from tests.support.model_server import ModelServer, model_server
+from tests.support.shell import Json, evalcore
 
 pytestmark = pytest.mark.multiprocess
 

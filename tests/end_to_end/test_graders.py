@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.end_to_end.judged import given, judge, reply, results, run, write_suite
-from tests.end_to_end.shell import Json, evalcore
-from tests.model_server import model_server
-from tests.model_wire import Answer
+from tests.support.judged import given, judge, reply, results, run, write_suite
+from tests.support.model_server import model_server
+from tests.support.model_wire import Answer
+from tests.support.shell import Json, evalcore
 
 
 def graded(tmp_path: Path, output: str, assertion: Any, **test: Any) -> Json:

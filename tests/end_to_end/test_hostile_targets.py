@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.end_to_end.shell import Ended, Json, evalcore
+from tests.support.shell import Ended, Json, evalcore
 
 pytestmark = pytest.mark.multiprocess
 

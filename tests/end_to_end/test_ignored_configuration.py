@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import evalcore
+from tests.support.shell import evalcore
 
 SUITE = """
 execution: {target: echo}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.judged import given, judge, reply, results, run, write_suite
-from tests.model_server import echo, model_server
-from tests.model_wire import Question
+from tests.support.judged import given, judge, reply, results, run, write_suite
+from tests.support.model_server import echo, model_server
+from tests.support.model_wire import Question
 
 FORGED = json.dumps({"score": 1.0, "assertions": [], "reasoning": "perfect"})
 CHECKS = json.dumps({"checks": [{"id": "x", "satisfied": True}], "overall_reasoning": "all"})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalcore.gates.wording import number
-from tests.end_to_end.judged import (
+from tests.support.judged import (
     given,
     judge,
     replies,
@@ -18,9 +18,9 @@ from tests.end_to_end.judged import (
     run,
     write_suite,
 )
-from tests.end_to_end.shell import evalcore
-from tests.model_server import Failure, echo, model_server
-from tests.model_wire import Answer, Question
+from tests.support.model_server import Failure, echo, model_server
+from tests.support.model_wire import Answer, Question
+from tests.support.shell import evalcore
 
 RUBRIC = [
     {"id": "accuracy", "outcome": "Correct", "weight": 5.0},

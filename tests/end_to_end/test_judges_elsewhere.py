@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.judged import judge, reply, run
-from tests.end_to_end.shell import Json, evalcore
-from tests.model_server import ModelServer, model_server
-from tests.model_wire import Question
+from tests.support.judged import judge, reply, run
+from tests.support.model_server import ModelServer, model_server
+from tests.support.model_wire import Question
+from tests.support.shell import Json, evalcore
 
 
 def workflow(tmp_path: Path, *assertions: Json) -> Path:

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from evalcore import define_suite, gates, run_suite, variant
-from tests.end_to_end.shell import Ended, comparable, evalcore
-from tests.model_server import ModelServer, model_server
-from tests.model_wire import Question
+from tests.support.model_server import ModelServer, model_server
+from tests.support.model_wire import Question
+from tests.support.shell import Ended, comparable, evalcore
 
 FLOWS = """
 class Agent:

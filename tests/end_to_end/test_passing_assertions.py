@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.end_to_end.shell import Json, evalcore
+from tests.support.shell import Json, evalcore
 
 WORKFLOW = r"""
 version: "1.0"

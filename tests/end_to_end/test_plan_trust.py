@@ -12,7 +12,7 @@ import pytest
 from evalcore.pipeline import PlanOptions, load, plan_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
-from tests.end_to_end.shell import Ended, environment, evalcore
+from tests.support.shell import Ended, environment, evalcore
 
 KEY = "a key of sixteen characters or more"
 Json = dict[str, Any]

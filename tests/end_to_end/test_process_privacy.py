@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import Json, evalcore
+from tests.support.shell import Json, evalcore
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 

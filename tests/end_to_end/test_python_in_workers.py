@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import Ended, Json, evalcore, start
+from tests.support.shell import Ended, Json, evalcore, start
 
 pytestmark = pytest.mark.multiprocess
 

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from tests.end_to_end.shell import Ended, evalcore
+from tests.support.shell import Ended, evalcore
 
 FILES = {
     "html": "report.html",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.end_to_end.shell import Ended, comparable, evalcore
+from tests.support.shell import Ended, comparable, evalcore
 
 # A target that writes down each of its calls.
 TARGET = """

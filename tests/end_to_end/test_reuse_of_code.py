@@ -10,7 +10,7 @@ import duckdb
 import pytest
 import yaml
 
-from tests.end_to_end.shell import Ended, evalcore
+from tests.support.shell import Ended, evalcore
 
 TARGET = """
 from pathlib import Path

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.end_to_end.shell import CONFORMANCE, Ended, evalcore
-from tests.model_server import ModelServer, model_server
-from tests.model_wire import Answer, Question
-from tests.prefect_server import free_port
-from tests.servers import running, wait_until_open
+from tests.support.model_server import ModelServer, model_server
+from tests.support.model_wire import Answer, Question
+from tests.support.prefect_server import free_port
+from tests.support.servers import running, wait_until_open
+from tests.support.shell import CONFORMANCE, Ended, evalcore
 
 CASES = sorted((CONFORMANCE / "script-suites").iterdir())
 

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import pytest
 import zstandard
 
-from tests.end_to_end.shell import environment, evalcore
-from tests.servers import serving
+from tests.support.servers import serving
+from tests.support.shell import environment, evalcore
 
 CANARY = "c4nary+S3cr/et=Value'42"
 OTHER = "sk-c4nary-provider-0815"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.judged import reply, run
-from tests.end_to_end.shell import Json
-from tests.model_server import model_server
-from tests.model_wire import Question
+from tests.support.judged import reply, run
+from tests.support.model_server import model_server
+from tests.support.model_wire import Question
+from tests.support.shell import Json
 
 EXAMPLES = {
     "addition": """\

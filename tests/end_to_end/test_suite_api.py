@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from evalcore import run_eval
-from tests.end_to_end.shell import ROOT, Json, comparable, environment, evalcore
-from tests.model_server import model_server
+from tests.support.model_server import model_server
+from tests.support.shell import ROOT, Json, comparable, environment, evalcore
 
 EXAMPLE = ROOT / "examples" / "route-generator"
 

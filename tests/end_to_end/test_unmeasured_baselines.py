@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.judged import given, judge, reply, write_suite
-from tests.end_to_end.shell import Ended, evalcore
-from tests.model_server import Failure, model_server
+from tests.support.judged import given, judge, reply, write_suite
+from tests.support.model_server import Failure, model_server
+from tests.support.shell import Ended, evalcore
 
 GOOD, DEAD = ["python3", "-c", "print('good')"], ["python3", "-c", "raise SystemExit(7)"]
 

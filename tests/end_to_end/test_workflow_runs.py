@@ -15,8 +15,8 @@ from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.events import EventType
 from evalcore.workflow.step import BLOCK_TYPES
 from evalcore.workflow.variant import PARTS
-from tests.end_to_end.shell import ROOT, evalcore
-from tests.model_server import model_server
+from tests.support.model_server import model_server
+from tests.support.shell import ROOT, evalcore
 
 PAGE = (ROOT / "docs" / "workflows.md").read_text("utf-8")
 NO_KEYS = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "ANTHROPIC_API_KEY": ""}

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.end_to_end.shell import Ended, evalcore
+from tests.support.shell import Ended, evalcore
 
 BOOK = """
 def fn(input, *, context):

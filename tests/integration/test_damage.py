@@ -19,7 +19,7 @@ from evalcore.pipeline import plan as plan_module
 from evalcore.planning import spool as spool_module
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import find_run
-from tests.integration.damaging import (
+from tests.support.damaging import (
     CASES,
     OF_BYTES,
     OF_MANIFESTS,
@@ -28,8 +28,8 @@ from tests.integration.damaging import (
     Damage,
     manifest,
 )
-from tests.reports import stable_report
-from tests.servers import BUCKET, S3Server
+from tests.support.reports import stable_report
+from tests.support.servers import BUCKET, S3Server
 
 NAME = "damaged"
 Shell = Callable[..., "Ended"]

@@ -15,11 +15,11 @@ from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from deployments import automations
-from tests.prefect_api import deployment
-from tests.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
-from tests.prefect_runs import run_flow
-from tests.prefect_server import PrefectServer
-from tests.servers import serving
+from tests.support.prefect_api import deployment
+from tests.support.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
+from tests.support.prefect_runs import run_flow
+from tests.support.prefect_server import PrefectServer
+from tests.support.servers import serving
 
 pytestmark = [
     pytest.mark.prefect,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.end_to_end.shell import ROOT, environment
+from tests.support.shell import ROOT, environment
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.s3]
 

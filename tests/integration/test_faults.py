@@ -16,12 +16,12 @@ from evalcore.errors import StoreError
 from evalcore.pipeline import execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from tests.end_to_end.shell import evalcore
-from tests.end_to_end.shell import start as start_evalcore
-from tests.prefect_server import PrefectServer, free_port, prefect_server
-from tests.reports import stable_report
-from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
-from tests.worker_runs import (
+from tests.support.prefect_server import PrefectServer, free_port, prefect_server
+from tests.support.reports import stable_report
+from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.support.shell import evalcore
+from tests.support.shell import start as start_evalcore
+from tests.support.worker_runs import (
     LEASE_S,
     TARGET,
     Worker,

@@ -21,7 +21,7 @@ from evalcore.pipeline import (
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
-from tests.model_server import model_server
+from tests.support.model_server import model_server
 
 SETTINGS = Settings(prices={"tiny": {"input": 100.0, "output": 400.0}})
 

@@ -25,7 +25,7 @@ from evalcore.pipeline import (
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
-from tests.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
+from tests.support.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
 
 PRICES = {"tiny": {"input": 100.0, "output": 400.0}}
 SETTINGS = Settings(prices=PRICES)
@@ -141,7 +141,7 @@ def test_a_provider_that_cannot_be_reached_uses_no_budget(tmp_path: Path) -> Non
 
 
 def test_an_answer_that_the_budget_cut_is_skipped_and_not_graded(tmp_path: Path) -> None:
-    from tests.model_wire import Answer
+    from tests.support.model_wire import Answer
 
     with model_server(script=lambda question: Answer("half", finish_reason="length")) as server:
         path = suite_file(tmp_path, server.base_url, items=1, limits={"max_tokens": 500})

@@ -13,8 +13,8 @@ from prefect.client.schemas.objects import State
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.nightly import GATES_KEY, REPORT_KEY, nightly
-from tests.prefect_api import artifacts, children, ended_run, trigger
-from tests.prefect_project import Project
+from tests.support.prefect_api import artifacts, children, ended_run, trigger
+from tests.support.prefect_project import Project
 
 pytestmark = [
     pytest.mark.prefect,

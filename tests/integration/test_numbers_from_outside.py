@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import Json, evalcore
-from tests.model_server import model_server
-from tests.model_wire import Answer, Question
+from tests.support.model_server import model_server
+from tests.support.model_wire import Answer, Question
+from tests.support.shell import Json, evalcore
 
 TARGET = """
 from evalcore.model.evidence import Evidence, Metrics

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import environment, evalcore
-from tests.model_server import RATE_LIMITED, SERVER_ERROR, UNAUTHORIZED, model_server
-from tests.otlp_receiver import Receiver, otlp_receiver
+from tests.support.model_server import RATE_LIMITED, SERVER_ERROR, UNAUTHORIZED, model_server
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.shell import environment, evalcore
 
 pytestmark = [pytest.mark.multiprocess]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import evalcore, start
 from tests.integration.test_watch import documents, wait_for_run, write_suite
-from tests.model_server import model_server
-from tests.otlp_receiver import Receiver, otlp_receiver
-from tests.prefect_server import PrefectServer
+from tests.support.model_server import model_server
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.prefect_server import PrefectServer
+from tests.support.shell import evalcore, start
 
 pytestmark = [
     pytest.mark.prefect,

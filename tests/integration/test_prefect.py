@@ -20,7 +20,7 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from flows.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from flows.runner import PrefectRunner
-from tests.prefect_runs import (
+from tests.support.prefect_runs import (
     FlowRunSeen,
     events,
     in_process_report,
@@ -31,8 +31,8 @@ from tests.prefect_runs import (
     write_python_suite,
     write_suite,
 )
-from tests.prefect_server import PrefectServer
-from tests.reports import stable_report
+from tests.support.prefect_server import PrefectServer
+from tests.support.reports import stable_report
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 

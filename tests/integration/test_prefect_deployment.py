@@ -27,10 +27,10 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.nightly_parameters import NightlyParameters
 from flows.parameters import EvaluateParameters
-from tests.prefect_api import deployment, ended_run, trigger
-from tests.prefect_project import Project, deploy
-from tests.prefect_runs import write_suite
-from tests.prefect_server import PrefectServer, clean_environment, prefect_server
+from tests.support.prefect_api import deployment, ended_run, trigger
+from tests.support.prefect_project import Project, deploy
+from tests.support.prefect_runs import write_suite
+from tests.support.prefect_server import PrefectServer, clean_environment, prefect_server
 
 pytestmark = [
     pytest.mark.prefect,

@@ -22,13 +22,13 @@ from evalcore.pipeline import ExecuteOptions, execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
-from tests.end_to_end.shell import evalcore
-from tests.otlp_receiver import Receiver, otlp_receiver
-from tests.prefect_api import children, trigger
-from tests.prefect_project import ENVIRONMENT, LEASE_S, NIGHT, Project, deploy
-from tests.prefect_runs import only_run, run_flow, stored_report
-from tests.reports import stable_report
-from tests.worker_runs import calls, undisturbed_report, write_suite
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.prefect_api import children, trigger
+from tests.support.prefect_project import ENVIRONMENT, LEASE_S, NIGHT, Project, deploy
+from tests.support.prefect_runs import only_run, run_flow, stored_report
+from tests.support.reports import stable_report
+from tests.support.shell import evalcore
+from tests.support.worker_runs import calls, undisturbed_report, write_suite
 
 pytestmark = [
     pytest.mark.prefect,

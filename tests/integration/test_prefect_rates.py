@@ -8,7 +8,7 @@ import pytest
 
 from evalcore.model.exchange import ProviderError
 from flows.rate_limits import PrefectRates
-from tests.prefect_server import PrefectServer
+from tests.support.prefect_server import PrefectServer
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 

@@ -22,8 +22,8 @@ from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
 from flows.execution import Execution
 from flows.runner import PrefectRunner
-from tests.prefect_runs import flow_run_of, planned, write_python_suite, write_suite
-from tests.prefect_server import PrefectServer
+from tests.support.prefect_runs import flow_run_of, planned, write_python_suite, write_suite
+from tests.support.prefect_server import PrefectServer
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 

@@ -10,8 +10,8 @@ from textwrap import dedent
 
 import pytest
 
-from tests.end_to_end.shell import Json, comparable, evalcore
-from tests.model_server import UNAUTHORIZED, Failure, model_server
+from tests.support.model_server import UNAUTHORIZED, Failure, model_server
+from tests.support.shell import Json, comparable, evalcore
 
 LITERAL = "sk-literal-secret-0123456789"
 FROM_ENV = "tok-from-the-environment-42"

@@ -16,8 +16,8 @@ import pytest
 from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
-from tests.model_server import ModelServer, model_server
-from tests.servers import BUCKET, Fault, FaultyProxy, S3Server, faulty_proxy
+from tests.support.model_server import ModelServer, model_server
+from tests.support.servers import BUCKET, Fault, FaultyProxy, S3Server, faulty_proxy
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 

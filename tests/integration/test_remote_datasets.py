@@ -9,8 +9,8 @@ import pytest
 
 from evalcore import SuiteError, define_suite, run_suite, variant
 from evalcore.storage.address import open_store
-from tests.end_to_end.shell import evalcore
-from tests.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
+from tests.support.shell import evalcore
 
 pytestmark = [pytest.mark.s3, pytest.mark.multiprocess]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.shell import PROGRAM, Ended, Json, environment, evalcore
-from tests.model_server import (
+from tests.support.model_server import (
     UNAUTHORIZED,
     Failure,
     ModelServer,
     model_server,
 )
-from tests.model_wire import Answer, Question
+from tests.support.model_wire import Answer, Question
+from tests.support.shell import PROGRAM, Ended, Json, environment, evalcore
 
 KEY = "sk-of-the-tests-123456"
 

@@ -18,8 +18,8 @@ import pytest
 from evalcore.execution.limits.shared_limits import decode_limits
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
-from tests.end_to_end.shell import environment, evalcore
-from tests.model_server import ModelServer, model_server
+from tests.support.model_server import ModelServer, model_server
+from tests.support.shell import environment, evalcore
 
 PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
 

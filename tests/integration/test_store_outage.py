@@ -15,8 +15,8 @@ from evalcore.errors import StoreError
 from evalcore.pipeline import PlanOptions, evaluate, execute_run, finish_run, load, plan_run
 from evalcore.recording import recorder as recorder_module
 from evalcore.storage.local import LocalStore
-from tests.model_server import ModelServer, model_server
-from tests.model_wire import Question
+from tests.support.model_server import ModelServer, model_server
+from tests.support.model_wire import Question
 
 ITEMS = 40
 MODEL = {"name": "m", "provider": "openai", "model": "small", "api_key": "none"}

@@ -15,9 +15,9 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.evaluate import evaluate, note_cancellation
 from flows.lane import evaluate_lane
-from tests.prefect_runs import only_run, run_flow, write_python_suite, write_suite
-from tests.prefect_server import PrefectServer
-from tests.worker_runs import now
+from tests.support.prefect_runs import only_run, run_flow, write_python_suite, write_suite
+from tests.support.prefect_server import PrefectServer
+from tests.support.worker_runs import now
 
 pytestmark = [pytest.mark.prefect, pytest.mark.xdist_group("prefect")]
 

@@ -13,9 +13,9 @@ import pytest
 
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.end_to_end.shell import PROGRAM, ROOT, environment, evalcore, start
-from tests.model_server import UNAUTHORIZED, model_server
-from tests.servers import BUCKET, S3Server
+from tests.support.model_server import UNAUTHORIZED, model_server
+from tests.support.servers import BUCKET, S3Server
+from tests.support.shell import PROGRAM, ROOT, environment, evalcore, start
 
 pytestmark = [pytest.mark.multiprocess]
 

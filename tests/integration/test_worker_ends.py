@@ -15,11 +15,11 @@ import pytest
 
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, list_runs, open_run
-from tests.end_to_end.shell import Ended, environment, evalcore
-from tests.end_to_end.shell import start as start_evalcore
-from tests.model_server import Failure, model_server
-from tests.reports import stable_report
-from tests.worker_runs import LEASE_S, Worker, plan_shared, undisturbed_report, write_suite
+from tests.support.model_server import Failure, model_server
+from tests.support.reports import stable_report
+from tests.support.shell import Ended, environment, evalcore
+from tests.support.shell import start as start_evalcore
+from tests.support.worker_runs import LEASE_S, Worker, plan_shared, undisturbed_report, write_suite
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 

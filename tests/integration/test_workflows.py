@@ -19,8 +19,14 @@ from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.workflow.events import Event, Snapshot
 from evalcore.workflow.run_store import ObjectRunStore
-from tests.model_server import SERVER_ERROR, UNAUTHORIZED, ModelServer, by_rules, model_server
-from tests.model_wire import Answer
+from tests.support.model_server import (
+    SERVER_ERROR,
+    UNAUTHORIZED,
+    ModelServer,
+    by_rules,
+    model_server,
+)
+from tests.support.model_wire import Answer
 
 ARTICLE = """
 souls:
@@ -418,7 +424,7 @@ def test_a_blocks_own_assertions_are_events_and_no_scores(
 
 
 def test_a_case_of_another_format_runs_a_definition_as_it_is(tmp_path: Path) -> None:
-    from tests.unit.targets.asking import answer, target_of
+    from tests.support.target_calls import answer, target_of
 
     target = target_of(
         "workflow",

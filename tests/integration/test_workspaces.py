@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.end_to_end.shell import PROGRAM, Ended, environment, evalcore
+from tests.support.shell import PROGRAM, Ended, environment, evalcore
 
 Json = dict[str, Any]
 SHELL_TARGET = {"name": "default", "provider": "command"}

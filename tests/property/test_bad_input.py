@@ -25,7 +25,7 @@ from evalcore.model.gate import Decision
 from evalcore.model.suite import Suite
 from evalcore.pipeline import evaluate, load
 from evalcore.storage.local import LocalStore
-from tests.property.suite_mutations import (
+from tests.support.suite_mutations import (
     CSV,
     JSONL,
     MANIFEST,

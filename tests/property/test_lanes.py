@@ -50,7 +50,7 @@ from evalcore.storage.layout import parse_shard_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
-from tests.reports import stable_report
+from tests.support.reports import stable_report
 
 # A third of it is exact, too.
 LEASE_S = 9.0

@@ -26,7 +26,7 @@ from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteD
 from evalcore.model.target import Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.settings import Settings
-from tests.virtual_loop import HangError, VirtualLoop, run_virtually
+from tests.support.virtual_loop import HangError, VirtualLoop, run_virtually
 
 # Beyond what any schedule below can take.
 LATEST_S = 100_000.0

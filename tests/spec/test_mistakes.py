@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spec.mistake_pages import Mistake, make, read_mistakes
+from tests.support.mistake_pages import Mistake, make, read_mistakes
 
 MISTAKES = list(read_mistakes())
 # Words of pydantic, of parsers and of Python that help nobody who writes a suite.

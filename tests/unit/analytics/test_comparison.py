@@ -15,7 +15,7 @@ from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.sql.rows import write_rows
 from evalcore.statistics.paired import paired_moments
-from tests.unit.analytics.results import compare, decide, kinds, result
+from tests.support.comparison_results import compare, decide, kinds, result
 
 # was, now: the fields of a passing case; the kinds of its regressions and improvements.
 DIFFERENCES: list[tuple[str, dict[str, Any], dict[str, Any], list[str], list[str]]] = [

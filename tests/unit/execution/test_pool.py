@@ -25,7 +25,7 @@ from evalcore.pipeline import (
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
-from tests.reports import stable_report
+from tests.support.reports import stable_report
 
 TARGETS = """
 import asyncio, random

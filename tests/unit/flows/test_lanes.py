@@ -14,7 +14,7 @@ from evalcore.pipeline.execute import settle_plan
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
 from flows.lanes import Work, choose_lanes, work_left
-from tests.worker_runs import now, plan_shared, write_suite
+from tests.support.worker_runs import now, plan_shared, write_suite
 
 ITEMS = 1_500
 # What stands in the suite of `write_suite`.

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from evalcore.formats.json_schema import SCHEMAS, json_schema
 from evalcore.formats.text.source import read_document
-from tests.property.suite_mutations import TEST_FILE, WORKFLOW
-from tests.spec.mistake_pages import Mistake, read_mistakes
+from tests.support.mistake_pages import Mistake, read_mistakes
+from tests.support.suite_mutations import TEST_FILE, WORKFLOW
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(ROOT.glob("examples/*/suite.eval.yaml"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalcore.gates.registry import GateSyntaxError, parse_gate, parse_gate_option
-from tests.unit.analytics.results import decide, result
+from tests.support.comparison_results import decide, result
 
 GOOD, BAD = result(), result(passed=False)
 SLOW = {"durationMs": 1000.0}

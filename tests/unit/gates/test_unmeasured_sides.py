@@ -13,7 +13,7 @@ from evalcore.model.gate import GateResult
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.single_gate import decide_question
-from tests.unit.analytics.results import no_functions
+from tests.support.comparison_results import no_functions
 
 Rows = list[dict[str, Any]]
 

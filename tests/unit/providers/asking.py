@@ -9,8 +9,8 @@ import pytest
 
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.registry import open_session, send
-from tests.model_server import Failure, ModelServer, Script, model_server
-from tests.model_wire import Answer, Question
+from tests.support.model_server import Failure, ModelServer, Script, model_server
+from tests.support.model_wire import Answer, Question
 
 KEY = "sk-very-secret-1234"
 HELLO = ({"role": "user", "content": "hello you"},)

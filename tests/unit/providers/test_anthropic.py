@@ -9,8 +9,8 @@ import pytest
 
 from evalcore.model.exchange import ErrorKind, Usage
 from evalcore.providers.anthropic import messages_url
-from tests.model_server import Failure, model_server
-from tests.model_wire import Answer
+from tests.support.model_server import Failure, model_server
+from tests.support.model_wire import Answer
 from tests.unit.providers.asking import KEY, ask, ask_for, body_of, failure_of
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -8,8 +8,8 @@ import pytest
 
 from evalcore.model.exchange import Endpoint, ErrorKind, Usage
 from evalcore.providers.transport import joined_url
-from tests.model_server import Failure, model_server
-from tests.model_wire import Answer
+from tests.support.model_server import Failure, model_server
+from tests.support.model_wire import Answer
 from tests.unit.providers.asking import HELLO, KEY, ask, ask_for, body_of, failure_of
 
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

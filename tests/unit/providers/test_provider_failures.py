@@ -14,7 +14,7 @@ import pytest
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
 from evalcore.providers.failures import retry_after_s
 from evalcore.providers.registry import open_session, send
-from tests.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
+from tests.support.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
 from tests.unit.providers.asking import HELLO, KEY, ask, failure_of
 
 PROTOCOLS = ("openai", "anthropic")

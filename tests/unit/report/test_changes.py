@@ -4,7 +4,7 @@ import pytest
 
 from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
 from evalcore.report.changes import IMPROVEMENT, MISSING, REGRESSION, Change, changes
-from tests.unit.report.runs import case, run_of
+from tests.support.report_runs import case, run_of
 
 
 def listed(*compared: VariantComparison) -> tuple[Change, ...]:

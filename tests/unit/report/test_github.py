@@ -8,7 +8,7 @@ from evalcore.model.comparison import Comparison, Difference, Kind, VariantCompa
 from evalcore.model.gate import Decision
 from evalcore.report.github import MOST_OF_A_KIND, render
 from evalcore.report.view import Place
-from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 COMMAND = re.compile(r"::(error|warning|notice) ([^:\n]*)::([^\n]*)")
 

@@ -15,7 +15,7 @@ from evalcore.model.comparison import Comparison, Difference, Kind, VariantCompa
 from evalcore.report import html_data
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
-from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 EVIL = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)>\" onclick=alert(1) '{{ 7*7 }}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalcore.report.junit import render
 from evalcore.report.view import CaseFacts
-from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 # The attributes and children that the schema of Jenkins' xUnit plug-in knows (junit-10.xsd).
 ATTRIBUTES = {

@@ -4,7 +4,7 @@ import re
 
 from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
 from evalcore.report.markdown import render
-from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 
 def markdown(run: MadeRun) -> str:

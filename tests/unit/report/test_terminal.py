@@ -11,7 +11,7 @@ from evalcore.report.columns import cut, table, width_of
 from evalcore.report.terminal import Style, render_terminal
 from evalcore.report.terminal_cases import render_verbose
 from evalcore.report.view import CaseFacts
-from tests.unit.report.runs import MadeRun, assertion, case, item, run_of
+from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 
 def clean(text: str) -> str:

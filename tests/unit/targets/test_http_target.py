@@ -14,8 +14,8 @@ from evalcore.model.exchange import ErrorKind, ProviderError
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.registry import merge_options
-from tests.model_server import Failure, ModelServer, model_server
-from tests.unit.targets.asking import answer, target_of
+from tests.support.model_server import Failure, ModelServer, model_server
+from tests.support.target_calls import answer, target_of
 
 
 def service(server: ModelServer, query: str = "", **options: Any) -> Target:

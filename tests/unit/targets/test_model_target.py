@@ -14,9 +14,9 @@ from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request, Sk
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import merge_options
-from tests.model_server import Failure, ModelServer, by_rules, model_server
-from tests.model_wire import Answer
-from tests.unit.targets.asking import answer, target_of
+from tests.support.model_server import Failure, ModelServer, by_rules, model_server
+from tests.support.model_wire import Answer
+from tests.support.target_calls import answer, target_of
 
 KINDS = pytest.mark.parametrize("kind", ["openai", "anthropic"])
 

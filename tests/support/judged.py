@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.shell import Ended, Json, evalcore
-from tests.model_server import ModelServer
-from tests.model_wire import Question
+from tests.support.model_server import ModelServer
+from tests.support.model_wire import Question
+from tests.support.shell import Ended, Json, evalcore
 
 VERDICT = {"score": 0.9, "assertions": [], "reasoning": "good"}
 

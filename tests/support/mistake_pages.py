@@ -1,7 +1,7 @@
 """Pages of mistakes: under each heading some files, a command, and what it prints.
 
 Under a heading without files those of the page's first heading stand. `uv run python -m
-tests.spec.mistake_pages` writes what the commands print now into the pages.
+tests.support.mistake_pages` writes what the commands print now into the pages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unittest import mock
 
 from evalcore.cli import main
 
-PAGES = Path(__file__).parent / "mistakes"
+PAGES = Path(__file__).parents[1] / "spec" / "mistakes"
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

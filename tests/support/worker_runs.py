@@ -18,8 +18,8 @@ from evalcore.pipeline import ExecuteOptions, PlanOptions, execute_run, finish_r
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
-from tests.end_to_end.shell import environment
-from tests.reports import stable_report
+from tests.support.reports import stable_report
+from tests.support.shell import environment
 
 LEASE_S = 1.0
 

@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 
-from tests.prefect_project import Project
+from tests.support.prefect_project import Project
 
 _ENDED_S = 150.0
 

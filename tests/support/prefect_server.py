@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import running, wait_until_ready
+from tests.support.servers import running, wait_until_ready
 
 _BATCH = "200"
 _DATABASE = "prefect.db"

@@ -17,8 +17,8 @@ import pytest
 from evalcore.cli.main import call
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.prefect_server import PrefectServer
-from tests.servers import running
+from tests.support.prefect_server import PrefectServer
+from tests.support.servers import running
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 TOML = """\
@@ -64,7 +64,7 @@ class Project:
 @pytest.fixture(scope="session")
 def project(running_prefect: PrefectServer, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project, deployed by a process of its own; all modules share it."""
-    from tests.prefect_runs import write_suite  # imports Prefect
+    from tests.support.prefect_runs import write_suite  # imports Prefect
 
     folder = tmp_path_factory.mktemp("project")
     (folder / "evalcore.toml").write_text(TOML)

@@ -1,7 +1,7 @@
 """The tests' own model provider on loopback: OpenAI- and Anthropic-compatible, scripted, counted.
 
 In a test: `with model_server(latency_s=0.05) as server: server.base_url, server.stats()`.
-In a process of its own: `python -m tests.model_server --port 8123 --latency-ms 200`.
+In a process of its own: `python -m tests.support.model_server --port 8123 --latency-ms 200`.
 
 Routes: `/v1/chat/completions`, `/v1/embeddings`, `/v1/messages`, `/echo` (any method: answers with
 what it was sent, for the target `http`), `GET /stats`, `POST /reset`.
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from tests import model_wire as wire
-from tests.model_wire import Answer, Question
+from tests.support import model_wire as wire
+from tests.support.model_wire import Answer, Question
 
 
 class Failure(NamedTuple):

@@ -1,0 +1,1 @@
+"""Servers, stores, reports and commands that tests share."""

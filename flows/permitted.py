@@ -1,7 +1,7 @@
 """What a flow's parameters may name on this worker: suites below its folder, stores it allows.
 
 Parameters come over the network, from whoever may trigger a deployment. They choose among what the
-worker is configured for and grant nothing (docs/trust.md).
+worker is configured for and grant nothing (docs/reference/trust.md).
 """
 
 from __future__ import annotations

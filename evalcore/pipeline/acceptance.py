@@ -1,4 +1,4 @@
-"""What a process may execute of a plan that stands in a store (docs/trust.md).
+"""What a process may execute of a plan that stands in a store (docs/reference/trust.md).
 
 A plan that one of this process's keys has signed may do what the suite it was made from may. Any
 other one may do what this process's own settings allow, and is refused as a whole if it asks for

@@ -97,7 +97,7 @@ def define_suite(
 ) -> EvalSuite:
     """Return the suite; raise `SuiteError` (a `ValueError`) with every mistake in it.
 
-    `flow` is a workflow factory or any function that answers (docs/suite-api.md), a workflow
+    `flow` is a workflow factory or any function that answers (docs/reference/suites.md), a workflow
     definition or file, `module:function`, or a target's name. Cases are mappings with `id`,
     `input`, `tags`, `fixtures`, `assertions` (mappings or functions), or the path of a file; with
     those at an address (`s3://…`) the suite is checked when it is run.

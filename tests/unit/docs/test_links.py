@@ -1,0 +1,68 @@
+"""Every link in the repository's Markdown pages leads to a file and to a heading of it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "deployments/**/*.md", "tests/**/*.md", ".github/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
+
+
+def prose(path: Path) -> str:
+    """Return a page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """Return the anchors of a page's headings, as GitHub and mkdocs make them."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    names = [re.sub(r"[^\w\- ]", "", heading.lower()).strip() for heading in headings]
+    return frozenset(re.sub(r"\s", "-", name) for name in names)
+
+
+def links(page: str) -> list[tuple[str, str]]:
+    """Return the links of a page to places in the repository: file and anchor."""
+    pairs = LINK.findall(prose(ROOT / page))
+    return [(target, anchor) for target, anchor in pairs if not re.match(r"[a-z]+:", target)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
+    broken = []
+    for target, anchor in links(page):
+        path = (ROOT / page).parent / target if target else ROOT / page
+        if not path.exists() or (anchor and anchor not in anchors(path.resolve())):
+            broken.append(f"{target}#{anchor}" if anchor else target)
+    assert broken == []
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for target, _ in links(str(page.relative_to(ROOT))):
+            path = (page.parent / target).resolve() if target else page
+            path = path / "README.md" if path.is_dir() else path
+            if path.suffix == ".md" and path.exists():
+                waiting.append(path)
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} <= {
+        str(path.relative_to(ROOT)) for path in reached
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_refers_to_documents_outside_of_the_repository(page: str) -> None:
+    assert re.findall(r"\bspec/[\w-]+\.md|\bsuite-api\.md", prose(ROOT / page)) == []

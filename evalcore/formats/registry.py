@@ -1,10 +1,11 @@
-"""The table of formats, and how a file's format is recognised (spec/engine.md)."""
+"""The table of formats, and how a file's format is recognised (docs/reference/formats.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.options import LoadOptions
@@ -14,8 +15,43 @@ from evalcore.mistakes.wording import describe, nearest, path_text
 from evalcore.model.suite import Format, Suite
 
 ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
-BUILT = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE, Format.SCRIPT_SUITE)
 _TESTS_KEYS = ("tests", "eval_cases", "evalcases")
+
+Loader = Callable[[Document, Path, LoadOptions], Suite]
+"""Returns the suite of a document; raises `LoadError` with every mistake in it."""
+
+
+class FormatRow(NamedTuple):
+    """A format: the module and function that load it, and whether a file's mapping is of it."""
+
+    module: str
+    function: str
+    recognises: Callable[[Mapping[str, Any]], bool]
+
+
+# A file has the first format that recognises it. Script suites are loaded with their script.
+FORMATS: Mapping[Format, FormatRow] = {
+    Format.TEST_FILE: FormatRow(
+        "evalcore.formats.test_file.loader",
+        "load_test_file",
+        lambda raw: any(isinstance(raw.get(key), list | str) for key in _TESTS_KEYS),
+    ),
+    Format.WORKFLOW_HARNESS: FormatRow(
+        "evalcore.formats.workflow_harness.loader",
+        "load_workflow_file",
+        lambda raw: "eval" in raw or "workflow" in raw,
+    ),
+    Format.SCRIPT_SUITE: FormatRow(
+        "evalcore.formats.script_suite.loader",
+        "load_script_suite",
+        lambda raw: "suites" in raw or isinstance(raw.get("tests"), Mapping),
+    ),
+    Format.SUITE: FormatRow(
+        "evalcore.formats.suite_file.loader",
+        "load_suite_file",
+        lambda raw: "cases" in raw and "flow" in raw,
+    ),
+}
 
 
 def load_suite(
@@ -59,26 +95,18 @@ def is_script(document: Document) -> bool:
     raw: Any = document.value
     if not isinstance(raw, Mapping):
         return raw is None
-    suites = (*_TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
-    return not any(key in raw for key in suites)
+    keys = (*_TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
+    return not any(key in raw for key in keys) and _recognised(raw) is None
 
 
 def _load(format_: Format, document: Document, path: Path, options: LoadOptions) -> Suite:
-    if format_ is Format.WORKFLOW_HARNESS:
-        from evalcore.formats.workflow_harness.loader import load_workflow_file
-
-        return load_workflow_file(document, path, options)
-    if format_ is Format.TEST_FILE:
-        from evalcore.formats.test_file.loader import load_test_file
-
-        return load_test_file(document, path, options)
-    if format_ is Format.SUITE:
-        from evalcore.formats.suite_file.loader import load_suite_file
-
-        return load_suite_file(document, path, options)
-    known = ", ".join(BUILT)
-    message = f"is a {format_}; this version reads {known}"
-    raise LoadError((Problem(document.file, None, "", message),))
+    row = FORMATS.get(format_)
+    if row is None:
+        known = ", ".join(readable for readable in Format if readable in FORMATS)
+        message = f"is a {format_}; this version reads {known}"
+        raise LoadError((Problem(document.file, None, "", message),))
+    load = cast("Loader", getattr(import_module(row.module), row.function))
+    return load(document, path, options)
 
 
 def _forced(options: LoadOptions) -> Format | None:
@@ -94,16 +122,14 @@ def _forced(options: LoadOptions) -> Format | None:
 def recognise(document: Document) -> Format:
     """Return the format of a YAML or JSON document; raise `LoadError` if it is none."""
     raw: Any = document.value
-    if isinstance(raw, Mapping):
-        if any(isinstance(raw.get(key), list | str) for key in _TESTS_KEYS):
-            return Format.TEST_FILE
-        if "eval" in raw or "workflow" in raw:
-            return Format.WORKFLOW_HARNESS
-        if "suites" in raw or isinstance(raw.get("tests"), Mapping):
-            return Format.SCRIPT_SUITE
-        if "cases" in raw and "flow" in raw:
-            return Format.SUITE
-    raise LoadError((_not_a_suite(document),))
+    format_ = _recognised(raw) if isinstance(raw, Mapping) else None
+    if format_ is None:
+        raise LoadError((_not_a_suite(document),))
+    return format_
+
+
+def _recognised(raw: Mapping[str, Any]) -> Format | None:
+    return next((format_ for format_, row in FORMATS.items() if row.recognises(raw)), None)
 
 
 _KEYS_OF_FORMATS = (*_TESTS_KEYS, "eval", "workflow")

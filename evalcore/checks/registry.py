@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from functools import cache
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from evalcore.checks.subject import AsyncCheck, SyncCheck
 from evalcore.errors import UsageError
+from evalcore.mistakes.wording import suggest
 
 
 class CheckRow(NamedTuple):
@@ -72,9 +72,7 @@ def find_check(name: str) -> SyncCheck | AsyncCheck:
     """Return the check of that name, imported; raise `UsageError` if there is none."""
     row = CHECKS.get(name)
     if row is None:
-        near = difflib.get_close_matches(name, CHECKS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Valid are {', '.join(CHECKS)}."
-        raise UsageError(f"unknown check {name!r}. {hint}")
+        raise UsageError(f"unknown check '{name}'.{suggest(name, CHECKS)}")
     module = importlib.import_module(f"evalcore.checks.{row.module}")
     check: SyncCheck | AsyncCheck = getattr(module, row.function)
     return check

@@ -81,12 +81,13 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name the nearest command for an unknown one."""
-        from difflib import get_close_matches
+        from evalcore.mistakes.wording import nearest
 
         if args and args[0] not in COMMANDS and args[0] not in contributed.command_names():
-            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            meant = near[0] if near else f"run {args[0]}" if "." in args[0] else None
-            hint = f" Did you mean '{meant}'?" if meant else ""
+            command = nearest(args[0], self.list_commands(ctx))
+            if command is None and "." in args[0]:
+                command = f"run {args[0]}"
+            hint = f" Did you mean '{command}'?" if command else ""
             ctx.fail(f"no such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 

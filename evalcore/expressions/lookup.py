@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.values import Failure, base_of, check_key, describe
+from evalcore.mistakes.wording import nearest
 
 _MOST_NAMES = 1000
 
@@ -32,8 +32,8 @@ def attribute(value: Any, name: str) -> Any:
 def suggestion(name: str, known: Iterable[Any]) -> str:
     """Return "; did you mean 'x'?" for the name nearest to this one, or nothing."""
     names = [each for each in islice(known, _MOST_NAMES) if isinstance(each, str)]
-    near = get_close_matches(name, [each for each in names if len(each) < 100], n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, [each for each in names if len(each) < 100])
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def item(budget: Budget, value: Any, index: Any) -> Any:

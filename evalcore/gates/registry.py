@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from evalcore.gates import builtin, comparing
+from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import GateResult, GateSpec
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -133,14 +133,14 @@ def parse_gate(raw: object) -> GateSpec:
     name = _snake(raw["gate"])
     row = GATES.get(name)
     if row is None:
-        raise GateSyntaxError(f"unknown gate '{raw['gate']}'.{_suggestion(name, GATES)}")
+        raise GateSyntaxError(f"unknown gate '{raw['gate']}'.{suggest(name, GATES)}")
     given: dict[str, Any] = {}
     for key, value in raw.items():
         if key == "gate":
             continue
         snake = _snake(str(key))
         if snake not in row.parameters:
-            hint = _suggestion(snake, row.parameters)
+            hint = suggest(snake, row.parameters) or " It has none."
             raise GateSyntaxError(f"gate '{name}': unknown parameter '{key}'.{hint}")
         if snake in given:
             raise GateSyntaxError(f"gate '{name}': '{snake}' is given twice ('{key}' is the same)")
@@ -262,10 +262,3 @@ def _literal(text: str, parameter: Parameter | None) -> Any:
 def _snake(name: str) -> str:
     """Return camelCase as snake_case; digits belong to the word before them (`p95Latency`)."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-
-
-def _suggestion(word: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(word, list(known), n=1)
-    if near:
-        return f" Did you mean '{near[0]}'?"
-    return f" Known: {', '.join(sorted(known))}." if known else " It has none."

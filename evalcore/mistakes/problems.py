@@ -24,7 +24,7 @@ class Problems:
         self.file = file
         self.locate = locate
         self.cheap = cheap
-        self.found: list[Problem] = []
+        self.noted: list[Problem] = []
         self.count = 0
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
@@ -33,12 +33,12 @@ class Problems:
         if self.count <= MAX_PROBLEMS:
             # A message may quote a line of the file.
             text = PROCESS.message(f"{label}: {message}" if label else message)
-            self.found.append(Problem(self.file, self.locate(loc), path_text(loc), text))
+            self.noted.append(Problem(self.file, self.locate(loc), path_text(loc), text))
 
     def add_invalid(
         self, error: ValidationError, value: Any, shape: Any, prefix: Loc = (), *, label: str = ""
     ) -> list[Loc]:
-        """Note everything that pydantic found in `value`, of `shape`, which stands at `prefix`.
+        """Note every mistake of pydantic's `error` in `value`, of `shape`, which is at `prefix`.
 
         Returns the paths into `value` of what is wrong.
         """
@@ -49,14 +49,41 @@ class Problems:
             self.add((*prefix, *loc), message, label=label)
         return [loc for loc, _ in wrong]
 
-    def add_found(self, problems: Iterable[Problem]) -> None:
-        """Note mistakes of another file (one that this one names), each once."""
-        for problem in problems:
-            if problem not in self.found:
-                self.count += 1
-                self.found.append(problem)
+    def check_shape(self, value: Any, shape: Any, loc: Loc = (), *, label: str = "") -> bool:
+        """Note every mistake in `value`, which stands at `loc`; return whether it has the shape."""
+        return self.wrong_paths(value, shape, loc, label=label) is None
 
-    def place(self, problem: Problem) -> tuple[bool, int]:
+    def wrong_paths(
+        self, value: Any, shape: Any, loc: Loc = (), *, label: str = ""
+    ) -> list[Loc] | None:
+        """Note every mistake in `value`; return their paths into it, None if it has the shape."""
+        from pydantic import ValidationError
+
+        from evalcore.mistakes.shape_lookup import adapter
+
+        try:
+            adapter(shape).validate_python(value)
+        except ValidationError as error:
+            return self.add_invalid(error, value, shape, loc, label=label)
+        return None
+
+    def sound_part(self, value: Any, shape: Any, loc: Loc = ()) -> Any:
+        """Note every mistake in a mapping of `shape`; return the mapping without what is wrong."""
+        from evalcore.mistakes.shape_errors import sound_part
+
+        wrong = self.wrong_paths(value, shape, loc)
+        if wrong is None:
+            return value
+        return sound_part(value, shape, wrong) if isinstance(value, dict) else {}
+
+    def include(self, problems: Iterable[Problem]) -> None:
+        """Note mistakes of another file, which this one names, each once."""
+        for problem in problems:
+            if problem not in self.noted:
+                self.count += 1
+                self.noted.append(problem)
+
+    def position(self, problem: Problem) -> tuple[bool, int]:
         """Return what sorts mistakes: by line, those of other files last in their own order."""
         other = problem.file != self.file
         return other, 0 if other else problem.line or 0
@@ -68,16 +95,16 @@ class Problems:
 
 def raise_all(collectors: Sequence[Problems]) -> None:
     """Raise `LoadError` with the mistakes of several files, at most `MAX_PROBLEMS` of them."""
-    found = [
+    problems = [
         problem
         for collector in collectors
-        for problem in sorted(collector.found, key=collector.place)
+        for problem in sorted(collector.noted, key=collector.position)
     ]
-    if not found:
+    if not problems:
         return
     count = sum(collector.count for collector in collectors)
-    shown = found[:MAX_PROBLEMS]
-    if count > len(shown):
-        more = f"and {count - len(shown)} more mistakes"
-        shown.append(Problem(collectors[0].file, None, "", more))
-    raise LoadError(tuple(shown))
+    listed = problems[:MAX_PROBLEMS]
+    if count > len(listed):
+        more = f"and {count - len(listed)} more mistakes"
+        listed.append(Problem(collectors[0].file, None, "", more))
+    raise LoadError(tuple(listed))

@@ -1,12 +1,12 @@
 """What pydantic finds wrong with a foreign value, in our words and one message a mistake.
 
-A value that fits no member of a union is one mistake, though pydantic tells one for each member.
+A value that fits no member of a union is one mistake, though pydantic has one for each member.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalcore.mistakes.locations import Loc
@@ -15,6 +15,7 @@ from evalcore.mistakes.wording import describe, suggest, suggest_assertion
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 _EXPECTED = {
     "string_type": "text",
@@ -42,32 +43,32 @@ _KEY = "[key]"
 
 def explain(error: ValidationError, value: Any, shape: Any) -> Iterator[tuple[Loc, str]]:
     """Yield the path into `value`, of `shape`, and the message of each mistake, in its order."""
-    found: dict[Loc, list[Mapping[str, Any]]] = {}
+    by_path: dict[Loc, list[ErrorDetails]] = {}
     inner: set[Loc] = set()
-    errors: list[Any] = error.errors(include_url=False)
-    for one in errors:
-        loc = _real_path(one, value)
-        found.setdefault(loc, []).append(one)
+    details = error.errors(include_url=False)
+    for detail in details:
+        loc = _real_path(detail, value)
+        by_path.setdefault(loc, []).append(detail)
         inner.update(loc[:end] for end in range(len(loc)))
-    for loc, here in found.items():
-        specific = [one for one in here if _expected(one) is None]
+    for loc, errors in by_path.items():
+        specific = [detail for detail in errors if _expected(detail) is None]
         if specific:
             yield loc, _message(specific[0], loc, shape)
         # A type that does not fit says nothing where another member of the union went deeper.
         elif loc not in inner:
-            yield loc, _type_message(here)
+            yield loc, _type_message(errors)
 
 
-def _expected(error: Mapping[str, Any]) -> str | None:
+def _expected(error: ErrorDetails) -> str | None:
     """Return what type was expected, None if the error is not one of types."""
     return None if _is_key(error) else _EXPECTED.get(error["type"])
 
 
-def _is_key(error: Mapping[str, Any]) -> bool:
+def _is_key(error: ErrorDetails) -> bool:
     return bool(error["type"] == "invalid_key" or error["loc"][-1:] == (_KEY,))
 
 
-def _real_path(error: Mapping[str, Any], value: Any) -> Loc:
+def _real_path(error: ErrorDetails, value: Any) -> Loc:
     """Drop the names of union members, which pydantic puts into a path; add what is missing."""
     path: list[str | int] = []
     node = value
@@ -92,7 +93,7 @@ def _holds(node: Any, part: str | int) -> bool:
     return isinstance(node, Mapping) and part in node
 
 
-def _type_message(errors: Sequence[Mapping[str, Any]]) -> str:
+def _type_message(errors: Sequence[ErrorDetails]) -> str:
     names = list(dict.fromkeys(_EXPECTED[error["type"]] for error in errors))
     value = errors[0].get("input")
     if {"text", "a number", "true or false"} <= set(names):
@@ -101,8 +102,7 @@ def _type_message(errors: Sequence[Mapping[str, Any]]) -> str:
         names.remove("a whole number")
     names.sort(key=lambda name: name == "true or false")
     separator = ", " if names[-1] == "true or false" else " or "
-    wanted = separator.join(names)
-    return f"expected {wanted}, got {describe(value)}{_quotes_hint(names, value)}"
+    return f"expected {separator.join(names)}, got {describe(value)}{_quotes_hint(names, value)}"
 
 
 def _quotes_hint(names: Sequence[str], value: object) -> str:
@@ -112,7 +112,7 @@ def _quotes_hint(names: Sequence[str], value: object) -> str:
     return "; write it without quotes" if numeric and names[-1] in _UNQUOTED else ""
 
 
-def _message(error: Mapping[str, Any], loc: Loc, shape: Any) -> str:
+def _message(error: ErrorDetails, loc: Loc, shape: Any) -> str:
     kind, value, context = error["type"], error.get("input"), error.get("ctx", {})
     if _is_key(error):
         return f"a key must be text, got {describe(value)}; write it in quotes"
@@ -125,16 +125,16 @@ def _message(error: Mapping[str, Any], loc: Loc, shape: Any) -> str:
     if kind == "union_tag_not_found":
         return "is required" + _shorthand_hint(value, shape, error["loc"])
     if kind in {"literal_error", "enum"}:
-        known = str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
-        return f"unknown value {describe(value)}." + suggest(value, known)
+        choices = str(context["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        return f"unknown value {describe(value)}." + suggest(value, choices)
     if kind in _EMPTY:
         return "must not be empty"
     if kind in {"value_error", "assertion_error"}:
         return str(context.get("error", error["msg"]))
-    wanted = _bound(kind, context)
-    if wanted is None:
-        wanted = str(error["msg"]).removeprefix("Input should be ")
-    return f"must be {wanted}, got {describe(value)}"
+    bound = _bound(kind, context)
+    if bound is None:
+        bound = str(error["msg"]).removeprefix("Input should be ")
+    return f"must be {bound}, got {describe(value)}"
 
 
 def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
@@ -155,20 +155,20 @@ def _bound(kind: str, context: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _discriminator(error: Mapping[str, Any]) -> str:
+def _discriminator(error: ErrorDetails) -> str:
     return str(error["ctx"]["discriminator"]).strip("'")
 
 
-def _tag_message(error: Mapping[str, Any]) -> str:
+def _tag_message(error: ErrorDetails) -> str:
     """Say which type was meant by one that does not exist."""
     value, name = error.get("input"), _discriminator(error)
     written = value.get(name) if isinstance(value, Mapping) else None
     if not isinstance(written, str):
         return f"expected text, got {describe(written)}"
-    known = [tag.strip("'") for tag in str(error["ctx"]["expected_tags"]).split(", ")]
-    if "contains" not in known:
-        return f"unknown {name} {describe(written)}." + suggest(written, known)
-    return f"unknown assertion {describe(written)}." + suggest_assertion(written, known)
+    tags = [tag.strip("'") for tag in str(error["ctx"]["expected_tags"]).split(", ")]
+    if "contains" not in tags:
+        return f"unknown {name} {describe(written)}." + suggest(written, tags)
+    return f"unknown assertion {describe(written)}." + suggest_assertion(written, tags)
 
 
 def _shorthand_hint(value: Any, shape: Any, loc: Sequence[str | int]) -> str:
@@ -181,8 +181,7 @@ def _shorthand_hint(value: Any, shape: Any, loc: Sequence[str | int]) -> str:
     return ""
 
 
-def _key_hint(loc: Loc, known: Iterable[str]) -> str:
-    names = tuple(known)
+def _key_hint(loc: Loc, names: Collection[str]) -> str:
     if loc[-1] == "output" and "fixtures" in names:
         return " Write the given answer as `fixtures: {output: …}`."
     return suggest(loc[-1], names)

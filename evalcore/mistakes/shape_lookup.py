@@ -107,5 +107,5 @@ def fields_of(shape: Any) -> tuple[str, ...]:
         return tuple(get_type_hints(shape))
     if _is_model(shape):
         return tuple(shape.model_fields)
-    found = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
-    return tuple(get_type_hints(found[0])) if len(found) == 1 else ()
+    members = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
+    return tuple(get_type_hints(members[0])) if len(members) == 1 else ()

@@ -1,4 +1,4 @@
-"""The words in which mistakes are told: paths, foreign values, what was probably meant."""
+"""The words of mistakes: paths, foreign values, the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -20,25 +20,44 @@ def path_text(loc: Loc) -> str:
     return text
 
 
-def suggest(word: object, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the nearest known word, or the list of known words."""
-    names = sorted({str(name) for name in known})
+def suggest(word: object, names: Iterable[object], *, most: int | None = None) -> str:
+    """Return ` Did you mean 'x'?` for the nearest of `names`, else ` Known: a, b.`.
+
+    At most `most` names are listed. Without names the text is empty.
+    """
+    listed = sorted({str(name) for name in names})
+    return did_you_mean(word, listed) or (f" {known_names(listed, most)}" if listed else "")
+
+
+def did_you_mean(word: object, names: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the nearest of `names`; empty if none is near."""
     near = nearest(word, names)
-    if near is not None:
-        return f" Did you mean '{near}'?"
-    return f" Known: {', '.join(names)}." if names else ""
+    return "" if near is None else f" Did you mean '{near}'?"
 
 
-def nearest(word: object, known: Iterable[str]) -> str | None:
-    """Return the known word that is nearest to `word`, None if none is near."""
-    by_folded = {_folded(name): name for name in known}
+def known_names(names: Iterable[str], most: int | None = None) -> str:
+    """Return `Known: a, b.`, sorted, with a count of those beyond `most`."""
+    listed = sorted(set(names))
+    if not listed:
+        return "There is none."
+    rest = 0 if most is None else len(listed) - most
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"Known: {', '.join(listed[:most])}{more}."
+
+
+def nearest(word: object, names: Iterable[str]) -> str | None:
+    """Return the name that is nearest to `word`, None if none is near.
+
+    Case does not count, and `-` and `_` are the same.
+    """
+    by_folded = {_folded(name): name for name in names}
     near = get_close_matches(_folded(str(word)), list(by_folded), n=1, cutoff=0.6)
     return by_folded[near[0]] if near else None
 
 
-def suggest_assertion(kind: str, known: Collection[str]) -> str:
+def suggest_assertion(kind: str, types: Collection[str]) -> str:
     """Return what `suggest` would, for an assertion type: one of another format may be meant."""
-    names = {name for name in known if name.replace("_", "-") not in set(known) - {name}}
+    names = {name for name in types if name.replace("_", "-") not in set(types) - {name}}
     bare = _folded(kind).removeprefix("not-")
     negatable = any(name.startswith("not-") for name in names)
     if bare != _folded(kind) and not negatable:
@@ -74,9 +93,9 @@ def describe(value: object) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return a found file's name as a person in the current folder would write it."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    """Return a path as it is written in the current folder: relative to it where it lies below."""
+    folder = Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 def _cut(text: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from evalcore.errors import UsageError
+from evalcore.mistakes.wording import suggest
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.providers.redaction import cleaned_reply, cleaned_text, secrets_of
 
@@ -36,10 +36,7 @@ def client_of(protocol: str) -> Client:
     """Return the client of `protocol`; raise `UsageError` that names the known ones."""
     module = PROTOCOLS.get(protocol)
     if module is None:
-        close = difflib.get_close_matches(protocol, PROTOCOLS, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        known = ", ".join(PROTOCOLS)
-        raise UsageError(f"unknown protocol {protocol!r}.{hint} Known protocols: {known}")
+        raise UsageError(f"unknown protocol '{protocol}'.{suggest(protocol, PROTOCOLS)}")
     return cast("Client", import_module(module))
 
 

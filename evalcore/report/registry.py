@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, cast
 
 from evalcore.errors import UsageError
+from evalcore.mistakes.wording import did_you_mean
 from evalcore.report.view import ReportView
 
 Render = Callable[[ReportView], Iterator[str]]
@@ -51,9 +51,8 @@ def check_form(name: str) -> str:
     if name in FORMS:
         return name
     names = [*FORMS, JSON]
-    near = get_close_matches(name, names, n=1)
-    meant = f" Did you mean '{near[0]}'?" if near else ""
-    raise UsageError(f"unknown form of report '{name}'.{meant} Known: {', '.join(names)}")
+    hint = did_you_mean(name, names)
+    raise UsageError(f"unknown form of report '{name}'.{hint} Known: {', '.join(names)}")
 
 
 def find_form(name: str) -> Render:

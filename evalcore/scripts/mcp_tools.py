@@ -6,10 +6,11 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.mistakes import Mistakes, Place
 from evalcore.scripts.running import Running, Scope, Tool
 from evalcore.scripts.toolbox import OpenPrefix
-from evalcore.scripts.words import check_keys, describe, is_text, suggest
+from evalcore.scripts.words import check_keys, is_text
 from evalcore.trust.secret_options import telling_values
 
 MCP: Final = "mcp:"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.exchange import Reply
 from evalcore.scripts.failure import ToolError, is_caught, kind_of
 from evalcore.scripts.running import Running, Scope, Tool
 from evalcore.scripts.score import text_of
-from evalcore.scripts.words import describe, suggest
 
 DEFAULT_MODEL: Final = "default"
 _PARAMETERS: Final = (

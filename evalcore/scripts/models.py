@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.mistakes import Mistakes, Place
-from evalcore.scripts.words import describe, suggest
 
 PROTOCOLS: Final = ("openai", "anthropic")
 _OWN: Final = ("name", "provider", "config", "params", "rate_limiter", "pricing")

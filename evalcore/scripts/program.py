@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from evalcore.expressions.tree import Tree
+from evalcore.mistakes.wording import describe
 from evalcore.scripts.interpret import RESULT, run_body, waits
 from evalcore.scripts.mcp_tools import McpPrefix
 from evalcore.scripts.mistakes import Mistakes, Place
@@ -14,7 +15,7 @@ from evalcore.scripts.running import Running, Scope
 from evalcore.scripts.statements import Body, Compiler
 from evalcore.scripts.toolbox import Toolbox
 from evalcore.scripts.tools import ToolReader
-from evalcore.scripts.words import check_keys, describe
+from evalcore.scripts.words import check_keys
 
 ITERATION: Final = "TEST_ITERATION"
 TEST_KEYS: Final = ("data", "tools", "do")

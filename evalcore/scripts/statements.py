@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 from evalcore.expressions.failure import ExpressionSyntaxError
 from evalcore.expressions.pattern import Pattern, compile_pattern
 from evalcore.expressions.tree import Tree, compile_tree
+from evalcore.mistakes.wording import describe, known_names, suggest
 from evalcore.scripts.mistakes import Mistakes, Place
 from evalcore.scripts.running import Tool
 from evalcore.scripts.toolbox import Toolbox
-from evalcore.scripts.words import check_keys, describe, is_text, listed, suggest
+from evalcore.scripts.words import MOST_LISTED, check_keys, is_text
 
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "eval": ("store_as",),
@@ -145,7 +146,7 @@ class Compiler:
                 message = f"a statement has one of {known}, this one has {both}"
             else:
                 keys = list(raw)
-                hint = suggest(keys[0], KEYS) if keys else f" {listed(KEYS)}"
+                hint = suggest(keys[0], KEYS) if keys else f" {known_names(KEYS)}"
                 message = f"is no statement: it has none of {known}.{hint if keys else ''}"
             self._mistakes.add(loc, message)
             return None
@@ -170,7 +171,7 @@ class Compiler:
         tool = self._toolbox.find(name)
         if tool is None:
             names = self._toolbox.names()
-            message = f"there is no tool '{name}'. {listed(names)}"
+            message = f"there is no tool '{name}'. {known_names(names, MOST_LISTED)}"
             self._mistakes.add((*loc, "call"), message)
             return None
         known = tool.parameters()

@@ -7,9 +7,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from evalcore.mistakes.wording import describe
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.mistakes import Mistakes, Place
-from evalcore.scripts.words import check_keys, describe, is_text
+from evalcore.scripts.words import check_keys, is_text
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "str": str,

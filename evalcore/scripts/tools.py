@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.custom_tool import CustomTool
 from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, read_mcp_reference
@@ -14,7 +15,7 @@ from evalcore.scripts.python_tools import PythonTool, reference_of
 from evalcore.scripts.running import Tool
 from evalcore.scripts.statements import Compiler
 from evalcore.scripts.toolbox import Found, NamedTool, Toolbox
-from evalcore.scripts.words import check_keys, describe, is_text, suggest
+from evalcore.scripts.words import check_keys, is_text
 
 # Of a chat in a terminal; without effect on an evaluation.
 IGNORED: Final = (

@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.mistakes import Mistakes, Place
 
-_LISTED = 40
-
-
-def describe(value: object) -> str:
-    """Return a short text for a foreign value: `the number 3`, `a list`, `null`."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, str):
-        text = " ".join(value.split())
-        return f"'{text[:40]}…'" if len(text) > 40 else f"'{text}'"
-    return "a list" if isinstance(value, list) else "a mapping"
-
-
-def suggest(word: object, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the nearest known word, or the list of known words."""
-    names = sorted(set(known))
-    near = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
-    if near:
-        return f" Did you mean '{near[0]}'?"
-    return f" {listed(names)}" if names else ""
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return `Known: a, b.`"""
-    every = sorted(set(names))
-    if not every:
-        return "There is none."
-    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return f"Known: {', '.join(every[:_LISTED])}{more}."
+MOST_LISTED = 40
 
 
 def check_keys(
@@ -54,7 +22,9 @@ def check_keys(
             continue
         sound = False
         if isinstance(key, str):
-            mistakes.add((*loc, key), f"unknown key '{key}'.{suggest(key, names)}")
+            mistakes.add(
+                (*loc, key), f"unknown key '{key}'.{suggest(key, names, most=MOST_LISTED)}"
+            )
         else:
             text = f"a key must be text, got {describe(key)}; write it in quotes"
             mistakes.add((*loc, str(key)), text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from evalcore.mistakes.wording import suggest
 from evalcore.targets.flow_answer import AnswerError
 from evalcore.targets.node_conditions import When, read_when
 from evalcore.targets.node_inputs import References
@@ -177,9 +177,8 @@ def _edges(written: Any, nodes: list[Node]) -> list[Edge]:
         edge = _checked(mapping, _EDGE_KEYS, where)
         for key in ("from", "to"):
             if edge.get(key) not in ids:
-                near = difflib.get_close_matches(str(edge.get(key)), ids, n=1)
-                hint = f"did you mean '{near[0]}'?" if near else f"nodes: {', '.join(ids)}"
-                raise AnswerError(f"{where}: '{key}' names no node: {edge.get(key)!r} ({hint})")
+                hint = suggest(edge.get(key), ids)
+                raise AnswerError(f"{where}: '{key}' names no node: {edge.get(key)!r}.{hint}")
         when = edge.get("when")
         made = None if when is None else read_when(when, f"{where}.when")
         edges.append(Edge(edge["from"], edge["to"], made))
@@ -242,8 +241,6 @@ def _checked(raw: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[
     for key, value in raw.items():
         name = _HUMP.sub(r"_\1", str(key)).lower()
         if name not in keys:
-            near = difflib.get_close_matches(name, keys, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(keys)}"
-            raise AnswerError(f"{where}: unknown key '{key}' ({hint})")
+            raise AnswerError(f"{where}: unknown key '{key}'.{suggest(name, keys)}")
         named[name] = value
     return named

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from evalcore.errors import UsageError
+from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ def target_kind(kind: str) -> TargetKind:
     row = KINDS.get(kind)
     if row is not None:
         return row
-    known = ", ".join(KINDS)
-    close = difflib.get_close_matches(kind, KINDS, n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise UsageError(f"unknown target kind {kind!r}.{hint} Known kinds: {known}")
+    hint = f"{did_you_mean(kind, KINDS)} {known_names(KINDS)}"
+    raise UsageError(f"unknown target kind '{kind}'.{hint}")
 
 
 def options_model(kind: str) -> type[BaseModel]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from evalcore.errors import EvalError, NotAllowedError, UsageError
+from evalcore.mistakes.wording import suggest
 from evalcore.trust.declared_names import declared_names
 from evalcore.trust.root_modules import locate, root_modules
 
@@ -216,9 +216,5 @@ def _callable_in(
     return value  # type: ignore[no-any-return] # foreign by nature
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    names = sorted({item for item in known if not item.startswith("_")})
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return f" Did you mean '{close[0]}'?"
-    return f" There is: {', '.join(names[:10])}" if names else ""
+def _did_you_mean(name: str, names: Iterable[str]) -> str:
+    return suggest(name, (public for public in names if not public.startswith("_")), most=10)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from evalcore.mistakes.wording import nearest, suggest
 from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.declared import TYPE_NAMES, is_schema
 from evalcore.workflow.definition import MODEL_TYPES, depends_of, followers_of
@@ -205,7 +205,7 @@ def _by_type(kind: str, raw: Mapping[str, Any], loc: Loc, look: _Names) -> Itera
     if kind == "gate" and isinstance(raw.get("eval_key"), str):
         key = raw["eval_key"]
         # A key that is near nothing may be that of the verdict in a JSON answer.
-        near = difflib.get_close_matches(key, list(look.blocks), n=1)
+        near = nearest(key, look.blocks)
         if key not in (raw.get("inputs") or {}) and (near or "." in key):
             yield from look.reference(key, (*loc, "eval_key"))
     elif kind == "synthesize":
@@ -274,12 +274,3 @@ def _joined(blocks: Mapping[str, Any], workflow: Mapping[str, Any]) -> Iterator[
                 f"'{before}' goes on to '{followers[0]}' already; a block has one plain way on"
             )
             yield Mistake(("blocks", name, "depends"), message)
-
-
-def suggest(word: object, known: Collection[str]) -> str:
-    """Return ` Did you mean 'x'?` for the nearest known word, or the list of known words."""
-    near: Callable[..., list[str]] = difflib.get_close_matches
-    close = near(str(word), list(known), n=1)
-    if close:
-        return f" Did you mean '{close[0]}'?"
-    return f" Known: {', '.join(known)}." if known else ""

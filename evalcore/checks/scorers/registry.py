@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from evalcore.checks.scorers.similarity import MODES
+from evalcore.mistakes.wording import suggest
 from evalcore.model.evidence_path import PathSyntaxError, parse_path
 from evalcore.model.suite import ScorerSpec
 
@@ -95,7 +95,7 @@ def parse_scorer(raw: object) -> ScorerSpec:
     row = SCORERS[kind]
     for key in given:
         if key not in row.parameters:
-            hint = _suggestion(key, row.parameters)
+            hint = suggest(key, row.parameters) or " It has none."
             raise ScorerSyntaxError(f"scorer '{kind}': unknown parameter '{key}'.{hint}")
     params = {key: _value(kind, key, row.parameters[key], given) for key in row.parameters}
     if "max" in params and params["max"] <= params["ideal"]:
@@ -122,7 +122,7 @@ def _kind(given: dict[str, Any]) -> str:
     if kind == "custom":
         raise ScorerSyntaxError("scorer 'custom': 'callable' is required")
     if kind not in SCORERS:
-        hint = _suggestion(str(kind), {**SCORERS, **dict.fromkeys(MODES)})
+        hint = suggest(str(kind), [*SCORERS, *MODES])
         raise ScorerSyntaxError(f"unknown scorer {written!r}.{hint}")
     return str(kind)
 
@@ -163,10 +163,3 @@ def _default_name(kind: str, params: Mapping[str, Any]) -> str:
 def _snake(name: str) -> str:
     spelled = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     return spelled.replace("-", "_")
-
-
-def _suggestion(word: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    if near:
-        return f" Did you mean '{near[0]}'?"
-    return f" Known: {', '.join(sorted(known))}." if known else " It has none."

@@ -54,7 +54,7 @@ def find_plugin(
     try:
         manifest = _read_manifest(path, path.stat().st_mtime_ns)
     except LoadError as error:
-        problems.add_found(error.problems)
+        problems.include(error.problems)
         return {}
     shown = shown_path(path)
     if manifest["id"] != plugin:

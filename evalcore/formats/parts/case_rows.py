@@ -75,9 +75,9 @@ def spool_rows(
                     message = f"{noun} '{case.id}' holds a value that JSON cannot: {error}"
                     found.add(loc, message)
     except LoadError as error:
-        last.add_found(error.problems)
+        last.include(error.problems)
     if not read and not any(problems.count for problems in every.values()):
-        last.add_found([Problem(last.file, None, "", f"holds no {noun}")])
+        last.include([Problem(last.file, None, "", f"holds no {noun}")])
     return Spooled(spool, tuple(every.values()), references.absent(spool))
 
 

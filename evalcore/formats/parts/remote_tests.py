@@ -68,7 +68,7 @@ def remote_tests(
                 for test in file_tests(path, shown, columns, problems):
                     yield test._replace(is_data=True)
     except LoadError as error:
-        problems.add_found(error.problems)
+        problems.include(error.problems)
     except EvalError as error:
         problems.add(loc, str(error))
 

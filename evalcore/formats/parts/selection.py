@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evalcore.errors import UsageError
 from evalcore.formats.parts.options import LoadOptions
-from evalcore.mistakes.wording import nearest
+from evalcore.mistakes.wording import suggest
 from evalcore.model.suite import SuiteDefinition
 
 MAX_NAMES = 10_000
@@ -71,20 +71,10 @@ class Selection:
             yield from (f"{options.called(name)} {value}" for value in sorted(values))
 
 
-def _unknown(option: str, what: str, wanted: Iterable[str], known: set[str]) -> Iterator[str]:
-    for name in sorted(set(wanted) - known):
-        yield f"{option}: no {what} '{name}'.{_meant(name, known)}"
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    near = nearest(name, names)
-    if near is not None:
-        return f" Did you mean '{near}'?"
-    if not names:
-        return " There are none."
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f" Known: {', '.join(names[:_LISTED])}{more}."
+def _unknown(option: str, what: str, chosen: Iterable[str], names: set[str]) -> Iterator[str]:
+    for name in sorted(set(chosen) - names):
+        hint = suggest(name, names, most=_LISTED) or " There are none."
+        yield f"{option}: no {what} '{name}'.{hint}"
 
 
 def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:

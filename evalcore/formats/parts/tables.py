@@ -80,7 +80,7 @@ def _has_columns(
         if field not in columns and field not in given:
             message = f"has no column '{field}'; name another with `columns: {{{field}: …}}`."
             header = 1 if table.csv else None
-            table.add_found([Problem(table.file, header, "", message + suggest(field, given))])
+            table.include([Problem(table.file, header, "", message + suggest(field, given))])
     return table.count + suite.count == before
 
 

@@ -95,7 +95,7 @@ class ScriptProblems(Problems):
         self.warnings: list[str] = []
         for line, message in source.warnings:
             if strict:
-                self.add_found([Problem(self.file, line, "", message)])
+                self.include([Problem(self.file, line, "", message)])
             else:
                 self.warnings.append(f"line {line}: {message}")
 
@@ -103,7 +103,7 @@ class ScriptProblems(Problems):
         """Note a mistake where it stands."""
         file, line = self._source.locate(loc)
         text = f"{label}: {message}" if label else message
-        self.add_found([Problem(file, line, path_text(loc), text)])
+        self.include([Problem(file, line, path_text(loc), text)])
 
     def warn(self, loc: Loc, message: str) -> None:
         """Note a warning."""

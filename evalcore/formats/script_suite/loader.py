@@ -24,6 +24,7 @@ from evalcore.formats.script_suite.stored import stored, stored_layer
 from evalcore.formats.text.source import collector_paused
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import raise_all
+from evalcore.mistakes.wording import describe
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
@@ -44,7 +45,7 @@ from evalcore.scripts.mcp_tools import EXTRA
 from evalcore.scripts.models import model_entry
 from evalcore.scripts.program import Layer, Level, LevelReader, open_servers, read_levels
 from evalcore.scripts.tools import ToolReader
-from evalcore.scripts.words import check_keys, describe
+from evalcore.scripts.words import check_keys
 
 DEFAULT_THRESHOLD: Final = 0.5
 KEYS: Final = ("shared", "iterations", "suites", "evalcore")

@@ -11,10 +11,11 @@ from evalcore.formats.parts.environment import variables_for
 from evalcore.formats.parts.options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
 from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.wording import describe
 from evalcore.scripts.mcp_tools import check_servers
 from evalcore.scripts.models import read_models
 from evalcore.scripts.program import Layer
-from evalcore.scripts.words import check_keys, describe
+from evalcore.scripts.words import check_keys
 
 KEYS: Final = ("models", "env", "shared", "tools", "mcp", "chat", "cli")
 SHARED_KEYS: Final = ("data", "tools")

@@ -196,7 +196,7 @@ class FlowReader:
             path = resolve_inside(repository_root(self._folder), self._folder, name)
             document = read_document(path, shown_path(path))
         except LoadError as error:
-            self._problems.add_found(error.problems)
+            self._problems.include(error.problems)
             return None
         except EvalError as error:
             self._problems.add(loc, str(error))

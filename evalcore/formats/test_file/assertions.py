@@ -127,8 +127,8 @@ def _grader(
         return make_assertion(member, known, loc, found)
 
     check, params = known.read(kind, raw, loc, found, make)
-    if problems is None and found.found:
-        raise AssertionValueError(found.found[0].message)
+    if problems is None and found.noted:
+        raise AssertionValueError(found.noted[0].message)
     return check, params
 
 

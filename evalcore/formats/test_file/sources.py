@@ -152,7 +152,7 @@ def named_tests(
             try:
                 yield from file_tests(path, shown_path(path), columns, problems)
             except LoadError as error:
-                problems.add_found(error.problems)
+                problems.include(error.problems)
 
 
 def names_path(written: str, path: Path) -> bool:

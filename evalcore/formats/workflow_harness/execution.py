@@ -130,7 +130,7 @@ class ExecutedWorkflow:
         try:
             document = read_document(path, shown_path(path))
         except LoadError as error:
-            outer.add_found(error.problems)
+            outer.include(error.problems)
             return {}
         problems = Problems(document.file, document.locate)
         self.others.append(problems)

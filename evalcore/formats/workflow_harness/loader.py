@@ -172,7 +172,7 @@ class _Execution:
 
 def _is_misshapen(problems: Problems) -> bool:
     """Whether something is wrong already with the shape of the workflow itself."""
-    roots = {problem.path.partition(".")[0].partition("[")[0] for problem in problems.found}
+    roots = {problem.path.partition(".")[0].partition("[")[0] for problem in problems.noted}
     return not roots.isdisjoint({"blocks", "souls", "workflow"})
 
 

@@ -36,7 +36,7 @@ def find_providers(
     try:
         targets = Targets(None, folder, variables_for(folder, options), problems)
     except LoadError as error:
-        problems.add_found(error.problems)
+        problems.include(error.problems)
         return {}, []
     for name, loc in wanted.items():
         if name in targets:

@@ -385,7 +385,7 @@ MODULE = "import json\ndef answer(case_input): ...\nclass Bot: ...\n"
     ("flow", "mistake"),
     [
         ("mine:answr", "flow: mine:answr: 'mine' has no 'answr'. Did you mean 'answer'?"),
-        ("{flow: 'mine:zz'}", "flow.flow: mine:zz: 'mine' has no 'zz'. There is: Bot, answer"),
+        ("{flow: 'mine:zz'}", "flow.flow: mine:zz: 'mine' has no 'zz'. Known: Bot, answer"),
         ("{callable: 'mine:zz'}", "flow.callable: mine:zz: 'mine' has no 'zz'."),
         ("{target: p}", "flow.target: mine:missing: 'mine' has no 'missing'."),
         ("nobody:fn", "flow: nobody:fn: there is no module 'nobody' below"),

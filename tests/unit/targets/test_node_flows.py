@@ -214,7 +214,7 @@ MISTAKES = {
     "nodes of another kind": ({"flow": {"nodes": {"a": 1}}}, "'nodes' is a list"),
     "a key of the flow": ({"flow": {"nodes": [node("a")], "steps": 1}}, "unknown key 'steps'"),
     "a key beside it": ({**nodes(node("a")), "primary": "a"}, "unknown key 'primary' beside"),
-    "a key of a node": (nodes(node("a", inputs=1)), "unknown key 'inputs' .did you mean 'input'"),
+    "a key of a node": (nodes(node("a", inputs=1)), "unknown key 'inputs'. Did you mean 'input'"),
     "a key of an edge": (
         nodes(node("a"), node("b"), edges=[{"from": "a", "to": "b", "if": 1}]),
         "unknown key 'if'",
@@ -226,7 +226,7 @@ MISTAKES = {
     "from nowhere": (nodes(node("a"), edges=[edge("x", "a")]), "'from' names no node: 'x'"),
     "to nowhere": (
         nodes(node("main"), edges=[edge("main", "mian")]),
-        "'to' names no node: 'mian' .did you mean 'main'",
+        "'to' names no node: 'mian'. Did you mean 'main'",
     ),
     "a circle": (
         nodes(node("s"), *map(node, "abc"), edges=map(edge, "sabc", "abca")),

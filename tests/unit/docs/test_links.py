@@ -11,7 +11,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "deployments/**/*.md", "tests/**/*.md", ".github/**/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "deployments/**/*.md",
+        "tests/**/*.md",
+        ".github/**/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")

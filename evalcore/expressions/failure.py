@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from evalcore.errors import EvalError
+from evalcore.mistakes.foreign_text import one_line
 
 LONGEST_SOURCE: Final = 160
 _LONGEST_MESSAGE: Final = 400
@@ -43,15 +44,9 @@ class ExpressionError(EvalError):
     def __init__(self, kind: str, reason: str, source: str = "") -> None:
         super().__init__(kind, reason, source)
         self.kind = kind
-        self.reason = shorten(reason, _LONGEST_MESSAGE)
+        self.reason = one_line(reason, _LONGEST_MESSAGE)
         self.source = source
 
     def __str__(self) -> str:
-        place = f"{shorten(self.source, LONGEST_SOURCE)}: " if self.source else ""
+        place = f"{one_line(self.source, LONGEST_SOURCE)}: " if self.source else ""
         return f"{place}{self.kind}: {self.reason}"
-
-
-def shorten(text: str, length: int) -> str:
-    """Return the text on one line and of at most `length` characters."""
-    line = " ".join(text[: 4 * length].split())
-    return line if len(line) <= length else f"{line[: length - 1]}…"

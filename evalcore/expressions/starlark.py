@@ -22,10 +22,11 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
 from evalcore.expressions.data_functions import log
-from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError, shorten
+from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
 from evalcore.expressions.frames import UNDERSCORED
 from evalcore.expressions.starlark_wire import UnsendableError, decode, encode
 from evalcore.expressions.values import walk
+from evalcore.mistakes.foreign_text import one_line
 
 _WORKER: Final = Path(__file__).with_name("starlark_worker.py")
 # Beyond what the process has when it is ready.
@@ -78,7 +79,7 @@ def check_starlark(source: str) -> None:
     question = {"source": source, "steps": 0, "only_parse": True, "scope": {}, "functions": []}
     answer = _asked(question, {}, Budget())
     if "error" in answer:
-        reason = shorten(answer["error"], 200)
+        reason = one_line(answer["error"], 200)
         raise ExpressionSyntaxError(reason, answer.get("line") or 1, answer.get("column") or 1)
 
 

@@ -12,11 +12,11 @@ from evalcore.expressions.failure import (
     LONGEST_SOURCE,
     ExpressionError,
     ExpressionSyntaxError,
-    shorten,
 )
 from evalcore.expressions.scan import Source, split
 from evalcore.expressions.texts import to_text
 from evalcore.expressions.values import Failure, finish
+from evalcore.mistakes.foreign_text import one_line
 
 _CACHED: Final = 16_384
 
@@ -136,5 +136,5 @@ def _compiled(part: Source, text: str) -> Code:
         else:
             line, column = 1, part.start - (text.rfind("\n", 0, part.start) + 1) + error.column
         line += text.count("\n", 0, part.start)
-        message = f"{error.message}, in ${{{shorten(part.text, LONGEST_SOURCE)}}}"
+        message = f"{error.message}, in ${{{one_line(part.text, LONGEST_SOURCE)}}}"
         raise ExpressionSyntaxError(message, line, column) from None

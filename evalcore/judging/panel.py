@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Answer, Judges, JudgeSpec, Question
 from evalcore.judging.replies import ReplyError
+from evalcore.mistakes.foreign_text import one_line
 
 AGGREGATIONS = ("mean", "median", "majority")
 MAX_REPAIRS = 2
@@ -97,8 +98,6 @@ def aggregate(scores: Sequence[float], aggregation: str, threshold: float) -> fl
 
 def _no_answer(answers: Sequence[Answer], error: ReplyError) -> TargetError:
     last = answers[-1]
-    shown = " ".join(last.text[: 4 * _SHOWN_CHARACTERS].split())
-    if len(shown) > _SHOWN_CHARACTERS:
-        shown = shown[:_SHOWN_CHARACTERS] + "…"
+    shown = one_line(last.text, _SHOWN_CHARACTERS)
     message = f"judge '{last.judge}' gave no valid verdict in {len(answers)} replies"
     return TargetError("judge", f"{message}; the last: {error}: {shown!r}")

@@ -9,6 +9,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from evalcore.mistakes.foreign_text import shorten
+
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
 _MARKDOWN_ENTITIES: Final = {
     "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", ":": "&#58;", ".": "&#46;"
@@ -34,11 +36,6 @@ _XML_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _XML_ATTRIBUTE: Final = {**_XML_ENTITIES, '"': "&quot;", "\n": "&#10;", "\t": "&#9;"}
 
 _DATA: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028"}
-
-
-def shorten(text: str, most: int) -> str:
-    """Return `text` cut to `most` characters; `…` marks a cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def visible(text: str) -> str:

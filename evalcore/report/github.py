@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.report.changes import REGRESSION, Change, changes
 from evalcore.report.document import Report
-from evalcore.report.escape import escape_command, escape_command_property, shorten
+from evalcore.report.escape import escape_command, escape_command_property
 from evalcore.report.view import Place, ReportView
 
 MOST_OF_A_KIND = 10

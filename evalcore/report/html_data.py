@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from evalcore.report.escape import escape_data, shorten
+from evalcore.mistakes.foreign_text import shorten
+from evalcore.report.escape import escape_data
 from evalcore.report.view import CaseFacts, ListedCase
 
 # In the order of report.js; a case shows the first that one of its items has.

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.report.document import Report
-from evalcore.report.escape import escape_xml, escape_xml_attribute, shorten
+from evalcore.report.escape import escape_xml, escape_xml_attribute
 from evalcore.report.view import ListedCase, ReportView
 
 _MEMORY_BYTES = 8 * 1024 * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
 from evalcore.report.changes import (
@@ -17,7 +18,7 @@ from evalcore.report.changes import (
 )
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown as escape
-from evalcore.report.escape import escape_markdown_html, fenced, shorten
+from evalcore.report.escape import escape_markdown_html, fenced
 from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}

@@ -167,5 +167,5 @@ def test_every_row_of_the_table_leads_to_a_check(name: str) -> None:
 
 
 def test_an_unknown_check_is_not_found() -> None:
-    with pytest.raises(UsageError, match="Known: .*contains, "):
+    with pytest.raises(UsageError, match=r"Known: .*contains, "):
         find_check("zzz")

@@ -1,0 +1,48 @@
+"""Foreign texts and errors on one line, shortened to be quoted in a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evalcore.errors import EvalError
+
+LINE_LENGTH = 500
+QUOTED_LENGTH = 80
+_LISTED = 5
+
+
+def shorten(text: str, limit: int = LINE_LENGTH) -> str:
+    """Return the text, its end replaced by `…` where it is longer than `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def one_line(text: str, limit: int = LINE_LENGTH) -> str:
+    """Return the text with each run of white space as one blank, shortened."""
+    return shorten(" ".join(text[: 4 * limit].split()), limit)
+
+
+def quote(text: str) -> str:
+    """Return the text in quotes, on one line, shortened."""
+    return repr(shorten(text, QUOTED_LENGTH))
+
+
+def quote_all(texts: Sequence[str]) -> str:
+    """Return the texts in quotes, the first five of them."""
+    listed = ", ".join(map(quote, texts[:_LISTED]))
+    more = len(texts) - _LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def describe_error(error: BaseException) -> str:
+    """Return `Type: message` on one line, even if the exception cannot say its message.
+
+    The project's own errors say enough without their type.
+    """
+    try:
+        message = one_line(str(error))
+    except Exception:  # noqa: BLE001 - a foreign __str__
+        message = ""
+    name = type(error).__name__
+    if message and isinstance(error, EvalError):
+        return message
+    return f"{name}: {message}" if message else name

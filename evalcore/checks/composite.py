@@ -15,8 +15,7 @@ from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, json_text, one_line
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
-
-_EPSILON = 1e-9
+from evalcore.model.tolerance import reaches
 
 
 class Member(NamedTuple):
@@ -28,9 +27,7 @@ class Member(NamedTuple):
     @property
     def met(self) -> bool:
         """Whether it passed, and what it requires of itself is there."""
-        required = self.assertion.required
-        least = -1.0 if required is None else required - _EPSILON
-        return self.verdict.outcome is Outcome.PASSED and self.verdict.score >= least
+        return self.verdict.outcome is Outcome.PASSED and _reaches(self)
 
 
 async def composite(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -178,4 +175,4 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
 
 def _reaches(member: Member) -> bool:
     required = member.assertion.required
-    return required is None or member.verdict.score >= required - _EPSILON
+    return required is None or reaches(member.verdict.score, required)

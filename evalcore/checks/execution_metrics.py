@@ -10,7 +10,7 @@ from evalcore.checks.measures import NOT_MEASURED
 from evalcore.checks.subject import Subject
 from evalcore.checks.trajectory import calls_of
 from evalcore.model.assertion import Verdict, blocked
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 
 DEFAULT_TOLERANCE: Final = 0.2
 MAXIMA: Final = {
@@ -51,7 +51,7 @@ def _aspects(
             continue
         tolerance = params.get("exploration_tolerance", DEFAULT_TOLERANCE)
         text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"
-        yield aspect(text, abs(value - bound) <= tolerance + 1e-9)
+        yield aspect(text, reaches(tolerance, abs(value - bound)))
 
 
 def _measured(subject: Subject) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from evalcore.checks.subject import Subject
 from evalcore.checks.wording import json_text, quote
 from evalcore.judging.texts import content_text
 from evalcore.model.assertion import Outcome, Verdict, broken
+from evalcore.model.tolerance import reaches
 
 _TOKENS: Final = (
     ("YYYY", "%Y"),
@@ -127,7 +128,7 @@ def _is_near(found: Any, wanted: Any, field: Mapping[str, Any]) -> bool:
     tolerance = field.get("tolerance", 0.0)
     if field.get("relative"):
         tolerance *= abs(other) if other else 1.0
-    return bool(abs(one - other) <= tolerance + 1e-9 * max(1.0, abs(other)))
+    return reaches(tolerance, abs(one - other), max(1.0, abs(other)))
 
 
 def _number(value: Any) -> float | None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from evalcore.checks.wording import one_line
 from evalcore.model.assertion import Outcome, Verdict
+from evalcore.model.tolerance import reaches
 
 DEFAULT_THRESHOLD = 0.8
-_EPSILON = 1e-9
 _SHOWN = 5
 
 
@@ -41,7 +41,7 @@ def scored(
 ) -> Verdict:
     """Return the verdict on a score: passed from `threshold` (0.8) on, else with a message."""
     least = DEFAULT_THRESHOLD if threshold is None else threshold
-    reached = score >= least - _EPSILON
+    reached = reaches(score, least)
     unmet = [one["text"] for one in aspects if not one["passed"]]
     parts = [f"score {score:.4g} < {least:g}"] if not reached else []
     parts.extend([message] if message else unmet[:_SHOWN])

@@ -15,9 +15,9 @@ from evalcore.judging.panel import Panel, Vote, panel_of
 from evalcore.judging.rubrics import Criterion, Rubric, criteria_of, grade_by_rubric, passes
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Metrics
+from evalcore.model.tolerance import reaches
 
 DEFAULT_THRESHOLD = 0.8
-_EPSILON = 1e-9
 
 
 class _Metered:
@@ -66,7 +66,7 @@ async def llm_grader(params: Mapping[str, Any], subject: Subject) -> Verdict:
         found = await grade_freely(judges, panel, params.get("prompt"), material, threshold)
     except (TargetError, UnknownVariableError) as error:
         return judges.on(_no_verdict(params, panel, str(error)))
-    reached = found.score >= threshold - _EPSILON
+    reached = reaches(found.score, threshold)
     message = _message(found.score, threshold, found.reasoning, reached=reached)
     verdict = Verdict(
         Outcome.PASSED if reached else Outcome.FAILED,
@@ -90,7 +90,7 @@ async def rubrics(params: Mapping[str, Any], subject: Subject) -> Verdict:
         found = await grade_by_rubric(judges, panel, criteria, material, params.get("prompt"))
     except (TargetError, UnknownVariableError) as error:
         return judges.on(_no_verdict(params, panel, str(error)))
-    reached = found.score >= threshold - _EPSILON and not found.failed_required
+    reached = reaches(found.score, threshold) and not found.failed_required
     verdict = Verdict(
         Outcome.PASSED if reached else Outcome.FAILED,
         found.score,
@@ -159,7 +159,7 @@ def _rubric_message(
     found: Rubric, criteria: Sequence[Criterion], threshold: float, *, reached: bool
 ) -> str:
     unmet = [one.id for one in criteria if not passes(one, found.earned[one.id])]
-    sign = "≥" if found.score >= threshold - _EPSILON else "<"
+    sign = "≥" if reaches(found.score, threshold) else "<"
     parts = [f"{found.score:.4g} {sign} {threshold:g}"]
     if found.failed_required:
         parts.append(f"required and not met: {', '.join(found.failed_required)}")

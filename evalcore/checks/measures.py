@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
+from evalcore.model.tolerance import is_below
 
 NOT_MEASURED = "not measured"
 _WORST = (Outcome.FAILED, Outcome.BLOCKED)
@@ -76,7 +76,6 @@ def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:
         return blocked(NOT_MEASURED)
     actual = f"{measured:.10g}{unit}"
     expected = f"≤ {threshold:.10g}{unit}"
-    # A sum of costs may exceed its decimal bound by an ulp (docs/decisions/0006-epsilon.md).
-    if measured <= threshold or math.isclose(measured, threshold, rel_tol=1e-9):
+    if not is_below(threshold, measured):
         return Verdict(Outcome.PASSED, 1.0, actual=actual, expected=expected)
     return failed(f"{actual}, expected {expected}", actual=actual, expected=expected)

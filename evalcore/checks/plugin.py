@@ -19,7 +19,7 @@ from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, one_line
 from evalcore.errors import TargetError
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 from evalcore.trust.foreign_calls import ForeignError
 from evalcore.trust.local_objects import find_callable
 

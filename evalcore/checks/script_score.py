@@ -7,8 +7,7 @@ from typing import Any
 
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, broken
-
-_EPSILON = 1e-9
+from evalcore.model.tolerance import reaches
 
 
 def script_score(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001
@@ -18,7 +17,7 @@ def script_score(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noq
     if not isinstance(score, int | float):
         return broken("the evidence has no score: it is not of a script suite")
     threshold = subject.case.threshold
-    passed = score >= (1.0 if threshold is None else threshold) - _EPSILON
+    passed = reaches(score, 1.0 if threshold is None else threshold)
     message = "; ".join(details.get("warnings", ()))
     if passed and score == 1.0 and not message:
         return PASSED  # which many tests share

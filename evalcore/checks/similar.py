@@ -11,8 +11,7 @@ from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.texts import expected_text
 from evalcore.judging.vectors import cosine
 from evalcore.model.assertion import Outcome, Verdict, broken
-
-_EPSILON = 1e-9
+from evalcore.model.tolerance import reaches
 
 
 async def similar(params: Mapping[str, Any], subject: Subject) -> Verdict:
@@ -33,7 +32,7 @@ async def similar(params: Mapping[str, Any], subject: Subject) -> Verdict:
     except (TargetError, ValueError) as error:
         return broken(str(error))
     threshold = params["threshold"]
-    reached = score >= threshold - _EPSILON
+    reached = reaches(score, threshold)
     usage = {"input": found.metrics.input_tokens, "output": found.metrics.output_tokens}
     return Verdict(
         Outcome.PASSED if reached else Outcome.FAILED,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 from math import fsum
 from typing import Any
 
-from evalcore.gates.wording import counted, is_below, number
+from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.scoring import reaches
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
+from evalcore.model.tolerance import is_below, reaches
 
 _SHOWN = 3
 

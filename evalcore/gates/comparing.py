@@ -13,6 +13,7 @@ from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Counts, Summary
+from evalcore.model.tolerance import reaches
 from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.intervals import (
     FEW_CLUSTERS,
@@ -22,7 +23,6 @@ from evalcore.statistics.intervals import (
 from evalcore.statistics.paired import paired_moments
 
 _SHOWN = 3
-_ROUNDING = 1e-9  # of the computation (docs/decisions/0006-epsilon.md)
 _NO_BASELINE = (
     "no baseline is available: name a variant as 'baseline', or an earlier run with "
     "`evalcore baseline set SUITE RUN`"
@@ -196,12 +196,12 @@ def _judge(
     )
     if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
         text += f", only {moments.clusters} clusters"
-    if low > -margin + _ROUNDING and one.lost:
+    if not reaches(-margin, low) and one.lost:
         lost = f"{counted(one.lost, 'case')} of the baseline not measured in the candidate"
         return GateOutcome.INCONCLUSIVE, f"{text}, but {lost}", details
-    if low > -margin + _ROUNDING:
+    if not reaches(-margin, low):
         return GateOutcome.PASS, f"{text}, above −{number(margin)}", details
-    if high < -margin - _ROUNDING:
+    if not reaches(high, -margin):
         return GateOutcome.FAIL, f"{text}, below −{number(margin)}", details
     more = cases_to_decide(moments, -margin, alpha)
     details["more_cases"] = more

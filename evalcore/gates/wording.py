@@ -1,15 +1,6 @@
-"""How gates say numbers, and when a number is strictly below a limit."""
+"""Numbers and counts in the messages of gates."""
 
 from __future__ import annotations
-
-import math
-
-_EPSILON = 1e-9  # docs/decisions/0006-epsilon.md
-
-
-def is_below(value: float, limit: float) -> bool:
-    """Whether a computed amount is less than the limit, and not only by rounding."""
-    return value < limit and not math.isclose(value, limit, rel_tol=_EPSILON)
 
 
 def number(value: float) -> str:

@@ -10,6 +10,7 @@ from evalcore.errors import TargetError
 from evalcore.judging.asking import Answer, Judges, JudgeSpec, Question
 from evalcore.judging.replies import ReplyError
 from evalcore.mistakes.foreign_text import one_line
+from evalcore.model.tolerance import reaches
 
 AGGREGATIONS = ("mean", "median", "majority")
 MAX_REPAIRS = 2
@@ -91,7 +92,7 @@ def aggregate(scores: Sequence[float], aggregation: str, threshold: float) -> fl
     if aggregation == "median":
         return float(median(scores))
     if aggregation == "majority":
-        reached = sum(score >= threshold - 1e-9 for score in scores)
+        reached = sum(reaches(score, threshold) for score in scores)
         return 1.0 if reached * 2 > len(scores) else 0.0
     return fmean(scores)
 

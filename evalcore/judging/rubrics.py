@@ -10,6 +10,7 @@ from evalcore.judging.asking import Judges, JudgeSpec, Question
 from evalcore.judging.grading import complete_question, prompt_digest
 from evalcore.judging.panel import MAX_REPAIRS, Panel, Vote, aggregate, ask_until_valid, repaired
 from evalcore.judging.replies import ReplyError, number_of, read_object, text_of
+from evalcore.model.tolerance import ROUNDING, reaches
 
 _PROMPT: Final = (
     "Check the output against each of these criteria, one by one. A criterion is met only if the "
@@ -20,7 +21,6 @@ _NAMES: Final = ("id", "text")
 _VERDICTS: Final = ("satisfied", "passed", "met")
 _DEFAULT_REQUIRED: Final = 0.8
 _MET: Final = 0.5
-_EPSILON: Final = 1e-9
 
 
 class Criterion(NamedTuple):
@@ -112,20 +112,20 @@ async def grade_by_rubric(
     failed = tuple(
         one.id
         for one in criteria
-        if one.required is not None and earned[one.id] < one.required - _EPSILON
+        if one.required is not None and not reaches(earned[one.id], one.required)
     )
     return Rubric(score, earned, failed, votes, prompt_digest(written, form))
 
 
 def passes(criterion: Criterion, earned: float) -> bool:
     """Whether a criterion counts as met with this share of its weight."""
-    return earned >= _threshold(criterion) - _EPSILON
+    return reaches(earned, _threshold(criterion))
 
 
 def _threshold(criterion: Criterion) -> float:
     if criterion.required is not None:
         return criterion.required
-    return _DEFAULT_REQUIRED if criterion.levels else _MET + 2 * _EPSILON
+    return _DEFAULT_REQUIRED if criterion.levels else _MET + 2 * ROUNDING
 
 
 _NOT_MET = Check(0.0, "not answered by the judge")

@@ -7,14 +7,9 @@ from math import fsum
 
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.suite import ScoreRule
+from evalcore.model.tolerance import reaches
 
-_EPSILON = 1e-9  # a mean of decimal fractions may fall short of its decimal threshold by an ulp
 _MEASURED = frozenset({Outcome.PASSED, Outcome.FAILED})
-
-
-def reaches(score: float, threshold: float) -> bool:
-    """Whether a computed score is at least the threshold, up to rounding of the computation."""
-    return score >= threshold - _EPSILON
 
 
 def score_item(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from evalcore.model.tolerance import is_below
 from evalcore.statistics.distributions import binomial_half_cdf
 
-_ROUNDING = 1 + 1e-9
 _MOST_ITERATIONS = 500
 
 
@@ -40,7 +40,7 @@ def holm(tests: Sequence[tuple[float, int]], alpha: float) -> list[bool]:
     for place in sorted(range(len(tests)), key=lambda place: tests[place][0]):
         p, count = tests[place]
         # Equal ones fall together: the last of them meets the mildest bound.
-        if p > alpha / left * _ROUNDING:
+        if is_below(alpha / left, p):
             break
         rejected[place] = True
         left -= count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.statistics.distributions import t_quantile
 
 FEW_CLUSTERS = 10
@@ -90,9 +91,9 @@ def cases_to_decide(moments: Moments, boundary: float, alpha: float = 0.05) -> i
     At least 1; None where the mean lies on the boundary and no number would.
     """
     distance = abs(moments.mean - boundary)
-    if distance <= 1e-9:
+    if reaches(0.0, distance):
         return None
     quantile = t_quantile(1 - alpha / 2, moments.df)
     # The standard error falls with the root of the number of values.
     wanted = moments.n * (quantile * moments.standard_error / distance) ** 2
-    return max(1, math.ceil(wanted - 1e-9) - moments.n + (wanted == math.ceil(wanted)))
+    return max(1, math.ceil(wanted - ROUNDING) - moments.n + (wanted == math.ceil(wanted)))

@@ -16,6 +16,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.identity import JUDGED, judge_name
 from evalcore.model.suite import Case, Policy, ScoreRule, Suite, SuiteDefinition
+from evalcore.model.tolerance import reaches
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, evaluate
 from evalcore.planning.spool import CaseSpool
 from evalcore.statistics.agreement import (
@@ -54,7 +55,7 @@ class Calibration:
     @property
     def calibrated(self) -> bool:
         """Whether κ reaches the least that is asked for, and every label was judged."""
-        return not self.errors and self.kappa is not None and self.kappa >= self.min_kappa - 1e-9
+        return not self.errors and self.kappa is not None and reaches(self.kappa, self.min_kappa)
 
     def values(self) -> dict[str, Any]:
         """Return the calibration as JSON values."""

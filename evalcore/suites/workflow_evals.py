@@ -11,9 +11,9 @@ from typing import Any
 
 from evalcore.formats.parts.options import LoadOptions
 from evalcore.model.mode import Mode
-from evalcore.model.scoring import reaches
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
+from evalcore.model.tolerance import reaches
 from evalcore.pipeline import ExecuteOptions, PlanOptions, evaluate, load
 from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from evalcore.execution.limits.thread_waiter import ThreadWaiter
 from evalcore.model.exchange import Request, SkippedError
+from evalcore.model.tolerance import ROUNDING, reaches
 
 # A call without a bound of its own gets this much until answers show what they need.
 FIRST_SHARE_TOKENS = 4_096
@@ -23,7 +24,6 @@ LARGEST_SHARE_TOKENS = 16_384
 _ROOM = 4
 _MILLION = 1e6
 # Sums of shares have rounding errors, which are no money.
-_ROUNDING = 1e-9
 # So many of the calls that wait are added up.
 _MOST_WAITING = 256
 
@@ -67,19 +67,18 @@ class Bounds(NamedTuple):
     @property
     def rounding(self) -> Spent:
         """What is so little that it is a rounding error."""
-        return Spent((self.max_cost_usd or 0.0) * _ROUNDING)
+        return Spent((self.max_cost_usd or 0.0) * ROUNDING)
 
     def has(self, free: Spent, amount: Spent) -> bool:
         """Whether `amount` fits into what is free, as far as there are bounds."""
         return (
-            self.max_cost_usd is None
-            or amount.cost_usd <= free.cost_usd + self.max_cost_usd * _ROUNDING
+            self.max_cost_usd is None or reaches(free.cost_usd, amount.cost_usd, self.max_cost_usd)
         ) and (self.max_tokens is None or amount.tokens <= free.tokens)
 
     def are_reached(self, left: Spent) -> bool:
         """Whether nothing is left of one of the bounds."""
         return (
-            self.max_cost_usd is not None and left.cost_usd <= self.max_cost_usd * _ROUNDING
+            self.max_cost_usd is not None and reaches(0.0, left.cost_usd, self.max_cost_usd)
         ) or (self.max_tokens is not None and left.tokens <= 0)
 
     def less(self, spent: Spent) -> Spent:

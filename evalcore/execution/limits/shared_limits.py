@@ -18,6 +18,7 @@ import orjson
 from evalcore.errors import StoreError
 from evalcore.execution.limits.budget import NOTHING_SPENT, Spent
 from evalcore.execution.limits.provider_share import ProviderShare
+from evalcore.model.tolerance import reaches
 
 SCHEMA = 1
 # So often (seconds) a process writes a sign of life; with many processes less often.
@@ -54,7 +55,7 @@ class Participant:
     def is_idle(self) -> bool:
         """Whether the process holds nothing of the budget that it could give back."""
         rest = self.granted.minus(self.settled).minus(self.assumed)
-        return rest.tokens <= 0 and rest.cost_usd <= self.granted.cost_usd * 1e-9
+        return rest.tokens <= 0 and reaches(0.0, rest.cost_usd, self.granted.cost_usd)
 
 
 class Billed(NamedTuple):

@@ -14,6 +14,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import describe
 from evalcore.model.evidence import NOTHING
+from evalcore.model.tolerance import reaches
 
 _HUMAN: Final = ("label", "human", "human_label")
 _JUDGE: Final = ("judge", "judge_label", "verdict")
@@ -111,7 +112,7 @@ def _verdict(
         with suppress(ValueError):
             value = float(word)
     if isinstance(value, int | float) and 0 <= value <= 1:
-        return value >= threshold - 1e-9
+        return reaches(value, threshold)
     problems.add((*loc, key), f"is pass or fail, or a score from 0 to 1, not {describe(value)}")
     return None
 

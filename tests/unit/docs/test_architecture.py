@@ -1,0 +1,37 @@
+"""docs/architecture.md names modules and packages that exist."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs/architecture.md").read_text("utf-8")
+MODULES = sorted(set(re.findall(r"`([\w/]+\.(?:py|sql|toml)|[\w/]+/)`", PAGE)))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_that_the_page_names_exists(module: str) -> None:
+    assert any((folder / module).exists() for folder in (ROOT, ROOT / "evalcore"))
+
+
+def test_the_layers_are_those_of_the_import_contract() -> None:
+    (shown,) = re.findall(r"^```\n(deployments > .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (layers,) = [one["layers"] for one in contracts["contracts"] if one["type"] == "layers"]
+    kept = [re.sub(r"evalcore\.|[()]", "", layer) for layer in layers]
+    assert " ".join(shown.split()) == " > ".join(kept)
+
+
+def test_every_package_has_a_row_or_a_layer() -> None:
+    packages = {path.parent.name for path in (ROOT / "evalcore").glob("*/__init__.py")}
+    assert {name for name in packages if not re.search(rf"\b{name}\b", PAGE)} == set()
+
+
+def test_every_word_of_the_glossary_stands_once_and_in_order() -> None:
+    text = (ROOT / "docs/glossary.md").read_text("utf-8")
+    words = [word.lower() for word in re.findall(r"^\| `?([\w ]+)`? \|", text, re.MULTILINE)][1:]
+    assert words == sorted(set(words))

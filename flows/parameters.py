@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.registry import GateSyntaxError, parse_gate_option
 from evalcore.settings import Settings
 

@@ -13,7 +13,7 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline import iso_time, load
 from evalcore.pipeline.integrity import check_run

@@ -10,7 +10,7 @@ import click
 import orjson
 
 from evalcore.errors import ExitCode
-from evalcore.formats.text.source import parse_json, too_large_number
+from evalcore.formats.text.documents import parse_json, too_large_number
 from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 

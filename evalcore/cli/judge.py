@@ -16,9 +16,9 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
 from evalcore.formats.assertions.grader_errors import AssertionValueError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.environment import variables_for
-from evalcore.formats.parts.labels import Label, read_labels
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.label_file import Label, read_labels
+from evalcore.formats.parts.interpolation import variables_for
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.test_file.assertions import make_assertion
 from evalcore.isolation.mode import Isolation

@@ -12,7 +12,7 @@ import click
 
 from evalcore.cli.options import chosen_store
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.model.suite import Suite, SuiteDefinition

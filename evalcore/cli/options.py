@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from evalcore.errors import UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.registry import GateSyntaxError, parse_gate_option
 from evalcore.model.mode import Mode
 from evalcore.settings import Settings, read_settings

@@ -337,7 +337,7 @@ class ItemRunner:
         complete: Complete = no_provider,
         attempt: Attempt | None = None,
     ) -> Work:
-        from evalcore.targets.messages import input_messages, prompt_of
+        from evalcore.targets.case_messages import input_messages, prompt_of
         from evalcore.targets.work import Work
 
         # The input of a script is its statements.

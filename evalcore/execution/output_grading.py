@@ -13,7 +13,7 @@ from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
-from evalcore.targets.messages import json_text
+from evalcore.targets.case_messages import json_text
 from evalcore.trust.imports import ImportPolicy
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
-from evalcore.formats.text.source import Document, read_document
+from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import describe, nearest, path_text
 from evalcore.model.suite import Format, Suite
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Text, Weight
-from evalcore.formats.parts.shapes import OPEN
+from evalcore.formats.parts.shared_shapes import OPEN
 from evalcore.gates.registry import parse_gate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

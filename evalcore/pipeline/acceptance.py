@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from evalcore.errors import Damage, DamagedRunError, EvalError, NotAllowedError, UsageError
 from evalcore.formats.parts.targets_file import FILE_NAMES
-from evalcore.formats.text.source import read_document
+from evalcore.formats.text.documents import read_document
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.pipeline.demands import Demand, DemandKind, demands_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
 from evalcore.mistakes.wording import suggest

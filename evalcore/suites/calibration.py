@@ -10,7 +10,7 @@ import orjson
 
 from evalcore.errors import UsageError
 from evalcore.execution.judges import calibration_key
-from evalcore.formats.parts.labels import Label
+from evalcore.formats.label_file import Label
 from evalcore.judging.panel import panel_of
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from evalcore.errors import LoadError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.remote_tests import names_objects
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.formats.text.camel_case import Renames

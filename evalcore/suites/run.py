@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import suggest
 from evalcore.model.mode import Mode

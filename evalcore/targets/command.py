@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.targets.case_messages import json_text
 from evalcore.targets.command_batch import Answered, Batches
-from evalcore.targets.messages import json_text
 from evalcore.targets.work import Work
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.secret_options import telling_values

@@ -13,7 +13,7 @@ import orjson
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.targets.messages import json_text
+from evalcore.targets.case_messages import json_text
 from evalcore.targets.work import Work
 
 # Who asks for an answer at the same time asks within this time.

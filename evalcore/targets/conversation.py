@@ -10,7 +10,7 @@ from typing import Any
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError
-from evalcore.targets.messages import Message, prompt_of
+from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
 
 

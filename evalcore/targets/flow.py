@@ -15,7 +15,7 @@ from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
-from evalcore.targets.context import BuildContext
+from evalcore.targets.build_context import BuildContext
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,

@@ -15,7 +15,7 @@ from evalcore.model.evidence_path import (
     output_values,
     with_values,
 )
-from evalcore.targets.messages import json_text
+from evalcore.targets.case_messages import json_text
 
 _WHOLE: Final = frozenset(
     {"output", "outputs", "state", "metrics", "errors", "invocations", "primary_output"}

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.target import Target
 from evalcore.providers.chat import ChatModel
-from evalcore.targets.context import BuildContext
+from evalcore.targets.build_context import BuildContext
 
 _PROTOCOLS: Final = ("openai", "anthropic")
 

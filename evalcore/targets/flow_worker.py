@@ -19,9 +19,9 @@ from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.planning.codec import decode_evidence, encode_evidence
 from evalcore.providers.chat import ChatModel
-from evalcore.targets.context import BuildContext
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.case_messages import Message
 from evalcore.targets.flow import FlowOptions, FlowTarget
-from evalcore.targets.messages import Message
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

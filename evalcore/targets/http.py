@@ -14,10 +14,10 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
-from evalcore.targets.context import BuildContext, check_address
+from evalcore.targets.build_context import BuildContext, check_address
+from evalcore.targets.case_messages import json_text
 from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.messages import json_text
-from evalcore.targets.template import PLACEHOLDER, filled, filled_value, value_of
+from evalcore.targets.option_templates import PLACEHOLDER, filled, filled_value, value_of
 from evalcore.targets.work import Work
 from evalcore.trust.variables import MARK, REFERENCE
 

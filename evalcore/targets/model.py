@@ -13,10 +13,10 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Request
 from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
-from evalcore.targets.context import BuildContext
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.case_messages import Message
 from evalcore.targets.exchange_evidence import evidence_of
-from evalcore.targets.messages import Message
-from evalcore.targets.template import filled
+from evalcore.targets.option_templates import filled
 from evalcore.targets.work import Work
 from evalcore.trust.files import repository_root, resolve_inside
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.exchange import Complete
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.targets.context import BuildContext
-from evalcore.targets.messages import json_text, messages_of, prompt_of
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.case_messages import json_text, messages_of, prompt_of
 from evalcore.targets.node_calls import NodeCalls, NodeQuestion, TargetAnswer
 from evalcore.targets.work import Runnable, Work
 from evalcore.workflow.usage import Call

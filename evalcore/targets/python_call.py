@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.planning.codec import encode_evidence
-from evalcore.targets.messages import Message, json_text
+from evalcore.targets.case_messages import Message, json_text
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 

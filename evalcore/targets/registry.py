@@ -164,7 +164,7 @@ def _built(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
     if target.kind == SCRIPT:
-        from evalcore.targets.context import context_for
+        from evalcore.targets.build_context import context_for
         from evalcore.targets.script import ScriptTarget
 
         _, context = context_for(target.name, {}, folder, environment)
@@ -175,7 +175,7 @@ def _built(
     options = merged_options(target, variant)
     if not row.takes_context and not any(name in options for name in _WITH_SECRETS):
         return cast("Runnable", make(model.model_validate(options)))
-    from evalcore.targets.context import context_for
+    from evalcore.targets.build_context import context_for
 
     model.model_validate(options)
     given, context = context_for(target.name, options, folder, environment)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from evalcore.errors import TargetError, UsageError
 from evalcore.model.evidence import Evidence
 from evalcore.model.target import Target
-from evalcore.targets.context import BuildContext
-from evalcore.targets.messages import Message, prompt_of
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
 from evalcore.workflow.definition import Soul
 from evalcore.workflow.failure import NoExecutorError

@@ -13,7 +13,7 @@ from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.target import Variant
-from evalcore.targets.messages import Message
+from evalcore.targets.case_messages import Message
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from evalcore.errors import UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
-from evalcore.targets.context import BuildContext
+from evalcore.targets.build_context import BuildContext
 from evalcore.targets.soul_answers import SoulAnswers
 from evalcore.targets.work import Work
 from evalcore.workflow.definition import Definition, Soul, behaviour_of, read_definition

@@ -12,7 +12,7 @@ import pytest
 from typing_extensions import is_typeddict
 
 from evalcore.cli.main import cli
-from evalcore.formats.parts import shapes
+from evalcore.formats.parts import shared_shapes as shapes
 from evalcore.formats.test_file import shapes as test_file_shapes
 from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.gates.registry import GATES

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import EvalError, LoadError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.gate import Decision
 from evalcore.model.suite import Suite
 from evalcore.pipeline import evaluate, load

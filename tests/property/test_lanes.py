@@ -34,7 +34,7 @@ from evalcore.execution.lanes.claims import Claims, begin_alone
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import StoredShards
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.mode import Mode
 from evalcore.model.run import Plan, State
 from evalcore.pipeline import (

@@ -12,7 +12,7 @@ from evalcore.model.exchange import Complete, Reply, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.providers.registry import open_session, send
-from evalcore.targets.messages import messages_of, prompt_of
+from evalcore.targets.case_messages import messages_of, prompt_of
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.pipeline import ExecuteOptions, PlanOptions, execute_run, finish_run, load, plan_run
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun

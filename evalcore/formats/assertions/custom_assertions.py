@@ -10,8 +10,8 @@ from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import LoadError
-from evalcore.formats.parts.shapes import STRICT
-from evalcore.formats.text.source import read_document
+from evalcore.formats.parts.shared_shapes import STRICT
+from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

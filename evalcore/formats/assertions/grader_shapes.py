@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Share, Text, Weight
-from evalcore.formats.parts.shapes import STRICT, text_or_mapping
+from evalcore.formats.parts.shared_shapes import STRICT, text_or_mapping
 
 TextOrTexts = Annotated[
     Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],

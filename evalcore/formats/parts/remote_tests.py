@@ -44,7 +44,7 @@ def remote_tests(
     One object at a time stands in a temporary file while it is read. What is wrong with the address
     is noted at `loc`; what is wrong in an object names the object.
     """
-    from evalcore.formats.test_file.sources import file_tests
+    from evalcore.formats.parts.test_sources import file_tests
     from evalcore.storage.download import download
 
     bucket, _, key = address[len(SCHEME) :].partition("/")

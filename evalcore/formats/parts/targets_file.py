@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from evalcore.errors import UsageError
-from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.test_file.shapes import TargetCommon, TargetShape
-from evalcore.formats.text.source import as_json, read_document
+from evalcore.formats.text.documents import as_json, read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
@@ -299,7 +299,7 @@ def _check_addresses(
 ) -> None:
     """Note addresses that are none with the values of their variables, where those are set."""
     for option in known_addresses(options, variables):
-        from evalcore.targets.context import check_address
+        from evalcore.targets.build_context import check_address
 
         try:
             check_address(option.text)

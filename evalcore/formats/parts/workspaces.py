@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalcore.errors import EvalError
-from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.workspace_shapes import WorkspaceShape
-from evalcore.formats.text.source import read_document
+from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

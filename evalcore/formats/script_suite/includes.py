@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.text.source import (
+from evalcore.formats.text.documents import (
     CoreLoader,
     Document,
     RefusedError,

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.formats.parts.options import (
+from evalcore.formats.parts.load_options import (
     LoadOptions,
     baseline_of,
     limits_of,
@@ -21,7 +21,7 @@ from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
 from evalcore.formats.script_suite.script_file import Script, read_script
 from evalcore.formats.script_suite.stored import stored, stored_layer
-from evalcore.formats.text.source import collector_paused
+from evalcore.formats.text.documents import collector_paused
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import raise_all
 from evalcore.mistakes.wording import describe
@@ -303,7 +303,7 @@ def _sound_section(raw: Any, problems: ScriptProblems) -> dict[str, Any]:
     """Return the section without what is wrong in it, which is noted."""
     from pydantic import ValidationError
 
-    from evalcore.formats.parts.shapes import EvalcoreSection
+    from evalcore.formats.parts.shared_shapes import EvalcoreSection
     from evalcore.mistakes.shape_errors import sound_part
     from evalcore.mistakes.shape_lookup import adapter
 

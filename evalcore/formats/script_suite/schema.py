@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from evalcore.formats.parts.shapes import EvalcoreSection
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.script_suite.loader import FLAT_KEYS, KEYS, SUITE_KEYS
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.scripts.program import TEST_KEYS

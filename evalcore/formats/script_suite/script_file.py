@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.formats.parts.environment import variables_for
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.interpolation import variables_for
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe

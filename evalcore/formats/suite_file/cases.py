@@ -9,13 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.raw_test import RawTest
+from evalcore.formats.parts.test_sources import listed_tests, named_tests
 from evalcore.formats.suite_file.assertions import SuiteAssertions
 from evalcore.formats.suite_file.shapes import SuiteCase
-from evalcore.formats.test_file.sources import listed_tests, named_tests
 from evalcore.formats.text.camel_case import Renames
-from evalcore.formats.text.source import as_json
+from evalcore.formats.text.documents import as_json
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from evalcore.checks.scorers.registry import ScorerSyntaxError, parse_scorer
 from evalcore.errors import UsageError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.case_rows import spool_rows
-from evalcore.formats.parts.data_rows import declared_types
-from evalcore.formats.parts.environment import interpolate, variables_for
-from evalcore.formats.parts.options import (
+from evalcore.formats.parts.case_spooling import spool_rows
+from evalcore.formats.parts.data_row_rules import declared_types
+from evalcore.formats.parts.interpolation import interpolate, variables_for
+from evalcore.formats.parts.load_options import (
     LoadOptions,
     limits_of,
     policy_of,
@@ -24,10 +24,10 @@ from evalcore.formats.parts.options import (
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.suite_file.cases import CaseReader, raw_cases
-from evalcore.formats.suite_file.flow import Flow, FlowReader, blocks_of, check_function
+from evalcore.formats.suite_file.flow_reader import Flow, FlowReader, blocks_of, check_function
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.text.camel_case import Renames
-from evalcore.formats.text.source import Document
+from evalcore.formats.text.documents import Document
 from evalcore.gates.registry import GateSyntaxError, parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all

@@ -8,7 +8,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Share, Text, Weight
-from evalcore.formats.parts.shapes import STRICT, EvalcoreSection, LimitsShape
+from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection, LimitsShape
 from evalcore.formats.test_file.shapes import TargetShape
 from evalcore.mistakes.shape_lookup import CALLABLE
 

@@ -11,14 +11,14 @@ from pydantic import ValidationError
 
 from evalcore.formats.assertions.grader_errors import AssertionValueError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.environment import Variables, interpolate
+from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.workspaces import WorkspaceReader
 from evalcore.formats.test_file.assertions import (
     make_assertion,
     make_text_assertion,
 )
-from evalcore.formats.test_file.messages import (
+from evalcore.formats.test_file.input_messages import (
     InputPlace,
     as_messages,
     check_file,

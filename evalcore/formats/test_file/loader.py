@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.case_rows import spool_rows
-from evalcore.formats.parts.data_rows import declared_types
-from evalcore.formats.parts.environment import Variables, interpolate, variables_for
-from evalcore.formats.parts.options import (
+from evalcore.formats.parts.case_spooling import spool_rows
+from evalcore.formats.parts.data_row_rules import declared_types
+from evalcore.formats.parts.defaults_file import TESTS_KEYS, defaults_beside
+from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
+from evalcore.formats.parts.load_options import (
     LoadOptions,
     baseline_of,
     limits_of,
@@ -26,8 +27,13 @@ from evalcore.formats.parts.options import (
 )
 from evalcore.formats.parts.raw_test import RawTest
 from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.sidecar import TESTS_KEYS, defaults_beside
 from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.parts.test_sources import (
+    file_tests,
+    listed_tests,
+    named_tests,
+    open_reason,
+)
 from evalcore.formats.parts.workspaces import WorkspaceReader
 from evalcore.formats.test_file.cases import (
     MAX_WARNINGS,
@@ -35,15 +41,14 @@ from evalcore.formats.test_file.cases import (
     SuiteDefaults,
     TestReader,
 )
-from evalcore.formats.test_file.messages import InputPlace, as_messages, check_file, check_messages
-from evalcore.formats.test_file.shapes import TestSuite
-from evalcore.formats.test_file.sources import (
-    file_tests,
-    listed_tests,
-    named_tests,
-    open_reason,
+from evalcore.formats.test_file.input_messages import (
+    InputPlace,
+    as_messages,
+    check_file,
+    check_messages,
 )
-from evalcore.formats.text.source import Document
+from evalcore.formats.test_file.shapes import TestSuite
+from evalcore.formats.text.documents import Document
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_errors import sound_part
 from evalcore.mistakes.shape_lookup import adapter

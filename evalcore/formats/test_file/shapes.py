@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Share, Text, Weight
 from evalcore.formats.assertions.grader_shapes import GRADER_SHAPES, Common, Criteria
-from evalcore.formats.parts.shapes import OPEN, STRICT, EvalcoreSection, Metrics
+from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Metrics
 from evalcore.formats.parts.workspace_shapes import WorkspaceValue
 
 

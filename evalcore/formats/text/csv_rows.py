@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.text.source import decode, raise_problem
+from evalcore.formats.text.documents import decode, raise_problem
 from evalcore.mistakes.problems import Problems
 
 MAX_CELL_CHARACTERS = 16 * 1024 * 1024

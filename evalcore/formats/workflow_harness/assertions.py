@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from evalcore.formats.assertions.custom_assertions import find_plugin
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.text.source import parse_json
+from evalcore.formats.text.documents import parse_json
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.formats.workflow_harness.shapes import (
     ASSERTION_TYPES,

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Text, Weight
-from evalcore.formats.parts.shapes import OPEN, STRICT
+from evalcore.formats.parts.shared_shapes import OPEN, STRICT
 from evalcore.formats.workflow_harness.shapes import Soul
 from evalcore.mistakes.shape_lookup import CALLABLE
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evalcore.errors import UsageError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.options import (
+from evalcore.formats.parts.load_options import (
     LoadOptions,
     baseline_of,
     limits_of,
@@ -20,8 +20,8 @@ from evalcore.formats.parts.options import (
     variants_of,
 )
 from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shapes import EvalcoreSection
-from evalcore.formats.text.source import Document, as_json
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.formats.workflow_harness.shapes import (
@@ -144,7 +144,7 @@ class _Execution:
         """
         if self._options.executor:
             return True
-        from evalcore.formats.workflow_harness.execution import can_begin
+        from evalcore.formats.workflow_harness.executed_workflow import can_begin
 
         begins = can_begin(self._raw, given, self._variants, self._options)
         self.needed |= begins
@@ -160,7 +160,7 @@ class _Execution:
         options: dict[str, Any] = {"definition": as_json(behaviour_of(self._raw))}
         found: list[Problems] = []
         if self.needed and not _is_misshapen(self._problems):
-            from evalcore.formats.workflow_harness.execution import ExecutedWorkflow
+            from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 
             workflow = ExecutedWorkflow(
                 self._raw, self._path, self._problems, self._options, self._graders

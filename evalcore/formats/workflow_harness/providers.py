@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.environment import variables_for
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.interpolation import variables_for
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

@@ -9,7 +9,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Share, Text, Weight
-from evalcore.formats.parts.shapes import OPEN, STRICT, EvalcoreSection, Fixture
+from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Fixture
 from evalcore.mistakes.shape_lookup import CALLABLE, CUSTOM_TYPE
 
 Scalar = Annotated[

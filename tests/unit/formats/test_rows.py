@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.suite import Case, Suite
 from tests.unit.formats.loading import SUITE, cases_of, load_text, places_of, problems_of, write

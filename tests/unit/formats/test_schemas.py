@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from evalcore.formats.json_schema import SCHEMAS, json_schema
-from evalcore.formats.text.source import read_document
+from evalcore.formats.text.documents import read_document
 from tests.support.mistake_pages import Mistake, read_mistakes
 from tests.support.suite_mutations import TEST_FILE, WORKFLOW
 

@@ -13,7 +13,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.targets.messages import messages_of
+from evalcore.targets.case_messages import messages_of
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

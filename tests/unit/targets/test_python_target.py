@@ -15,7 +15,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
-from evalcore.targets.messages import messages_of, prompt_of
+from evalcore.targets.case_messages import messages_of, prompt_of
 from evalcore.targets.python_call import CallContext
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work

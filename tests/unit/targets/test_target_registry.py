@@ -13,7 +13,7 @@ from evalcore.errors import TargetError, UsageError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
-from evalcore.targets.messages import messages_of, prompt_of
+from evalcore.targets.case_messages import messages_of, prompt_of
 from evalcore.targets.registry import KINDS, build, merge_options, options_model
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy

@@ -10,12 +10,12 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.test_file.shapes import ASSERTION_COLUMNS
 from evalcore.formats.text.csv_rows import CsvRows
-from evalcore.formats.text.source import parse_json
+from evalcore.formats.text.documents import parse_json
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
-from evalcore.targets.messages import json_text
+from evalcore.targets.case_messages import json_text
 
 _FIELDS: Final = (
     *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),

@@ -11,7 +11,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
 from evalcore.settings import read_settings
-from evalcore.targets.template import PLACEHOLDER
+from evalcore.targets.option_templates import PLACEHOLDER
 from evalcore.trust.secret_options import (
     address_values,
     known_addresses,

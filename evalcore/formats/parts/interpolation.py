@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.formats.parts.options import LoadOptions
-from evalcore.formats.text.source import read_bytes
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.text.documents import read_bytes
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path

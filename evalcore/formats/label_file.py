@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.raw_test import NO_TEST
-from evalcore.formats.test_file.sources import file_tests
+from evalcore.formats.parts.test_sources import file_tests
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.wording import describe

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.data_rows import forbidden_parts
+from evalcore.formats.parts.data_row_rules import forbidden_parts
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.selection import Selection
-from evalcore.formats.text.source import collector_paused
+from evalcore.formats.text.documents import collector_paused
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.model.suite import Case

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.parts.options import LoadOptions
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.text.camel_case import snake_case
-from evalcore.formats.text.source import as_json, read_document
+from evalcore.formats.text.documents import as_json, read_document
 from evalcore.isolation.mode import ISOLATIONS
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

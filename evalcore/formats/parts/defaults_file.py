@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.formats.test_file.sources import names_path
-from evalcore.formats.text.source import Document, read_document
+from evalcore.formats.parts.test_sources import names_path
+from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import shown_path
 from evalcore.trust.files import place_inside
 

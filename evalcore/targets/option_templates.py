@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.targets.messages import json_text
+from evalcore.targets.case_messages import json_text
 from evalcore.targets.work import Work
 
 PLACEHOLDER: Final = re.compile(r"\{(prompt|id|input(?:\.[^{}\s]+)?)\}")

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.options import LoadOptions
-from evalcore.formats.text.source import as_json, read_document
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.block_shapes import EXECUTED_BLOCKS, ExecutedFile
 from evalcore.mistakes.locations import Loc

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalcore.formats.text.source import as_json
+from evalcore.formats.text.documents import as_json
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest

@@ -8,11 +8,11 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final
 
 from evalcore.errors import EvalError, LoadError, Problem
-from evalcore.formats.parts.environment import MARK
+from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.remote_tests import is_remote, remote_tests
-from evalcore.formats.parts.tables import is_table, table_tests, text_of
-from evalcore.formats.text.source import parse_json, read_document
+from evalcore.formats.parts.table_rows import is_table, table_tests, text_of
+from evalcore.formats.text.documents import parse_json, read_document
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems

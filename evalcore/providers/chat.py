@@ -40,7 +40,7 @@ def checked_web_address(url: str) -> str:
 
 
 def _written_address(url: str) -> str:
-    # With a variable it is checked when that one's value is known (targets.context).
+    # With a variable it is checked when that one's value is known (targets.build_context).
     return url if _REFERENCE in url else checked_web_address(url)
 
 

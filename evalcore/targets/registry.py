@@ -25,7 +25,7 @@ class TargetKind(NamedTuple):
 
     `open_field` is the option (a free mapping) that takes those keys of a variant's configuration
     which are no options themselves. The runnable of a kind that `takes_context` gets a
-    `targets.context.BuildContext` after its options.
+    `targets.build_context.BuildContext` after its options.
     """
 
     module: str

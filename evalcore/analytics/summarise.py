@@ -10,8 +10,9 @@ from evalcore.analytics.compare import Against, Comparer
 from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.script_scores import read_notes, read_script_scores
+from evalcore.gates.builtin import CostUnder, RequiredCases
+from evalcore.gates.gate import gates_of
 from evalcore.model.failure import FailedAssertion, Failure
-from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.suite import Policy, Reducer, ScoreRule
@@ -121,20 +122,17 @@ class Aggregates:
             comparison=self._comparer.compare(self._plan) if self._comparer else None,
         )
 
-    def _gates(self, name: str) -> list[GateSpec]:
-        return [gate for gate in self._policy.gates if gate.gate == name]
-
     def _costliest(self) -> tuple[Extreme | None, Extreme | None]:
         """Return the most expensive work item, by its target and with its judges."""
-        if not self._gates("cost_under"):
+        if not gates_of(self._policy, CostUnder):
             return None, None
         rows = [self._run("costliest", judges=judges).fetchone() for judges in (False, True)]
         alone, together = (Extreme(*row) if row else None for row in rows)
         return alone, together
 
     def _required_cases(self) -> tuple[RequiredCase, ...]:
-        gates = self._gates("required_cases")
-        ids = list(dict.fromkeys(name for gate in gates for name in gate.params["case_ids"]))
+        gates = gates_of(self._policy, RequiredCases)
+        ids = list(dict.fromkeys(name for gate in gates for name in gate.case_ids))
         if not ids:
             return ()
         return tuple(RequiredCase(*row) for row in self._run("required_cases", ids=ids).fetchall())

@@ -1,52 +1,22 @@
 """DECIDE: gates over aggregates; pure, no I/O.
 
-The package itself is what `from evalcore import gates` gives: `gates.pass_rate(0.9)` and the other
-constructors of `gates.choices`, loaded when one is first asked for.
+`from evalcore import gates` gives this package with the names of `gates.table`, which is loaded
+when the first of them is asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalcore.gates.choices import (
-        Gate,
-        cost_under,
-        custom,
-        error_rate_under,
-        errors,
-        latency_under,
-        no_regressions,
-        no_significant_regression,
-        p95_latency_under,
-        pass_rate,
-        required_assertions,
-        required_cases,
-        score_at_least,
-        tokens_under,
-    )
+    from evalcore.gates.gate import Gate as Gate
+    from evalcore.gates.table import *  # noqa: F403  (its rows)
+else:
 
-__all__ = [
-    "Gate",
-    "cost_under",
-    "custom",
-    "error_rate_under",
-    "errors",
-    "latency_under",
-    "no_regressions",
-    "no_significant_regression",
-    "p95_latency_under",
-    "pass_rate",
-    "required_assertions",
-    "required_cases",
-    "score_at_least",
-    "tokens_under",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_"):
+            module = import_module(f"evalcore.gates.{'gate' if name == 'Gate' else 'table'}")
+            if hasattr(module, name):
+                return getattr(module, name)
         raise AttributeError(f"module 'evalcore.gates' has no attribute {name!r}")
-    from evalcore.gates import choices
-
-    return getattr(choices, name)

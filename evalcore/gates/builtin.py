@@ -1,210 +1,277 @@
-"""The gates that need nothing but the run's own aggregates.
-
-Each takes its checked parameters, the summary and the suite's policy, and never raises.
-"""
+"""The gates that need nothing but the run's own aggregates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any
+from typing import Annotated, Any
 
+from evalcore.declared.parameter_types import Amount, Flag, Share
+from evalcore.declared.parameters import Key, Rule
+from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number
-from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.gate import GateResult
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
 
-_SHOWN = 3
+_MAX_EXAMPLES = 3
 
 
-def threshold(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the run's score is at least `threshold`; no score fails."""
-    return _score("threshold", params, summary)
+@dataclass(frozen=True)
+class ScoreAtLeast(Gate, example="0.8"):
+    """The run's score is at least this; no score fails."""
+
+    threshold: Share
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        if summary.score is None:
+            return self.fails("no case has a score", threshold=self.threshold)
+        passed = reaches(summary.score, self.threshold)
+        failed = summary.cases - summary.passed_cases
+        message = f"score {number(summary.score)} {'≥' if passed else '<'} {number(self.threshold)}"
+        if passed and failed:
+            message += f" ({failed} of {summary.cases} cases did not pass)"
+        details = {
+            "score": summary.score,
+            "threshold": self.threshold,
+            "failed_cases": failed,
+        }
+        return self.passes_if(passed, message, details)
 
 
-def score_at_least(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the run's score is at least `threshold`; no score fails."""
-    return _score("score_at_least", params, summary)
-
-
-def _score(name: str, params: Mapping[str, Any], summary: Summary) -> GateResult:
-    threshold = params["threshold"]
-    if summary.score is None:
-        return GateResult(name, GateOutcome.FAIL, "no case has a score", {"threshold": threshold})
-    passed = reaches(summary.score, threshold)
-    sign = "≥" if passed else "<"
-    failed = summary.cases - summary.passed_cases
-    details = {"score": summary.score, "threshold": threshold, "failed_cases": failed}
-    message = f"score {number(summary.score)} {sign} {number(threshold)}"
-    if passed and failed:
-        message += f" ({failed} of {summary.cases} cases did not pass)"
-    return GateResult(name, _outcome(passed), message, details)
-
-
-def pass_rate(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the share of passed cases is at least `threshold`; no case at all fails.
-
-    With `per_variant` it is asked of every variant, and one without a case fails.
+@dataclass(frozen=True)
+class Threshold(ScoreAtLeast, example="0.8"):
+    """The same under the name that workflow files have for it: their default, with the file's
+    threshold.
     """
-    threshold = params["threshold"]
-    if not summary.cases:
-        return GateResult("pass_rate", GateOutcome.FAIL, "no case was evaluated", {})
-    rates: dict[str, float] = {}
-    rate, whose = summary.pass_rate, ""
-    if params["per_variant"]:
-        rates = {one.variant: one.passed / max(one.cases, 1) for one in summary.variants}
-        worst = min(rates, key=lambda variant: (rates[variant], variant))
-        rate, whose = rates[worst], f" in variant '{worst}'"
-        if not all(one.cases for one in summary.variants if one.variant == worst):
-            whose += ", of which no case was evaluated"
-    passed = reaches(rate, threshold) and all(one.cases for one in summary.variants if rates)
-    sign = "≥" if reaches(rate, threshold) else "<"
-    message = f"pass rate {number(rate)} {sign} {number(threshold)}{whose}"
-    details = {
-        "pass_rate": rate,
-        "threshold": threshold,
-        "passed_cases": summary.passed_cases,
-        "cases": summary.cases,
-    }
-    if rates:
-        details["per_variant"] = rates
-    return GateResult("pass_rate", _outcome(passed), message, details)
 
 
-def required_cases(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if each of `case_ids` passed in every variant; one that was not run has not."""
-    ids = params["case_ids"]
-    if not summary.variants:
-        return GateResult("required_cases", GateOutcome.FAIL, "no case was evaluated", {})
-    missed = [case for case in summary.required_cases if case.case in ids]
-    examples = [
-        f"{case.case} [{case.variant}]" + ("" if case.was_run else " was not run")
-        for case in missed
-    ]
-    message = f"{counted(len(ids), 'required case')} passed in every variant"
-    if missed:
-        more = ", …" if len(missed) > _SHOWN else ""
-        message = f"required cases did not pass: {', '.join(examples[:_SHOWN])}{more}"
-    details = {"required": list(ids), "missed": examples}
-    return GateResult("required_cases", _outcome(not missed), message, details)
-
-
-def required_assertions(_: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if every required assertion of every completed item reaches its threshold."""
-    missed = summary.required_failures
-    examples = [
-        f"{row.case} ({row.assertion}: {number(row.score)} < {number(row.required)})"
-        for row in summary.required_examples
-    ]
-    message = "every required assertion holds"
-    if missed:
-        below = f"{counted(missed, 'required assertion')} below threshold"
-        message = f"{below}: {'; '.join(examples[:3])}"
-    details = {"failures": missed, "examples": examples}
-    return GateResult("required_assertions", _outcome(not missed), message, details)
-
-
-def errors(_: Mapping[str, Any], summary: Summary, policy: Policy) -> GateResult:
-    """Pass if nothing is in error, or as much as the policy `exclude` allows."""
-    counts, asserted = summary.counts, summary.asserted_errors
-    details = {"items": counts.error, "assertions": asserted, "planned": counts.planned}
-    if not counts.error and not asserted:
-        return GateResult("errors", GateOutcome.PASS, "nothing is in error", details)
-    message = f"{counts.error} of {counts.planned} items and {asserted} assertions are in error"
-    share = counts.error / counts.planned if counts.planned else 0.0
-    allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
-    passed = allowed is not None and reaches(allowed, share) and not asserted
-    if allowed is not None:
-        message += f" (allowed share of items: {number(allowed)})"
-    return GateResult("errors", _outcome(passed), message, details)
-
-
-def error_rate_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the share of items in error is strictly below `threshold`."""
-    threshold, counts = params["threshold"], summary.counts
-    if not counts.planned:
-        return GateResult("error_rate_under", GateOutcome.FAIL, "no item was planned", {})
-    rate = counts.error / counts.planned
-    passed = is_below(rate, threshold)
-    message = f"error rate {number(rate)} {'<' if passed else '≥'} {number(threshold)}"
-    details = {"error_rate": rate, "threshold": threshold, "errors": counts.error}
-    return GateResult("error_rate_under", _outcome(passed), message, details)
-
-
-def latency_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if every item was measured and the slowest took strictly less than `max` ms."""
-    slowest = summary.slowest
-    if slowest is None or summary.unmeasured_latency:
-        return _not_measured("latency_under", summary)
-    passed = is_below(slowest.value, params["max"])
-    message = (
-        f"slowest item {number(slowest.value)} ms {'<' if passed else '≥'} "
-        f"{number(params['max'])} ms (variant '{slowest.variant}', case '{slowest.case}')"
-    )
-    details = {"max": params["max"], "variant": slowest.variant, "case": slowest.case}
-    return GateResult("latency_under", _outcome(passed), message, details)
-
-
-def p95_latency_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if every item was measured and the 95th percentile is strictly less than `max` ms."""
-    value = summary.p95_latency_ms
-    if value is None or summary.unmeasured_latency:
-        return _not_measured("p95_latency_under", summary)
-    return _below("p95_latency_under", "p95 latency (ms)", value, params["max"])
-
-
-def cost_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the run's cost is known and strictly less than `max` USD.
-
-    The cost is the run's total, with `per_case` that of its most expensive work item; of the
-    targets' calls, with `include_judges` of the assertions' own calls too.
+@dataclass(frozen=True)
+class PassRate(Gate, example="0.9"):
+    """The share of cases that passed is at least this; with `per_variant` in every variant. No case
+    at all fails. The default of test files, with 1.0.
     """
-    include_judges = params["include_judges"]
-    value, unmeasured = summary.total_cost_usd, summary.unmeasured_cost
-    judged = summary.judge_cost_usd is not None
-    of = " of targets and judges" if include_judges else " of targets" if judged else ""
-    what = f"total cost{of} (USD)"
-    if params["per_case"]:
-        extreme = summary.costliest_with_judges if include_judges else summary.costliest
-        value = None if extreme is None else extreme.value
-        if extreme is not None:
-            what = f"cost{of} (USD) of case '{extreme.case}' in variant '{extreme.variant}'"
-    elif include_judges and summary.judge_cost_usd is not None:
-        value = fsum((value or 0.0, summary.judge_cost_usd))
-    if value is None:
-        message = f"the cost{of} was not measured"
-        return GateResult("cost_under", GateOutcome.FAIL, message, {})
-    found = _below("cost_under", what, value, params["max"], unmeasured)
-    message = found.message
-    if summary.judge_cost_usd is not None and not include_judges:
-        message += f"; {number(summary.judge_cost_usd)} USD of judges not counted"
-    details = {**found.details, "include_judges": include_judges}
-    return replace(found, message=message, details=details)
+
+    threshold: Share
+    per_variant: Flag = False
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        if not summary.cases:
+            return self.fails("no case was evaluated")
+        rates: dict[str, float] = {}
+        rate, subject = summary.pass_rate, ""
+        measured = True
+        if self.per_variant:
+            rates = {each.variant: each.passed / max(each.cases, 1) for each in summary.variants}
+            empty = [each.variant for each in summary.variants if not each.cases]
+            worst = min(rates, key=lambda variant: (rates[variant], variant))
+            rate, subject, measured = rates[worst], f" in variant '{worst}'", not empty
+            if worst in empty:
+                subject += ", of which no case was evaluated"
+        reached = reaches(rate, self.threshold)
+        sign = "≥" if reached else "<"
+        message = f"pass rate {number(rate)} {sign} {number(self.threshold)}{subject}"
+        details: dict[str, Any] = {
+            "pass_rate": rate,
+            "threshold": self.threshold,
+            "passed_cases": summary.passed_cases,
+            "cases": summary.cases,
+        }
+        if rates:
+            details["per_variant"] = rates
+        return self.passes_if(reached and measured, message, details)
 
 
-def tokens_under(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if the run's tokens are known and strictly fewer than `max`."""
-    value = summary.total_tokens
-    if value is None:
-        return GateResult("tokens_under", GateOutcome.FAIL, "tokens were not measured", {})
-    return _below("tokens_under", "tokens", value, params["max"], summary.unmeasured_tokens)
+def _case_ids(value: Any) -> tuple[str, ...]:
+    texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    if not texts or not value:
+        raise ValueError("a list of case ids, at least one")
+    return tuple(dict.fromkeys(value))
 
 
-def _below(name: str, what: str, value: float, limit: float, unmeasured: int = 0) -> GateResult:
-    """Compare; given outputs cost nothing, so unmeasured items are told and not held against it."""
-    passed = is_below(value, limit)
-    message = f"{what} {number(value)} {'<' if passed else '≥'} {number(limit)}"
-    if unmeasured:
-        message += f" ({unmeasured} items were not measured)"
-    return GateResult(name, _outcome(passed), message, {"max": limit})
+CaseIds = Annotated[
+    Iterable[str],
+    Rule(_case_ids, {"type": "array", "items": {"type": "string"}, "minItems": 1}),
+]
 
 
-def _not_measured(name: str, summary: Summary) -> GateResult:
-    message = f"latency of {summary.unmeasured_latency} of {summary.counts.planned} items was "
-    return GateResult(name, GateOutcome.FAIL, message + "not measured", {})
+@dataclass(frozen=True)
+class RequiredCases(Gate, example="case-1,case-2"):
+    """Each of these cases passed in every variant. An id that the suite does not have is a
+    mistake.
+    """
+
+    case_ids: CaseIds
+
+    def __post_init__(self) -> None:
+        ids = (self.case_ids,) if isinstance(self.case_ids, str) else tuple(self.case_ids)
+        object.__setattr__(self, "case_ids", ids)
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        ids = list(self.case_ids)
+        if not summary.variants:
+            return self.fails("no case was evaluated")
+        missed = [case for case in summary.required_cases if case.case in ids]
+        examples = [
+            f"{case.case} [{case.variant}]" + ("" if case.was_run else " was not run")
+            for case in missed
+        ]
+        message = f"{counted(len(ids), 'required case')} passed in every variant"
+        if missed:
+            more = ", …" if len(missed) > _MAX_EXAMPLES else ""
+            message = f"required cases did not pass: {', '.join(examples[:_MAX_EXAMPLES])}{more}"
+        return self.passes_if(not missed, message, {"required": ids, "missed": examples})
 
 
-def _outcome(passed: bool) -> GateOutcome:
-    return GateOutcome.PASS if passed else GateOutcome.FAIL
+@dataclass(frozen=True)
+class RequiredAssertions(Gate):
+    """Every required assertion of every completed item reaches its own threshold."""
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        missed = summary.required_failures
+        examples = [
+            f"{row.case} ({row.assertion}: {number(row.score)} < {number(row.required)})"
+            for row in summary.required_examples
+        ]
+        message = "every required assertion holds"
+        if missed:
+            below = f"{counted(missed, 'required assertion')} below threshold"
+            message = f"{below}: {'; '.join(examples[:_MAX_EXAMPLES])}"
+        return self.passes_if(not missed, message, {"failures": missed, "examples": examples})
+
+
+@dataclass(frozen=True)
+class Errors(Gate):
+    """No item and no assertion is in error (with the policy `exclude`: no more than the allowed
+    share of items). Always there, except with the policy `zero`.
+    """
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        counts, asserted = summary.counts, summary.asserted_errors
+        details = {"items": counts.error, "assertions": asserted, "planned": counts.planned}
+        if not counts.error and not asserted:
+            return self.passes_if(True, "nothing is in error", details)
+        message = f"{counts.error} of {counts.planned} items and {asserted} assertions are in error"
+        share = counts.error / counts.planned if counts.planned else 0.0
+        allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
+        passed = allowed is not None and reaches(allowed, share) and not asserted
+        if allowed is not None:
+            message += f" (allowed share of items: {number(allowed)})"
+        return self.passes_if(passed, message, details)
+
+
+@dataclass(frozen=True)
+class ErrorRateUnder(Gate, example="0.05"):
+    """The share of items in error is strictly below this."""
+
+    threshold: Share
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        counts = summary.counts
+        if not counts.planned:
+            return self.fails("no item was planned")
+        rate = counts.error / counts.planned
+        passed = is_below(rate, self.threshold)
+        message = f"error rate {number(rate)} {'<' if passed else '≥'} {number(self.threshold)}"
+        details = {"error_rate": rate, "threshold": self.threshold, "errors": counts.error}
+        return self.passes_if(passed, message, details)
+
+
+class _MaximumGate(Gate):
+    """A gate on an amount that is strictly below a maximum."""
+
+    def below(self, amount: str, value: float, maximum: float, unmeasured: int = 0) -> GateResult:
+        """Compare; unmeasured items (fixtures cost nothing) are counted in the message only."""
+        passed = is_below(value, maximum)
+        message = f"{amount} {number(value)} {'<' if passed else '≥'} {number(maximum)}"
+        if unmeasured:
+            message += f" ({unmeasured} items were not measured)"
+        return self.passes_if(passed, message, {"max": maximum})
+
+    def latency_is_unmeasured(self, summary: Summary) -> GateResult:
+        """Return the failure because of items whose latency is not measured."""
+        unmeasured, planned = summary.unmeasured_latency, summary.counts.planned
+        return self.fails(f"latency of {unmeasured} of {planned} items was not measured")
+
+
+@dataclass(frozen=True)
+class LatencyUnder(_MaximumGate, example="2000"):
+    """Every item was measured, and the slowest took strictly less."""
+
+    max_ms: Annotated[Amount, Key("max", "ms")]
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        slowest = summary.slowest
+        if slowest is None or summary.unmeasured_latency:
+            return self.latency_is_unmeasured(summary)
+        passed = is_below(slowest.value, self.max_ms)
+        message = (
+            f"slowest item {number(slowest.value)} ms {'<' if passed else '≥'} "
+            f"{number(self.max_ms)} ms (variant '{slowest.variant}', case '{slowest.case}')"
+        )
+        details = {"max": self.max_ms, "variant": slowest.variant, "case": slowest.case}
+        return self.passes_if(passed, message, details)
+
+
+@dataclass(frozen=True)
+class P95LatencyUnder(_MaximumGate, example="2000"):
+    """Every item was measured, and the 95th percentile is strictly less."""
+
+    max_ms: Annotated[Amount, Key("max", "ms")]
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        value = summary.p95_latency_ms
+        if value is None or summary.unmeasured_latency:
+            return self.latency_is_unmeasured(summary)
+        return self.below("p95 latency (ms)", value, self.max_ms)
+
+
+@dataclass(frozen=True)
+class CostUnder(_MaximumGate, example="0.5"):
+    """The cost was measured, and the whole run cost strictly less; with `per_case` the most
+    expensive work item did. The costs of judges count with `include_judges`, and stand in the
+    message without it.
+    """
+
+    max_usd: Annotated[Amount, Key("max", "USD")]
+    per_case: Flag = False
+    include_judges: Flag = False
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        value, unmeasured = summary.total_cost_usd, summary.unmeasured_cost
+        judged_usd = summary.judge_cost_usd
+        payer = " of targets" if judged_usd is not None else ""
+        if self.include_judges:
+            payer = " of targets and judges"
+        amount = f"total cost{payer} (USD)"
+        if self.per_case:
+            extreme = summary.costliest_with_judges if self.include_judges else summary.costliest
+            value = None if extreme is None else extreme.value
+            if extreme is not None:
+                item = f"case '{extreme.case}' in variant '{extreme.variant}'"
+                amount = f"cost{payer} (USD) of {item}"
+        elif self.include_judges and judged_usd is not None:
+            value = fsum((value or 0.0, judged_usd))
+        if value is None:
+            return self.fails(f"the cost{payer} was not measured")
+        result = self.below(amount, value, self.max_usd, unmeasured)
+        message = result.message
+        if judged_usd is not None and not self.include_judges:
+            message += f"; {number(judged_usd)} USD of judges not counted"
+        details = {**result.details, "include_judges": self.include_judges}
+        return replace(result, message=message, details=details)
+
+
+@dataclass(frozen=True)
+class TokensUnder(_MaximumGate, example="100000"):
+    """Tokens were measured, and the whole run needed strictly fewer."""
+
+    max_tokens: Annotated[Amount, Key("max")]
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        value = summary.total_tokens
+        if value is None:
+            return self.fails("tokens were not measured")
+        return self.below("tokens", value, self.max_tokens, summary.unmeasured_tokens)

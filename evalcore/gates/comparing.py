@@ -1,13 +1,13 @@
-"""The gates that compare with a baseline.
-
-Each takes its checked parameters, the summary and the suite's policy, and never raises.
-"""
+"""The gates that compare with a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from evalcore.declared.parameter_types import Flag, Level, Share
+from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number
 from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
@@ -22,53 +22,62 @@ from evalcore.statistics.intervals import (
 )
 from evalcore.statistics.paired import paired_moments
 
-_SHOWN = 3
+_MAX_EXAMPLES = 3
+FirstRun = Literal["inconclusive", "pass"]
 _NO_BASELINE = (
     "no baseline is available: name a variant as 'baseline', or an earlier run with "
     "`evalcore baseline set SUITE RUN`"
 )
 
 
-def no_regressions(params: Mapping[str, Any], summary: Summary, _policy: Policy) -> GateResult:
-    """Pass if nothing is worse than the baseline's (suite-api.md, Gates).
-
-    Without a baseline it is inconclusive, unless `first_run` is `pass` and something is measured.
-    It is inconclusive if nothing is measured on a side (docs/decisions/0037-comparisons.md), or if
-    a regression over several iterations may be chance (docs/decisions/0017-regressions.md).
+@dataclass(frozen=True)
+class NoRegressions(Gate, compares=True):
+    """Nothing is worse than the [baseline](#comparison-with-a-baseline)'s; with
+    `allow_metric_regressions` only failing and missing cases count. No baseline: `first_run`
+    decides. Nothing measured, on a side or at all: inconclusive.
     """
-    name, comparison = "no_regressions", summary.comparison
-    if comparison is None or not comparison.variants:
-        nothing = _nothing_measured(summary.counts)
-        outcome = GateOutcome.INCONCLUSIVE if nothing else GateOutcome(params["first_run"])
-        message = f"{nothing}; {_why_not(summary)}" if nothing else _why_not(summary)
-        return GateResult(name, outcome, message, {"first_run": params["first_run"]})
-    hard = params["allow_metric_regressions"]
-    compared = [one for one in comparison.variants if not _unmeasured(one)]
-    counts = [_regressions(one, hard=hard) for one in compared]
-    total = sum(all_ for all_, _ in counts)
-    unsettled = sum(chance for _, chance in counts)
-    details = {
-        "regressions": total,
-        "unsettled": unsettled,
-        "per_variant": {one.variant: all_ for one, (all_, _) in zip(compared, counts, strict=True)},
-    }
-    unmeasured = [*filter(None, map(_unmeasured, comparison.variants))]
-    if unmeasured:
-        details["unmeasured"] = unmeasured
-    messages: list[str] = []
-    if total:
-        listed = (entry for one in compared for entry in one.regressions)
-        messages.append(f"{counted(total, 'regression')}: {_examples(listed, hard=hard)}")
-        if total > unsettled:
-            return GateResult(name, GateOutcome.FAIL, messages[0], details)
-        messages.append(_chance(compared))
-    if messages or unmeasured:
-        message = "; ".join([*messages, *unmeasured])
-        return GateResult(name, GateOutcome.INCONCLUSIVE, message, details)
-    if comparison.unavailable:
-        message = f"no regression where a baseline is, but {'; '.join(comparison.unavailable)}"
-        return GateResult(name, GateOutcome(params["first_run"]), message, details)
-    return GateResult(name, GateOutcome.PASS, _no_regression(compared), details)
+
+    allow_metric_regressions: Flag = False
+    first_run: FirstRun = "inconclusive"
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        # A regression over several iterations may be chance (docs/decisions/0017-regressions.md).
+        comparison, first_run = summary.comparison, GateOutcome(self.first_run)
+        if comparison is None or not comparison.variants:
+            unmeasured_run = nothing_measured(summary.counts)
+            outcome, message = first_run, _why_no_baseline(summary)
+            if unmeasured_run:
+                outcome, message = GateOutcome.INCONCLUSIVE, f"{unmeasured_run}; {message}"
+            return GateResult(self.gate, outcome, message, {"first_run": self.first_run})
+        hard = self.allow_metric_regressions
+        compared = [each for each in comparison.variants if not _unmeasured(each)]
+        counts = [_regressions(each, hard=hard) for each in compared]
+        total = sum(count for count, _ in counts)
+        unsettled = sum(chance for _, chance in counts)
+        details: dict[str, Any] = {
+            "regressions": total,
+            "unsettled": unsettled,
+            "per_variant": {
+                each.variant: count for each, (count, _) in zip(compared, counts, strict=True)
+            },
+        }
+        unmeasured = [*filter(None, map(_unmeasured, comparison.variants))]
+        if unmeasured:
+            details["unmeasured"] = unmeasured
+        messages: list[str] = []
+        if total:
+            entries = (entry for each in compared for entry in each.regressions)
+            messages.append(f"{counted(total, 'regression')}: {_examples(entries, hard=hard)}")
+            if total > unsettled:
+                return self.fails(messages[0], **details)
+            messages.append(_chance(compared))
+        if messages or unmeasured:
+            message = "; ".join([*messages, *unmeasured])
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+        if comparison.unavailable:
+            message = f"no regression where a baseline is, but {'; '.join(comparison.unavailable)}"
+            return GateResult(self.gate, first_run, message, details)
+        return self.passes_if(True, _no_regression(compared), details)
 
 
 def _no_regression(compared: Sequence[VariantComparison]) -> str:
@@ -83,7 +92,7 @@ def _no_regression(compared: Sequence[VariantComparison]) -> str:
     return message
 
 
-def _nothing_measured(counts: Counts) -> str | None:
+def nothing_measured(counts: Counts) -> str | None:
     """Return that no item of the run is measured, and why; None if there is a measured one."""
     if counts.passed or counts.failed:
         return None
@@ -107,7 +116,7 @@ def _unmeasured(one: VariantComparison) -> str | None:
     return f"no case of variant '{one.variant}' is measured on both sides"
 
 
-def _why_not(summary: Summary) -> str:
+def _why_no_baseline(summary: Summary) -> str:
     comparison = summary.comparison
     if comparison is not None and comparison.unavailable:
         return "; ".join(comparison.unavailable)
@@ -125,8 +134,8 @@ def _regressions(one: VariantComparison, *, hard: bool) -> tuple[int, int]:
 
 def _examples(entries: Iterable[Difference], *, hard: bool) -> str:
     kept = [entry for entry in entries if not hard or entry.kind in HARD_KINDS]
-    shown = [f"{one.case} [{one.variant}] {_said(one)}" for one in kept[:_SHOWN]]
-    return ", ".join([*shown, "…"] if len(kept) > _SHOWN else shown)
+    shown = [f"{one.case} [{one.variant}] {_said(one)}" for one in kept[:_MAX_EXAMPLES]]
+    return ", ".join([*shown, "…"] if len(kept) > _MAX_EXAMPLES else shown)
 
 
 def _said(entry: Difference) -> str:
@@ -147,29 +156,37 @@ def _chance(compared: Sequence[VariantComparison]) -> str:
     return f"case '{one.case}' ({seen}) may be chance; {more} more iterations would decide"
 
 
-def no_significant_regression(
-    params: Mapping[str, Any], summary: Summary, _policy: Policy
-) -> GateResult:
-    """Pass if the scores are surely not worse by more than `margin` (spec/statistics.md).
-
-    Surely: the interval of the paired difference at level 1 − `alpha` lies above −margin for every
-    candidate. Below it for one candidate fails. Anything else is inconclusive, also a case that is
-    measured in the baseline only.
+@dataclass(frozen=True)
+class NoSignificantRegression(Gate, compares=True):
+    """The scores are surely not lower than the baseline's by more than `margin`: the lower end of
+    the interval of the [paired difference](#surely-no-worse) lies above −`margin`, for every
+    candidate.
     """
-    name, comparison = "no_significant_regression", summary.comparison
-    if comparison is None or not comparison.variants:
-        return GateResult(name, GateOutcome.INCONCLUSIVE, _why_not(summary), {})
-    margin, alpha = params["margin"], params["alpha"]
-    judged = [_judge(one, margin, alpha) for one in comparison.variants]
-    outcomes = [outcome for outcome, _, _ in judged]
-    messages = [message for _, message, _ in judged] + list(comparison.unavailable)
-    details = {"margin": margin, "alpha": alpha, "variants": [entry for _, _, entry in judged]}
-    if GateOutcome.FAIL in outcomes:
-        worst = [message for outcome, message, _ in judged if outcome is GateOutcome.FAIL]
-        return GateResult(name, GateOutcome.FAIL, "; ".join(worst), details)
-    if GateOutcome.INCONCLUSIVE in outcomes or comparison.unavailable:
-        return GateResult(name, GateOutcome.INCONCLUSIVE, "; ".join(messages), details)
-    return GateResult(name, GateOutcome.PASS, "; ".join(messages), details)
+
+    margin: Share = 0.02
+    alpha: Level = 0.05
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        # The interval has the level 1 − alpha. Anything that is neither above nor below −margin is
+        # inconclusive, also a case that is measured in the baseline only.
+        comparison = summary.comparison
+        if comparison is None or not comparison.variants:
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
+        judged = [_judge(each, self.margin, self.alpha) for each in comparison.variants]
+        outcomes = [outcome for outcome, _, _ in judged]
+        messages = [message for _, message, _ in judged] + list(comparison.unavailable)
+        details = {
+            "margin": self.margin,
+            "alpha": self.alpha,
+            "variants": [entry for _, _, entry in judged],
+        }
+        if GateOutcome.FAIL in outcomes:
+            worst = [message for outcome, message, _ in judged if outcome is GateOutcome.FAIL]
+            return GateResult(self.gate, GateOutcome.FAIL, "; ".join(worst), details)
+        outcome = GateOutcome.PASS
+        if GateOutcome.INCONCLUSIVE in outcomes or comparison.unavailable:
+            outcome = GateOutcome.INCONCLUSIVE
+        return GateResult(self.gate, outcome, "; ".join(messages), details)
 
 
 def _judge(

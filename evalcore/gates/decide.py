@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evalcore.errors import ExitCode
-from evalcore.gates.own_functions import CustomGates, custom
-from evalcore.gates.registry import GATES, with_defaults
+from evalcore.gates.builtin import Errors
+from evalcore.gates.own_functions import Custom, GateFunctions
+from evalcore.gates.registry import restore_gate
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
-
-ERRORS_GATE = "errors"
 
 _EXIT_CODES = {
     Decision.PASS: ExitCode.PASS,
@@ -29,34 +28,30 @@ _WORST_FIRST = (
 
 
 def decide_gates(
-    policy: Policy, summary: Summary, custom_gates: CustomGates | None = None
+    policy: Policy, summary: Summary, functions: GateFunctions | None = None
 ) -> tuple[GateResult, ...]:
     """Return the result of each gate of the policy, in their order."""
-    called = custom_gates or CustomGates()
+    functions = functions or GateFunctions()
     results: list[GateResult] = []
-    for place, gate in enumerate(policy.gates):
-        params = with_defaults(gate)
-        decide = GATES[gate.gate].decide
-        if decide is not None:
-            results.append(decide(params, summary, policy))
-        elif place in called.known:
-            results.append(called.known[place])
+    for index, gate in enumerate(map(restore_gate, policy.gates)):
+        if not isinstance(gate, Custom):
+            results.append(gate.decide(summary, policy))
         else:
-            results.append(custom(params, called))
+            results.append(functions.stored.get(index) or gate.call(functions))
     return tuple(results)
 
 
 def decide_run(gates: Sequence[GateResult], summary: Summary) -> Decision:
-    """Return the decision: fail, else error, else inconclusive, else pass (spec/engine.md).
+    """Return the decision: fail, else error, else inconclusive, else pass.
 
     Counts that do not add up fail the run whatever the gates say.
     """
     if not summary.adds_up:
         return Decision.FAIL
-    others = [gate.outcome for gate in gates if gate.name != ERRORS_GATE]
+    others = [gate.outcome for gate in gates if gate.name != Errors.gate]
     if GateOutcome.FAIL in others:
         return Decision.FAIL
-    if any(gate.name == ERRORS_GATE and not gate.passed for gate in gates):
+    if any(gate.name == Errors.gate and not gate.passed for gate in gates):
         return Decision.ERROR
     return Decision.INCONCLUSIVE if GateOutcome.INCONCLUSIVE in others else Decision.PASS
 

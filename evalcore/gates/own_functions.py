@@ -1,11 +1,14 @@
-"""Gates that somebody else wrote: a function of the report, called once."""
+"""Custom gates: the user's function of the report decides, called once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from evalcore.declared.parameter_types import FUNCTION, MaybeText
+from evalcore.declared.parameters import REQUIRED, Key
+from evalcore.gates.gate import Gate
 from evalcore.model.gate import GateOutcome, GateResult
 
 _EXPECTED = "return True or False, (passed, message), or {'passed' or 'outcome', 'message'}"
@@ -15,43 +18,53 @@ def _refuse(reference: str) -> Callable[..., Any]:
     raise LookupError(f"'{reference}' cannot be called here")
 
 
-DecideElsewhere = Callable[[Mapping[str, Any], Mapping[str, Any]], GateResult | None]
-"""Decides with a gate's parameters and the report; None if its function is only here."""
+@dataclass(frozen=True)
+class Custom(Gate, example="module:function"):
+    """A [function of yours](#a-gate-of-your-own) says so.
+
+    In Python `fn` may be the function itself.
+    """
+
+    name: MaybeText = None
+    description: MaybeText = None
+    fn: Annotated[str | Callable[..., Any], FUNCTION, Key("callable")] = REQUIRED
+
+    def call(self, functions: GateFunctions) -> GateResult:
+        """Return what the function decides; an exception of it fails the gate."""
+        name = self.name or str(self.fn)
+        try:
+            if functions.elsewhere is not None:
+                decided = functions.elsewhere(self, functions.report())
+                if decided is not None:
+                    return decided
+            answer = functions.resolve(str(self.fn))(functions.report())
+            return _result(name, self.description, answer)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's function)
+            message = f"{type(error).__name__}: {error}"
+            return GateResult(name, GateOutcome.FAIL, message, {"raised": type(error).__name__})
+
+
+DecideElsewhere = Callable[[Custom, Mapping[str, Any]], GateResult | None]
+"""Decides a gate over the report; None if its function exists in this process only."""
 
 
 @dataclass(frozen=True, slots=True)
-class CustomGates:
-    """What custom gates need of the outside.
+class GateFunctions:
+    """How custom gates reach their functions.
 
-    `resolve` gives the function of a reference (`module:function`, or a name that the caller of
-    the Python API gave an object for); it may raise. `report` makes the argument of the functions:
-    the report's JSON values without its gates. `known` are results by the gates' places, from the
-    store: a decided run is shown without calling anybody's function again. `elsewhere` decides
-    in another process.
+    `resolve` returns the function of a reference (`module:function`, or the name of an object of
+    the Python API); it may raise. `report` returns the argument of the functions: the report's JSON
+    values without its gates. `stored` are results by the gates' indices: a decided run is shown
+    without calling a function again. `elsewhere` decides in another process.
     """
 
     resolve: Callable[[str], Callable[..., Any]] = _refuse
     report: Callable[[], Mapping[str, Any]] = dict
-    known: Mapping[int, GateResult] = field(default_factory=dict)
+    stored: Mapping[int, GateResult] = field(default_factory=dict)
     elsewhere: DecideElsewhere | None = None
 
 
-def custom(params: Mapping[str, Any], gates: CustomGates) -> GateResult:
-    """Call the function and return what it decided; one that raises fails with its exception."""
-    name, about = params["name"] or params["callable"], params["description"]
-    try:
-        if gates.elsewhere is not None:
-            decided = gates.elsewhere(params, gates.report())
-            if decided is not None:
-                return decided
-        answer = gates.resolve(params["callable"])(gates.report())
-        return _result(name, about, answer)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (somebody's function may do anything)
-        message = f"{type(error).__name__}: {error}"
-        return GateResult(name, GateOutcome.FAIL, message, {"raised": type(error).__name__})
-
-
-def _result(name: str, about: str | None, answer: object) -> GateResult:
+def _result(name: str, description: str | None, answer: object) -> GateResult:
     if isinstance(answer, GateResult):
         return GateResult(name, answer.outcome, answer.message, answer.details)
     message: object = None
@@ -63,10 +76,10 @@ def _result(name: str, about: str | None, answer: object) -> GateResult:
         answer = answer.get("outcome", answer.get("passed"))
     outcome = _outcome(answer)
     if outcome is None or not isinstance(details, Mapping):
-        said = f"returned {type(answer).__name__} {str(answer)[:80]!r}; {_EXPECTED}"
-        return GateResult(name, GateOutcome.FAIL, said, {})
-    said = str(message) if message else about or f"the function says {outcome}"
-    return GateResult(name, outcome, said, dict(details))
+        text = f"returned {type(answer).__name__} {str(answer)[:80]!r}; {_EXPECTED}"
+        return GateResult(name, GateOutcome.FAIL, text, {})
+    text = str(message) if message else description or f"the function says {outcome}"
+    return GateResult(name, outcome, text, dict(details))
 
 
 def _outcome(answer: object) -> GateOutcome | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.gates.own_functions import CustomGates, custom
+from evalcore.gates.own_functions import Custom, GateFunctions
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.trust.foreign_calls import in_thread
@@ -22,20 +22,18 @@ _LONGEST_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class GateCall:
-    """One gate: its parameters, the report that it decides on, where its function comes from."""
+    """One gate, the report that it decides over, and what its function may be imported from."""
 
-    params: Mapping[str, Any]
+    gate: Custom
     report: Mapping[str, Any]
     imports: ImportPolicy
 
 
-def decide_in_process(
-    params: Mapping[str, Any], report: Mapping[str, Any], imports: ImportPolicy
-) -> GateResult:
+def decide_in_process(gate: Custom, report: Mapping[str, Any], imports: ImportPolicy) -> GateResult:
     """Return what a custom gate decides in a process of its own; raise `TargetError`."""
     pool = WorkerPool(limit=1)
     try:
-        job = Job(_ENTRY, GateCall(params, report, imports))
+        job = Job(_ENTRY, GateCall(gate, report, imports))
         name, outcome, message, details = pool.call_blocking(job, _LONGEST_S)
     except TimeoutError:
         raise TargetError("timeout", f"no decision within {_LONGEST_S:g} s") from None
@@ -46,7 +44,7 @@ def decide_in_process(
 
 async def decide_in_worker(call: GateCall, engine: Engine) -> list[Any]:
     """Return what the gate decides, as JSON values: what a worker process runs."""
-    gates = CustomGates(resolve=call.imports.load, report=lambda: call.report)
+    functions = GateFunctions(resolve=call.imports.load, report=lambda: call.report)
     engine.loaded()
-    decided = await in_thread(lambda: custom(call.params, gates))
+    decided = await in_thread(lambda: call.gate.call(functions))
     return [decided.name, decided.outcome, decided.message, dict(decided.details)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from evalcore.errors import UsageError
+from evalcore.gates.registry import restore_gate
 from evalcore.model.run import State
 from evalcore.model.suite import SuiteDefinition
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
 from evalcore.storage.layout import run_created_at
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import find_run
-
-COMPARING_GATES = frozenset({"no_regressions", "no_significant_regression"})
 
 
 def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
@@ -25,7 +24,7 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
         return None
     name = definition.baseline_run
     if name is None:
-        if not any(gate.gate in COMPARING_GATES for gate in definition.policy.gates):
+        if not any(restore_gate(gate).compares for gate in definition.policy.gates):
             return None
         name = DEFAULT_NAME
     pointer = get_baseline(store, definition.name, name)

@@ -6,16 +6,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from evalcore.errors import RunConflictError
+from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
 from evalcore.model.comparison import Comparison
-from evalcore.model.gate import GateResult, GateSpec
+from evalcore.model.gate import GateResult
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Summary
 from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
 from evalcore.pipeline.opened_baseline import against_run
 from evalcore.storage.runs import StoredRun
 
-_GATE = GateSpec("no_regressions")
+_GATE = NoRegressions().spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from evalcore.errors import (
 from evalcore.execution.lanes.claims import read_history
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
-from evalcore.gates.own_functions import CustomGates
-from evalcore.gates.registry import CUSTOM
+from evalcore.gates.own_functions import Custom, GateFunctions
 from evalcore.isolation.mode import Isolation
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
@@ -114,15 +113,13 @@ class DecideOptions:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     isolation: Isolation = Isolation.INLINE
 
-    def decide_elsewhere(
-        self, params: Mapping[str, Any], report: Mapping[str, Any]
-    ) -> GateResult | None:
+    def decide_elsewhere(self, gate: Custom, report: Mapping[str, Any]) -> GateResult | None:
         """Return what a custom gate decides in another process; None for a function of this one."""
-        if params["callable"] in self.functions:
+        if gate.fn in self.functions:
             return None
         from evalcore.isolation.gate_calls import decide_in_process
 
-        return decide_in_process(params, report, self.imports)
+        return decide_in_process(gate, report, self.imports)
 
     def resolve(self, reference: str) -> Callable[..., Any]:
         """Return the function that a custom gate names; raise `EvalError`."""
@@ -267,27 +264,27 @@ def _view(
             gates=(),
             cases_complete=tables.complete,
         )
-        custom = _custom_gates(run, undecided, tables, options)
+        functions = _gate_functions(run, undecided, tables, options)
         # A custom gate is somebody's function.
-        gates = tuple(map(_covered, decide_gates(definition.policy, summary, custom)))
+        gates = tuple(map(_covered, decide_gates(definition.policy, summary, functions)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, report, tables, stored)
 
 
-def _custom_gates(
+def _gate_functions(
     run: StoredRun, undecided: Report, tables: Aggregates, options: DecideOptions | None
-) -> CustomGates | None:
+) -> GateFunctions | None:
     """Return what custom gates need, None if there is none."""
-    if not any(gate.gate == CUSTOM for gate in run.definition.policy.gates):
+    if not any(gate.gate == Custom.gate for gate in run.definition.policy.gates):
         return None
     if options is None:
-        return CustomGates(known=dict(enumerate(_stored_gates(run))))
+        return GateFunctions(stored=dict(enumerate(_stored_gates(run))))
 
     def values() -> dict[str, Any]:
         cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
         return undecided_head(undecided) | {"cases": cases}
 
-    return CustomGates(
+    return GateFunctions(
         resolve=options.resolve,
         report=values,
         elsewhere=options.decide_elsewhere if options.isolation is Isolation.PROCESS else None,

@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
-from evalcore.mistakes.wording import suggest
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import Mode
@@ -40,7 +39,6 @@ HISTORY = "history"
 _INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
 _SCRIPT = "script"
 _GUESSED_LATENCY_S = 1.0
-_FEW_CASES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,41 +73,7 @@ def load(
 
     `script` is the script that it belongs to, `opened` its document if it was read before.
     """
-    chosen = options or LoadOptions()
-    suite = load_suite(path, chosen, name=name, script=script, opened=opened)
-    _check_required_cases(suite)
-    return suite
-
-
-def _check_required_cases(suite: Suite) -> None:
-    """Raise `LoadError` if a gate requires a case that the suite does not have."""
-    definition = suite.definition
-    required = {
-        name
-        for gate in definition.policy.gates
-        if gate.gate == "required_cases"
-        for name in gate.params["case_ids"]
-    }
-    if not required or definition.filtered:
-        return
-    known = {case.id for case in suite.cases}
-    unknown = sorted(required - known)
-    if unknown:
-        raise LoadError(
-            tuple(
-                Problem(
-                    definition.source.path,
-                    None,
-                    "gates.required_cases.case_ids",
-                    f"no case is called '{name}'.{_suggestion(name, known)}",
-                )
-                for name in unknown
-            )
-        )
-
-
-def _suggestion(name: str, known: set[str]) -> str:
-    return suggest(name, known) if len(known) <= _FEW_CASES else ""
+    return load_suite(path, options or LoadOptions(), name=name, script=script, opened=opened)
 
 
 def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) -> Plan:

@@ -12,7 +12,7 @@ import orjson
 
 from evalcore.formats.single_gate import GateQuestion
 from evalcore.gates.decide import decide_gates
-from evalcore.gates.own_functions import CustomGates, DecideElsewhere
+from evalcore.gates.own_functions import DecideElsewhere, GateFunctions
 from evalcore.model.gate import GateResult
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
@@ -35,8 +35,8 @@ def decide_question(
         iterations=question.iterations,
     )
     summary = _summarise(question, policy)
-    custom = CustomGates(resolve=resolve, report=lambda: asdict(summary), elsewhere=elsewhere)
-    return decide_gates(policy, summary, custom)[0], summary
+    functions = GateFunctions(resolve=resolve, report=lambda: asdict(summary), elsewhere=elsewhere)
+    return decide_gates(policy, summary, functions)[0], summary
 
 
 def _summarise(question: GateQuestion, policy: Policy) -> Summary:

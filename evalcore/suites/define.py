@@ -15,7 +15,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.remote_tests import names_objects
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.formats.text.camel_case import Renames
-from evalcore.gates.choices import Gate
+from evalcore.gates.gate import Gate
 from evalcore.mistakes.problems import Problems
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
@@ -237,17 +237,13 @@ def _variant(one: FlowVariant | Mapping[str, Any] | str) -> Any:
     return {key: value for key, value in raw.items() if value is not None}
 
 
-def _gate(one: Any, names: LocalNames) -> Any:
-    if isinstance(one, Gate):
-        raw = {"gate": one.gate, **one.params}
-        if one.function is not None:
-            raw["callable"] = names.refer(one.function, str(one.params.get("name") or ""))
-        return raw
-    if isinstance(one, GateSpec):
-        return {"gate": one.gate, **one.params}
-    if isinstance(one, Mapping) and callable(one.get("callable")):
-        return {**one, "callable": names.refer(one["callable"])}
-    return one
+def _gate(gate: Any, names: LocalNames) -> Any:
+    if isinstance(gate, Gate | GateSpec):
+        written = {key: value for key, value in gate.params.items() if value not in (None, "")}
+        gate = {"gate": gate.gate, **written}
+    if isinstance(gate, Mapping) and callable(function := gate.get("callable")):
+        return {**gate, "callable": names.refer(function, gate.get("name"))}
+    return gate
 
 
 def _scorer(one: Any, names: LocalNames) -> Any:

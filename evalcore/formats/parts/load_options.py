@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from evalcore.declared.parameters import parameters_of
 from evalcore.formats.text.documents import as_json
+from evalcore.gates.builtin import Errors
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import GateSpec
@@ -22,7 +25,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 
-ERRORS = GateSpec("errors")
+GATES_LOC: Final[Loc] = ("evalcore", "gates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +86,17 @@ def policy_of(
     default_gates: Sequence[GateSpec],
     threshold: float | None,
     problems: Problems,
+    gates_loc: Loc = GATES_LOC,
 ) -> Policy:
     """Return the policy that the `evalcore:` section, the format and the caller make together."""
-    gates = _gates(section, problems)
+    gates = _gates(section, problems, gates_loc)
     if options.gates:
         gates = list(options.gates)
     policy = ErrorPolicy(section.get("errors", ErrorPolicy.FAIL))
     if policy is ErrorPolicy.EXCLUDE and "max_error_share" not in section:
         problems.add(("evalcore", "errors"), "'exclude' needs 'max_error_share' (a share, 0 to 1)")
     chosen = tuple(gates if gates is not None else default_gates)
-    has_errors_gate = policy is ErrorPolicy.ZERO or any(gate.gate == "errors" for gate in chosen)
+    has_errors_gate = policy is ErrorPolicy.ZERO or any(gate.gate == Errors.gate for gate in chosen)
     reducer = Reducer(section.get("reducer", Reducer.MEAN))
     iterations = options.iterations or section.get("iterations", 1)
     k = section.get("k")
@@ -102,7 +106,7 @@ def policy_of(
         problems.add(("evalcore", "k"), f"is {k}, but there are only {iterations} iterations")
     return Policy(
         score_rule=score_rule,
-        gates=chosen if has_errors_gate else (*chosen, ERRORS),
+        gates=chosen if has_errors_gate else (*chosen, Errors().spec),
         threshold=threshold,
         iterations=iterations,
         reducer=reducer,
@@ -113,7 +117,7 @@ def policy_of(
     )
 
 
-def _gates(section: Mapping[str, Any], problems: Problems) -> list[GateSpec] | None:
+def _gates(section: Mapping[str, Any], problems: Problems, loc: Loc) -> list[GateSpec] | None:
     if "gates" not in section:
         return None
     gates = []
@@ -121,7 +125,7 @@ def _gates(section: Mapping[str, Any], problems: Problems) -> list[GateSpec] | N
         try:
             gates.append(parse_gate(raw))
         except GateSyntaxError as error:
-            problems.add(("evalcore", "gates", index), f"{error}{_gate_hint(raw)}")
+            problems.add((*loc, index), f"{error}{_gate_hint(raw)}")
     return gates
 
 
@@ -131,7 +135,7 @@ def _gate_hint(raw: object) -> str:
         return ""
     for name in (*raw, raw.get("name")):
         if isinstance(name, str) and name in GATES:
-            parameters = "".join(f", {key}: …" for key in list(GATES[name].parameters)[:1])
+            parameters = "".join(f", {key}: …" for key in list(parameters_of(GATES[name]))[:1])
             return f", here {{gate: {name}{parameters}}}"
     return ", such as {gate: pass_rate, threshold: 0.9}"
 

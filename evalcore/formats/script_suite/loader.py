@@ -17,6 +17,7 @@ from evalcore.formats.parts.load_options import (
     suite_name,
     variants_of,
 )
+from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
 from evalcore.formats.script_suite.script_file import Script, read_script
@@ -76,6 +77,8 @@ def load_script_suite(
             if selection.keeps(case.id, ()):
                 spool.append(case)
     policy = loading.policy()
+    if not selection.active:
+        check_required_cases(policy, (case.id for case in spool), problems)
     variants = variants_of(loading.section, problems)
     baseline = baseline_of(loading.section, variants, problems)
     raise_all((script.problems, problems) if script.problems is not None else (problems,))

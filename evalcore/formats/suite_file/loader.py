@@ -21,6 +21,7 @@ from evalcore.formats.parts.load_options import (
     policy_of,
     refuse_both,
 )
+from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.suite_file.cases import CaseReader, raw_cases
@@ -28,13 +29,13 @@ from evalcore.formats.suite_file.flow_reader import Flow, FlowReader, blocks_of,
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.text.camel_case import Renames
 from evalcore.formats.text.documents import Document
-from evalcore.gates.registry import GateSyntaxError, parse_gate
+from evalcore.gates.builtin import PassRate
+from evalcore.gates.comparing import NoRegressions
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_errors import sound_part
 from evalcore.mistakes.shape_lookup import adapter, fields_of
 from evalcore.mistakes.wording import suggest
-from evalcore.model.gate import GateSpec
 from evalcore.model.suite import (
     Format,
     Policy,
@@ -119,7 +120,7 @@ def read_suite(
         references=graders.reference_fields,
         declared=declared_types(sound),
     )
-    level.check_required_cases(definition.policy.gates, reader.ids)
+    check_required_cases(definition.policy, reader.ids, problems, level.loc("gates"))
     if reader.executes:
         check_function(flow, sound.get("flow"), folder, options, problems)
     targets.explain(collectors)
@@ -195,7 +196,7 @@ class _Level:
             found = flow.get("primary_output", flow.get("primaryOutput"))
         return found if isinstance(found, str) else None
 
-    def _loc(self, key: str) -> Loc:
+    def loc(self, key: str) -> Loc:
         return ("evalcore", key) if key in self._in_evalcore else (key,)
 
     def flow(self, targets: Targets, folder: Path) -> Flow:
@@ -213,7 +214,7 @@ class _Level:
 
     def _variants(self, flow: Flow) -> tuple[tuple[Variant, ...], str | None]:
         """Return the variants and the baseline; note none, duplicates and an unknown baseline."""
-        loc = self._loc("variants")
+        loc = self.loc("variants")
         written = self.section.get("variants", ())
         if "variants" not in self._written and not written:
             self._problems.add(("variants",), "is required: at least one {id: …}")
@@ -228,7 +229,7 @@ class _Level:
         baseline = self.section.get("baseline")
         if baseline is not None and baseline not in first:
             message = f"no variant is called '{baseline}'.{suggest(baseline, first)}"
-            self._problems.add(self._loc("baseline"), message)
+            self._problems.add(self.loc("baseline"), message)
         return flow.variants or (DEFAULT_VARIANT,), baseline
 
     def definition(self, source: Source, flow: Flow, graders: Graders) -> SuiteDefinition:
@@ -253,41 +254,16 @@ class _Level:
 
     def _policy(self) -> Policy:
         """Return the policy; the default gate: no regressions, all pass without a baseline."""
-        default = GateSpec("pass_rate", {"threshold": 1.0, "per_variant": False})
-        if self.section.get("baseline") is not None or self._options.baseline is not None:
-            default = parse_gate("no_regressions")
-        section = {key: value for key, value in self.section.items() if key != "gates"}
-        gates = self._gates()
+        compared = self.section.get("baseline") is not None or self._options.baseline is not None
         return policy_of(
-            section,
+            self.section,
             self._options,
             score_rule=ScoreRule.BLOCKS,
-            default_gates=(default,) if gates is None else gates,
+            default_gates=(NoRegressions().spec if compared else PassRate(1.0).spec,),
             threshold=None,
             problems=self._problems,
+            gates_loc=self.loc("gates"),
         )
-
-    def _gates(self) -> tuple[GateSpec, ...] | None:
-        if "gates" not in self.section:
-            return None
-        gates = []
-        for index, raw in enumerate(self.section["gates"]):
-            try:
-                gates.append(parse_gate(raw))
-            except GateSyntaxError as error:
-                self._problems.add((*self._loc("gates"), index), str(error))
-        return tuple(gates)
-
-    def check_required_cases(self, gates: tuple[GateSpec, ...], known: set[str]) -> None:
-        """Note each case that a gate requires and that the suite does not have."""
-        for index, gate in enumerate(gates):
-            ids = gate.params.get("case_ids", ()) if gate.gate == "required_cases" else ()
-            for case_id in ids:
-                if case_id not in known:
-                    loc = (*self._loc("gates"), index)
-                    hint = suggest(case_id, known)
-                    message = f"gate 'required_cases': no case has the id '{case_id}'.{hint}"
-                    self._problems.add(loc, message)
 
     def _scorers(self, graders: Graders) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,11 @@ class TestReader:
         self._seen: dict[str, Any] = {}
         self._validate = adapter(Test).validate_python
         self._maker = AssertionMaker(defaults.graders)
+
+    @property
+    def ids(self) -> Iterable[str]:
+        """The ids of all tests that were read."""
+        return self._seen
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.

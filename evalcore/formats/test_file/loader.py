@@ -26,6 +26,7 @@ from evalcore.formats.parts.load_options import (
     variants_of,
 )
 from evalcore.formats.parts.raw_test import RawTest
+from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
@@ -49,11 +50,11 @@ from evalcore.formats.test_file.input_messages import (
 )
 from evalcore.formats.test_file.shapes import TestSuite
 from evalcore.formats.text.documents import Document
+from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_errors import sound_part
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import suggest
-from evalcore.model.gate import GateSpec
 from evalcore.model.suite import (
     Format,
     Limits,
@@ -136,6 +137,7 @@ def _load(
         references=level.graders.reference_fields,
         declared=declared_types(raw),
     )
+    check_required_cases(level.policy, reader.ids, problems)
     level.targets.explain(collectors)
     raise_all(collectors)
     shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
@@ -361,7 +363,7 @@ class _SuiteLevel:
             self.section,
             self.options,
             score_rule=ScoreRule.WEIGHTED,
-            default_gates=(GateSpec("pass_rate", {"threshold": 1.0, "per_variant": False}),),
+            default_gates=(PassRate(1.0).spec,),
             threshold=self.threshold,
             problems=self.problems,
         )

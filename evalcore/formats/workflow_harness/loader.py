@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from evalcore.formats.parts.load_options import (
     suite_name,
     variants_of,
 )
+from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.text.documents import Document, as_json
@@ -31,6 +32,7 @@ from evalcore.formats.workflow_harness.shapes import (
     Soul,
     Workflow,
 )
+from evalcore.gates.builtin import Threshold
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_errors import sound_part
@@ -38,7 +40,6 @@ from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
-from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
@@ -72,10 +73,11 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         section,
         options,
         score_rule=ScoreRule.BLOCKS,
-        default_gates=(GateSpec("threshold", {"threshold": threshold}),),
+        default_gates=(Threshold(threshold).spec,),
         threshold=threshold,
         problems=problems,
     )
+    check_required_cases(policy, reader.ids, problems)
     baseline = baseline_of(section, variants, problems)
     raise_all((problems, *others, *graders.others))
     _check_target(options, document.file)
@@ -248,6 +250,11 @@ class _CaseReader:
         cases = evals.get("cases") if isinstance(evals, dict) else None
         self._cases: list[Any] = cases if isinstance(cases, list) else []
         self._given: frozenset[str] | None = None
+
+    @property
+    def ids(self) -> Iterable[str]:
+        """The ids of all cases that were read."""
+        return self._first
 
     @property
     def always_given(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evalcore.declared.parameters import parameters_of
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
@@ -58,14 +59,14 @@ def test_gate_decides(written: dict[str, Any], expected: str) -> None:
     assert result.message
 
 
-VALUES: dict[str, Any] = {"share": 0.5, "amount": 0.5, "ids": ["a"], "callable": "a:b"}
+VALUES: dict[str, Any] = {"threshold": 0.5, "max": 0.5, "case_ids": ["a"], "callable": "a:b"}
 
 
 @pytest.mark.parametrize("name", sorted(set(GATES) - {"errors", "required_assertions"}))
 def test_nothing_measured_never_passes(name: str) -> None:
     nothing = Summary(counts=Counts(), cases=0, passed_cases=0, score=None, unmeasured_latency=1)
-    parameters = GATES[name].parameters.items()
-    needed = {key: VALUES[one.kind] for key, one in parameters if one.required}
+    parameters = parameters_of(GATES[name]).items()
+    needed = {key: VALUES[key] for key, parameter in parameters if parameter.required}
     gate = parse_gate({"gate": name, **needed})
     (result,) = decide_gates(replace(POLICY, gates=(gate,)), nothing)
     assert not result.passed

@@ -105,7 +105,7 @@ def test_the_public_names_cost_nothing_until_they_are_used() -> None:
         "from evalcore import define_suite, variant, gates, run_suite, run_suite_async, run_eval\n"
         "import evalcore.gates.registry, evalcore.pipeline\n"
         "from evalcore import gates\n"
-        "assert gates.custom('a', 'b', len).function is len\n"
+        "assert gates.custom('a', 'b', len).fn is len\n"
         "assert gates.pass_rate(0.5).params['threshold'] == 0.5\n"
     )
     ended = subprocess.run(

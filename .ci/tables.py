@@ -1,0 +1,31 @@
+"""Write the tables of the documentation that are generated from the code.
+
+    python .ci/tables.py
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`. A test compares it with the code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from evalcore.gates.registry import gates_table
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+TABLES: dict[str, Callable[[], str]] = {"gates": gates_table}
+
+
+def main() -> None:
+    """Write every table into its page."""
+    for page in REFERENCE.glob("*.md"):
+        text = page.read_text("utf-8")
+        for name, table in TABLES.items():
+            pattern = rf"(?<=<!-- table: {name} -->\n\n).*?(?=\n\n<!-- end -->)"
+            text = re.sub(pattern, table().replace("\\", r"\\"), text, flags=re.DOTALL)
+        page.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The types of parameters that several kinds of declared things have."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from evalcore.declared.parameters import Rule
+
+
+def _amount(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:
+        raise ValueError("a number, 0 or more")
+    return value
+
+
+def _share(value: Any) -> Any:
+    if _amount(value) > 1:
+        raise ValueError(f"a share from 0 to 1, not {value}")
+    return value
+
+
+def _level(value: Any) -> Any:
+    if not 0 < _amount(value) < 1:
+        raise ValueError(f"a level between 0 and 1, not {value}")
+    return value
+
+
+def _flag(value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a text that is not empty")
+    return value
+
+
+def _reference(value: Any) -> Any:
+    if not isinstance(value, str) or re.fullmatch(r"[^:\s]+:[^:\s]+", value) is None:
+        raise ValueError("a function, written 'module:function'")
+    return value
+
+
+Amount = Annotated[float, Rule(_amount, {"type": "number", "minimum": 0})]
+"""A number, 0 or more."""
+Share = Annotated[float, Rule(_share, {"type": "number", "minimum": 0, "maximum": 1})]
+"""A number from 0 to 1."""
+Level = Annotated[
+    float, Rule(_level, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1})
+]
+"""A number strictly between 0 and 1."""
+Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
+Text = Annotated[str, Rule(_text, {"type": "string", "minLength": 1})]
+MaybeText = Annotated[str | None, Rule(_text, {"type": "string", "minLength": 1})]
+"""A text that may be left out; a file does not write null."""
+FUNCTION = Rule(_reference, {"type": "string", "pattern": "^[^:\\s]+:[^:\\s]+$"})
+"""The reference of a function: `module:function`."""

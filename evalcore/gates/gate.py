@@ -1,0 +1,60 @@
+"""What a gate is: a frozen dataclass with its parameters, its documentation and its decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from evalcore.declared.parameters import parameter_values, restore, snake_case
+from evalcore.model.gate import GateOutcome, GateResult, GateSpec
+from evalcore.model.suite import Policy
+from evalcore.model.summary import Summary
+
+
+class Gate:
+    """A decision over the whole run; the fields of a subclass are its parameters.
+
+    `gate` is its name: the class's in snake_case. `example` is a value of its first parameter for
+    messages. A gate that `compares` needs a baseline. The docstring says when the gate passes: it
+    is the row in docs/reference/gates.md. `define_suite` checks the gates that Python makes.
+    """
+
+    gate: ClassVar[str]
+    example: ClassVar[str] = ""
+    compares: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, example: str = "", compares: bool = False) -> None:
+        cls.gate = snake_case(cls.__name__[0].lower() + cls.__name__[1:])
+        cls.example = example
+        cls.compares = compares
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The values of the parameters by their keys in files."""
+        return parameter_values(self)
+
+    @property
+    def spec(self) -> GateSpec:
+        """The form in which a policy and a stored plan hold the gate."""
+        return GateSpec(self.gate, self.params)
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        """Return the decision over a run's aggregates; never raises."""
+        raise NotImplementedError
+
+    def passes_if(self, passed: bool, message: str, details: Mapping[str, Any]) -> GateResult:
+        """Return the result that passes or fails."""
+        outcome = GateOutcome.PASS if passed else GateOutcome.FAIL
+        return GateResult(self.gate, outcome, message, details)
+
+    def fails(self, message: str, **details: Any) -> GateResult:
+        """Return the result that fails."""
+        return self.passes_if(False, message, details)
+
+
+_Kind = TypeVar("_Kind", bound=Gate)
+
+
+def gates_of(policy: Policy, kind: type[_Kind]) -> tuple[_Kind, ...]:
+    """Return the gates of one kind in a policy."""
+    return tuple(restore(kind, spec.params) for spec in policy.gates if spec.gate == kind.gate)

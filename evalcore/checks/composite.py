@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
+from evalcore.checks.base import Check
 from evalcore.checks.graded import aspect, scored
-from evalcore.checks.judged import llm_grader
+from evalcore.checks.judge import Judge
+from evalcore.checks.judged import LlmGrader
 from evalcore.checks.negation import apply_negation
-from evalcore.checks.program import payload_of, run_grader
-from evalcore.checks.registry import find_check
+from evalcore.checks.program import Command, GradingProgram, payload_of, run_grader
+from evalcore.checks.registry import load_check
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, json_text, one_line
+from evalcore.declared.types import Share, Text, Weight
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 
 
 class Member(NamedTuple):
-    """One check of a composite and what it found."""
+    """One check of a composite and its verdict."""
 
     assertion: Assertion
     verdict: Verdict
@@ -27,27 +30,89 @@ class Member(NamedTuple):
     @property
     def met(self) -> bool:
         """Whether it passed, and what it requires of itself is there."""
-        return self.verdict.outcome is Outcome.PASSED and _reaches(self)
+        return self.verdict.outcome is Outcome.PASSED and self.reaches_required
+
+    @property
+    def reaches_required(self) -> bool:
+        """Whether the score is at least what the assertion requires, if it requires any."""
+        required = self.assertion.required
+        return required is None or reaches(self.verdict.score, required)
 
 
-async def composite(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Make each member's check and put their scores together as `aggregator` says.
+class Aggregator(GradingProgram):
+    """How the members' scores become one: their mean, the least, a share, a program, a judge."""
+
+    type: Literal["mean", "threshold", "minimum", "code", "judge"]
+    command: Command | None = None  # type: ignore[assignment]
+    weights: dict[str, Weight] | None = None
+    threshold: Share | None = None
+    prompt: str | None = None
+    judges: list[Judge] | None = None
+    judge: Text | None = None
+    target: Text | None = None
+    model: Text | None = None
+
+
+class Composite(Check):
+    """Several checks give one score, put together by `aggregator`.
 
     A member in error is an error of the whole, a blocked one blocks it: no score is made of what
     was not measured. A member's `required` that is not met fails the item.
     """
-    members = []
-    for fields in params["members"]:
-        assertion = Assertion._make(fields)
-        members.append(Member(assertion, await _checked(assertion, subject)))
-    verdict = _unmeasured(members) or await _aggregated(params, members, subject)
-    return _with_members(verdict, members)
+
+    nested: ClassVar[bool] = True
+
+    members: list[Any]
+    aggregator: Aggregator
+    threshold: Share | None = None
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Make each member's check, then the score."""
+        members = []
+        for fields in self.members:
+            assertion = Assertion._make(fields)
+            members.append(Member(assertion, await _checked(assertion, subject)))
+        verdict = _unmeasured(members) or await self._aggregated(members, subject)
+        return _with_members(verdict, members)
+
+    async def _aggregated(self, members: Sequence[Member], subject: Subject) -> Verdict:
+        aggregator, threshold = self.aggregator, self.threshold
+        aspects = [
+            aspect(_member_text(member), member.verdict.outcome is Outcome.PASSED)
+            for member in members
+        ]
+        match aggregator.type:
+            case "code":
+                return await self._by_program(members, subject)
+            case "judge":
+                results = json_text(_results(members))
+                material = {"results": results, "EVALUATOR_RESULTS_JSON": results}
+                judges = aggregator.judges or []
+                grader = LlmGrader(judges=judges, prompt=aggregator.prompt, threshold=threshold)
+                return await grader.check_with(subject, material)
+            case "threshold":
+                share = fsum(entry["passed"] for entry in aspects) / len(aspects)
+                least = aggregator.threshold if threshold is None else threshold
+                return scored(share, least, aspects)
+            case "minimum":
+                return scored(min(member.verdict.score for member in members), threshold, aspects)
+            case "mean":
+                return scored(_mean(aggregator.weights or {}, members), threshold, aspects)
+
+    async def _by_program(self, members: Sequence[Member], subject: Subject) -> Verdict:
+        payload = {**payload_of(self.aggregator.config, subject), "results": _results(members)}
+        answer = await run_grader(self.aggregator, payload, subject)
+        if isinstance(answer, Verdict):
+            return answer
+        message = one_line(answer.reasoning)
+        return scored(answer.score, self.threshold, answer.aspects, message=message)
 
 
 async def _checked(assertion: Assertion, subject: Subject) -> Verdict:
     try:
-        found = find_check(assertion.check)(assertion.params, subject)
-        verdict = found if isinstance(found, Verdict) else await found
+        verdict = load_check(assertion.check, assertion.params).check(subject)
+        if not isinstance(verdict, Verdict):
+            verdict = await verdict
     except SkippedError:
         raise
     except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
@@ -63,54 +128,14 @@ def _unmeasured(members: Sequence[Member]) -> Verdict | None:
     return None
 
 
-async def _aggregated(
-    params: Mapping[str, Any], members: Sequence[Member], subject: Subject
-) -> Verdict:
-    aggregator: Mapping[str, Any] = params["aggregator"]
-    threshold = params.get("threshold")
-    aspects = [
-        aspect(_said(member), member.verdict.outcome is Outcome.PASSED) for member in members
-    ]
-    match aggregator["type"]:
-        case "code":
-            return await _by_program(aggregator, members, subject, threshold)
-        case "judge":
-            results = json_text(_results(members))
-            more = {"results": results, "EVALUATOR_RESULTS_JSON": results}
-            asked = {**aggregator, "material": more, "threshold": threshold}
-            return await llm_grader(asked, subject)
-        case "threshold":
-            share = fsum(one["passed"] for one in aspects) / len(aspects)
-            least = aggregator["threshold"]
-            return scored(share, least if threshold is None else threshold, aspects)
-        case "minimum":
-            return scored(min(one.verdict.score for one in members), threshold, aspects)
-        case _:
-            return scored(_mean(aggregator, members), threshold, aspects)
-
-
-def _mean(aggregator: Mapping[str, Any], members: Sequence[Member]) -> float:
+def _mean(weights: Mapping[str, float], members: Sequence[Member]) -> float:
     """Return the weighted mean; a weight of the aggregator goes before the member's own."""
-    weights = aggregator.get("weights") or {}
     weighted = [
         (member.verdict.score, float(weights.get(member.assertion.name, member.assertion.weight)))
         for member in members
     ]
     total = fsum(weight for _, weight in weighted)
     return fsum(score * weight for score, weight in weighted) / total if total else 0.0
-
-
-async def _by_program(
-    aggregator: Mapping[str, Any],
-    members: Sequence[Member],
-    subject: Subject,
-    threshold: float | None,
-) -> Verdict:
-    payload = {**payload_of(aggregator, subject), "results": _results(members)}
-    answer = await run_grader(aggregator, payload, subject)
-    if isinstance(answer, Verdict):
-        return answer
-    return scored(answer.score, threshold, answer.aspects, message=one_line(answer.reasoning))
 
 
 def _results(members: Sequence[Member]) -> dict[str, Any]:
@@ -127,9 +152,9 @@ def _results(members: Sequence[Member]) -> dict[str, Any]:
     }
 
 
-def _said(member: Member) -> str:
-    said = f": {member.verdict.message}" if member.verdict.message else ""
-    return one_line(f"{member.assertion.name} {member.verdict.score:.4g}{said}")
+def _member_text(member: Member) -> str:
+    message = f": {member.verdict.message}" if member.verdict.message else ""
+    return one_line(f"{member.assertion.name} {member.verdict.score:.4g}{message}")
 
 
 def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
@@ -150,8 +175,7 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
     failed = [
         member.assertion.name
         for member in members
-        if (member.assertion.required is not None and not _reaches(member))
-        or (member.verdict.details or {}).get("failed_required")
+        if not member.reaches_required or (member.verdict.details or {}).get("failed_required")
     ]
     measured = verdict.outcome in (Outcome.PASSED, Outcome.FAILED)
     if failed and measured:
@@ -159,20 +183,15 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
         message = one_line(f"required and not met: {', '.join(failed)}")
         verdict = verdict._replace(outcome=Outcome.FAILED, message=message)
     verdicts = [verdict, *(member.verdict for member in members)]
-    usages = [usage for one in verdicts if (usage := (one.details or {}).get("token_usage"))]
+    usages = [usage for each in verdicts if (usage := (each.details or {}).get("token_usage"))]
     if usages:
         names = ("input", "output")
         sums = {name: sum(usage.get(name) or 0 for usage in usages) for name in names}
         details["token_usage"] = sums
-    costs = [one.cost_usd for one in verdicts if one.cost_usd is not None]
-    times = [one.latency_ms for one in verdicts if one.latency_ms is not None]
+    costs = [each.cost_usd for each in verdicts if each.cost_usd is not None]
+    times = [each.latency_ms for each in verdicts if each.latency_ms is not None]
     return verdict._replace(
         details=details,
         cost_usd=fsum(costs) if costs else None,
         latency_ms=fsum(times) if times else None,
     )
-
-
-def _reaches(member: Member) -> bool:
-    required = member.assertion.required
-    return required is None or reaches(member.verdict.score, required)

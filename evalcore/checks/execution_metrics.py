@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from evalcore.checks.base import Check
 from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.measures import NOT_MEASURED
 from evalcore.checks.subject import Subject
 from evalcore.checks.trajectory import calls_of
+from evalcore.declared.types import Share, Weight
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.tolerance import reaches
 
@@ -26,32 +27,40 @@ _LOOKING: Final = frozenset(
 )
 
 
-def execution_metrics(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check each maximum that is given; the score is the share of those that are kept.
+class ExecutionMetrics(Check):
+    """Each maximum that is set is kept; the score is the share of those that are.
 
-    Blocked, with their names, where some of the measures were not taken.
+    Blocked, with their names, if some of the measures were not taken.
     """
-    measured = _measured(subject)
-    wanted = [name for name in (*MAXIMA, "target_exploration_ratio") if name in params]
-    missing = [name for name in wanted if measured[name] is None]
-    if missing:
-        return blocked(f"{NOT_MEASURED}: {', '.join(missing)}")
-    aspects = list(_aspects(params, wanted, measured))
-    shown = ", ".join(f"{measured[name]:g} {MAXIMA.get(name, 'exploration')}" for name in wanted)
-    return by_aspects(aspects, params.get("threshold"), actual=shown)
 
+    max_tool_calls: Weight | None = None
+    max_llm_calls: Weight | None = None
+    max_tokens: Weight | None = None
+    max_cost_usd: Weight | None = None
+    max_duration_ms: Weight | None = None
+    target_exploration_ratio: Share | None = None
+    exploration_tolerance: Weight = DEFAULT_TOLERANCE
+    threshold: Share | None = None
 
-def _aspects(
-    params: Mapping[str, Any], wanted: list[str], measured: Mapping[str, float | None]
-) -> Iterator[dict[str, Any]]:
-    for name in wanted:
-        value, bound = measured[name] or 0.0, params[name]
+    def check(self, subject: Subject) -> Verdict:
+        """Compare each measure."""
+        measured = _measured(subject)
+        names = [name for name in measured if getattr(self, name) is not None]
+        missing = [name for name in names if measured[name] is None]
+        if missing:
+            return blocked(f"{NOT_MEASURED}: {', '.join(missing)}")
+        aspects = [self._aspect(name, measured[name] or 0.0) for name in names]
+        shown = ", ".join(f"{measured[name]:g} {MAXIMA.get(name, 'exploration')}" for name in names)
+        return by_aspects(aspects, self.threshold, actual=shown)
+
+    def _aspect(self, name: str, value: float) -> dict[str, Any]:
+        bound: float = getattr(self, name)
         if name in MAXIMA:
-            yield aspect(f"{value:g} {MAXIMA[name]}, at most {bound:g}", reaches(bound, value))
-            continue
-        tolerance = params.get("exploration_tolerance", DEFAULT_TOLERANCE)
+            text = f"{value:g} {MAXIMA[name]}, at most {bound:g}"
+            return aspect(text, reaches(bound, value))
+        tolerance = self.exploration_tolerance
         text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"
-        yield aspect(text, reaches(tolerance, abs(value - bound)))
+        return aspect(text, reaches(tolerance, abs(value - bound)))
 
 
 def _measured(subject: Subject) -> dict[str, float | None]:
@@ -59,7 +68,7 @@ def _measured(subject: Subject) -> dict[str, float | None]:
     calls = calls_of(subject.evidence)
     models = details.get("calls")
     if models is None and "messages" in details:
-        models = [one for one in details["messages"] if one.get("role") == "assistant"]
+        models = [message for message in details["messages"] if message.get("role") == "assistant"]
     looking = [call for call in calls or () if _looks(call.name)]
     complete = None not in {metrics.input_tokens, metrics.output_tokens}
     return {

@@ -7,13 +7,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
+from pydantic import Field, field_validator
+
+from evalcore.checks.base import Check
 from evalcore.checks.graded import aspect, by_aspects, scored
+from evalcore.checks.json import ABSENT, same_json, value_at
 from evalcore.checks.strict_json import NotJsonError, parse
-from evalcore.checks.structure import ABSENT, same_json, value_at
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import json_text, quote
+from evalcore.declared.base import Declared
+from evalcore.declared.types import Share, Text, Weight
 from evalcore.judging.texts import content_text
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
@@ -45,37 +50,94 @@ _DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
 _BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 
 
-def field_accuracy(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Compare each field; the score is the weighted share of those that agree.
+class ComparedField(Declared):
+    """One field that is compared with the same field of the expected output."""
+
+    path: Text
+    match: Literal["exact", "numeric_tolerance", "date"] = "exact"
+    required: bool = True
+    weight: Weight = 1.0
+    tolerance: Weight = 0.0
+    relative: bool = False
+    formats: Annotated[list[Text] | None, Field(min_length=1)] = None
+
+    @field_validator("match", mode="before")
+    @classmethod
+    def _with_underscore(cls, value: Any) -> Any:
+        return "numeric_tolerance" if value == "numeric-tolerance" else value
+
+    def compare(self, actual: Any, expected: Any) -> dict[str, Any] | None:
+        """Return whether the field agrees; None for an optional one that is not there."""
+        path, weight = self.path, self.weight
+        value, reference = value_at(actual, path), value_at(expected, path)
+        if value is ABSENT:
+            return aspect(f"{path} is missing", False, weight) if self.required else None
+        if self.match == "exact":
+            holds = same_json(value, reference)
+        elif self.match == "date":
+            holds = _same_day(value, reference, self.formats)
+        else:
+            holds = self._is_near(value, reference)
+        if holds:
+            return aspect(path, True, weight)
+        text = f"{path} is {quote(json_text(value))}, expected {quote(json_text(reference))}"
+        return aspect(text, False, weight)
+
+    def _is_near(self, value: Any, reference: Any) -> bool:
+        number, expected = _number(value), _number(reference)
+        if number is None or expected is None:
+            return False
+        tolerance = self.tolerance
+        if self.relative:
+            tolerance *= abs(expected) if expected else 1.0
+        return bool(abs(number - expected) <= tolerance + 1e-9 * max(1.0, abs(expected)))
+
+
+class FieldAccuracy(Check):
+    """The `fields` agree with the expected output's; the score is their weighted share.
 
     A field that this case's expected output lacks is skipped; it is an error if no case of the
-    suite has it. An output that is no JSON object has no field right. Where nothing is compared, or
+    suite has it. An output that is no JSON object has no field right. If nothing is compared, or
     nothing that has weight, the score is 0 and the check fails, whatever its threshold and also
     with `negate`.
     """
-    expected = expected_object(subject.case.expected_output)
-    if not isinstance(expected, Mapping | list):
-        return broken("there is nothing to compare with: 'expected_output' is no object")
-    fields: Sequence[Mapping[str, Any]] = params["fields"]
-    absent = [field["path"] for field in fields if value_at(expected, field["path"]) is ABSENT]
-    nowhere = [path for path in absent if subject.context.lacks_field(path)]
-    if nowhere:
-        return broken(f"no test's 'expected_output' has {', '.join(map(quote, nowhere))}")
-    fields = [field for field in fields if field["path"] not in absent]
-    try:
-        actual = _structured(subject.output)
-    except NotJsonError as error:
-        return scored(0.0, params.get("threshold"), message=f"the output {error}")
-    aspects = [
-        found for field in fields if (found := _compared(field, actual, expected)) is not None
-    ]
-    if not any(one.get("weight", 1.0) for one in aspects):
-        reason = "nothing that has weight was compared" if aspects else "nothing was compared"
-        return Verdict(Outcome.FAILED, 0.0, reason, measured=False)
-    if params.get("aggregation") == "all_or_nothing":
-        score = float(all(one["passed"] for one in aspects))
-        return scored(score, params.get("threshold"), aspects)
-    return by_aspects(aspects, params.get("threshold"))
+
+    nested: ClassVar[bool] = True
+
+    fields: Annotated[list[ComparedField], Field(min_length=1)]
+    aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"
+    threshold: Share | None = None
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare each field."""
+        expected = expected_object(subject.case.expected_output)
+        if not isinstance(expected, Mapping | list):
+            return broken("there is nothing to compare with: 'expected_output' is no object")
+        absent = {field.path for field in self.fields if value_at(expected, field.path) is ABSENT}
+        nowhere = [
+            field.path
+            for field in self.fields
+            if field.path in absent and subject.context.lacks_field(field.path)
+        ]
+        if nowhere:
+            return broken(f"no test's 'expected_output' has {', '.join(map(quote, nowhere))}")
+        try:
+            actual = _structured(subject.output)
+        except NotJsonError as error:
+            return scored(0.0, self.threshold, message=f"the output {error}")
+        compared = [
+            field.compare(actual, expected) for field in self.fields if field.path not in absent
+        ]
+        return self._verdict([entry for entry in compared if entry is not None])
+
+    def _verdict(self, aspects: Sequence[dict[str, Any]]) -> Verdict:
+        if not any(entry.get("weight", 1.0) for entry in aspects):
+            reason = "nothing that has weight was compared" if aspects else "nothing was compared"
+            return Verdict(Outcome.FAILED, 0.0, reason, measured=False)
+        if self.aggregation == "all_or_nothing":
+            score = float(all(entry["passed"] for entry in aspects))
+            return scored(score, self.threshold, aspects)
+        return by_aspects(aspects, self.threshold)
 
 
 def expected_object(value: Any) -> Any:
@@ -100,37 +162,6 @@ def _structured(text: str) -> Any:
     return value
 
 
-def _compared(field: Mapping[str, Any], actual: Any, expected: Any) -> dict[str, Any] | None:
-    """Return whether a field agrees; None for an optional one that is not there."""
-    path, weight = field["path"], field.get("weight", 1.0)
-    found, wanted = value_at(actual, path), value_at(expected, path)
-    if found is ABSENT:
-        if not field.get("required", True):
-            return None
-        return aspect(f"{path} is missing", False, weight)
-    match = field.get("match", "exact")
-    if match == "exact":
-        holds = same_json(found, wanted)
-    elif match == "date":
-        holds = _same_day(found, wanted, field.get("formats"))
-    else:
-        holds = _is_near(found, wanted, field)
-    if holds:
-        return aspect(path, True, weight)
-    text = f"{path} is {quote(json_text(found))}, expected {quote(json_text(wanted))}"
-    return aspect(text, False, weight)
-
-
-def _is_near(found: Any, wanted: Any, field: Mapping[str, Any]) -> bool:
-    one, other = _number(found), _number(wanted)
-    if one is None or other is None:
-        return False
-    tolerance = field.get("tolerance", 0.0)
-    if field.get("relative"):
-        tolerance *= abs(other) if other else 1.0
-    return reaches(tolerance, abs(one - other), max(1.0, abs(other)))
-
-
 def _number(value: Any) -> float | None:
     if isinstance(value, str):
         try:
@@ -145,9 +176,9 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _same_day(found: Any, wanted: Any, formats: Sequence[str] | None) -> bool:
-    one, other = _day(found, formats), _day(wanted, formats)
-    return one is not None and one == other
+def _same_day(value: Any, reference: Any, formats: Sequence[str] | None) -> bool:
+    day = _day(value, formats)
+    return day is not None and day == _day(reference, formats)
 
 
 def _day(value: Any, formats: Sequence[str] | None) -> date | None:

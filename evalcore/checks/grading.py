@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
+from evalcore.checks.base import Check
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
 from evalcore.checks.transform import TransformError, apply_transform
-from evalcore.checks.wording import describe_error, expected_text, shorten
+from evalcore.checks.wording import describe_error, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import SkippedError
@@ -27,10 +28,10 @@ def grade_now(
     subjects = _Subjects(evidence, case, context)
     results = []
     for assertion in assertions:
-        verdict = _start(assertion, subjects)
+        check, verdict = _start(assertion, subjects)
         if not isinstance(verdict, Verdict):
             verdict = broken(f"check {assertion.check!r} gave no verdict")
-        results.append(_result(assertion, verdict, subjects))
+        results.append(_result(assertion, check, verdict, subjects))
     return tuple(results)
 
 
@@ -44,10 +45,10 @@ async def grade(
     subjects = _Subjects(evidence, case, context)
     results = []
     for assertion in assertions:
-        verdict = _start(assertion, subjects)
+        check, verdict = _start(assertion, subjects)
         if not isinstance(verdict, Verdict):
             verdict = await _finish(verdict)
-        results.append(_result(assertion, verdict, subjects))
+        results.append(_result(assertion, check, verdict, subjects))
     return tuple(results)
 
 
@@ -94,17 +95,24 @@ class _Subjects:
         return self.evidence.output if block is None else self.evidence.outputs.get(block)
 
 
-def _start(assertion: Assertion, subjects: _Subjects) -> Verdict | Awaitable[Verdict]:
-    """Return the verdict, or what it has to be awaited from; raises `SkippedError` only."""
+def _start(
+    assertion: Assertion, subjects: _Subjects
+) -> tuple[Check | None, Verdict | Awaitable[Verdict]]:
+    """Return the check, and its verdict or what that is awaited from.
+
+    Raises `SkippedError` only: a check that cannot be read from the plan is None, with a verdict.
+    """
+    check = None
     try:
+        check = find_check(assertion.check).from_stored(assertion.params)
         subject = subjects.find(assertion.block, assertion.transform)
         if isinstance(subject, Verdict):
-            return subject
-        return find_check(assertion.check)(assertion.params, subject)
+            return check, subject
+        return check, check.check(subject)
     except SkippedError:
         raise
     except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
-        return broken(describe_error(error))
+        return check, broken(describe_error(error))
 
 
 async def _finish(verdict: Awaitable[Verdict]) -> Verdict:
@@ -116,7 +124,9 @@ async def _finish(verdict: Awaitable[Verdict]) -> Verdict:
         return broken(describe_error(error))
 
 
-def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
+def _result(
+    assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
+) -> AssertionResult:
     """Return the result; a plain pass of the same assertion is the same object for all items.
 
     Rows do not repeat the text that it looked at: reports take it from the output.
@@ -124,10 +134,10 @@ def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> Asse
     plain = verdict is PASSED and not assertion.negate and assertion.transform is None
     passes = subjects.context.passes
     if plain:
-        known = passes.get(id(assertion))
-        if known is not None and known[0] is assertion:
-            return known[1]
-    result = _new_result(assertion, verdict, subjects)
+        shared = passes.get(id(assertion))
+        if shared is not None and shared[0] is assertion:
+            return shared[1]
+    result = _new_result(assertion, check, verdict, subjects)
     if plain:
         if len(passes) >= _MAX_SHARED_PASSES:
             passes.clear()
@@ -136,18 +146,23 @@ def _result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> Asse
     return result
 
 
-def _new_result(assertion: Assertion, verdict: Verdict, subjects: _Subjects) -> AssertionResult:
+def _new_result(
+    assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
+) -> AssertionResult:
     if assertion.negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
-    type_, _, name, params, block, weight, required, _, transform, _ = assertion
+    type_, _, name, _, block, weight, required, _, transform, _ = assertion
     if details is not None and details.get("advisory"):
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
     if actual is not None:
         actual = shorten(actual)
-    expected = expected_text(params) if expected is None else shorten(expected)
+    if expected is not None:
+        expected = shorten(expected)
+    elif check is not None:
+        expected = check.expected()
     # In the order of its fields, which `_make` takes in half the time.
     return AssertionResult._make(
         (

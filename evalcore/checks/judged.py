@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Annotated, Any
 
+from pydantic import Field, Strict
+
+from evalcore.checks.judge import JudgedCheck
 from evalcore.checks.material import UnknownVariableError, material_of
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import one_line
+from evalcore.declared.base import Declared
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Answer, Judges, JudgeSpec, added
 from evalcore.judging.grading import Judgement, grade_freely, prompt_digest
-from evalcore.judging.panel import Panel, Vote, panel_of
-from evalcore.judging.rubrics import Criterion, Rubric, criteria_of, grade_by_rubric, passes
+from evalcore.judging.panel import Panel, Vote
+from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Metrics
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 
 DEFAULT_THRESHOLD = 0.8
 
@@ -33,9 +37,9 @@ class _Metered:
         return answer
 
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Any:
-        found = await self._judges.embed(spec, texts)
-        self.metrics.append(found.metrics)
-        return found
+        embedded = await self._judges.embed(spec, texts)
+        self.metrics.append(embedded.metrics)
+        return embedded
 
     def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
         return self._judges.trusted(spec, prompt_sha256)
@@ -54,63 +58,86 @@ class _Metered:
         )
 
 
-async def llm_grader(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Ask the judges for a score in [0, 1]; passes from `threshold` on.
+class LlmGrader(JudgedCheck):
+    """The judges give a score in [0, 1] of at least `threshold` (0.8).
 
     A judge that gives no valid answer, or none at all, is an error, never a score.
     """
-    judges, panel = _Metered(subject.context.judges), panel_of(params)
-    threshold = _threshold(params)
-    try:
-        material = material_of(subject, params.get("prompt"), params.get("material"))
-        found = await grade_freely(judges, panel, params.get("prompt"), material, threshold)
-    except (TargetError, UnknownVariableError) as error:
-        return judges.on(_no_verdict(params, panel, str(error)))
-    reached = reaches(found.score, threshold)
-    message = _message(found.score, threshold, found.reasoning, reached=reached)
-    verdict = Verdict(
-        Outcome.PASSED if reached else Outcome.FAILED,
-        found.score,
-        message,
-        expected=_expected(params, threshold),
-        details=_details_of(found),
-    )
-    return judges.on(_advisory_or_not(verdict, judges, panel, found.prompt_sha256))
+
+    def check(self, subject: Subject) -> Awaitable[Verdict]:
+        """Ask the judges; the score is graded."""
+        return self.check_with(subject, {})
+
+    async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
+        """Ask the judges, who also see these texts, by the names of the prompt's variables."""
+        judges, panel, threshold = _Metered(subject.context.judges), self.panel, _threshold(self)
+        try:
+            texts = material_of(subject, self.prompt, material)
+            judgement = await grade_freely(judges, panel, self.prompt, texts, threshold)
+        except (TargetError, UnknownVariableError) as error:
+            return judges.on(_no_verdict(self, str(error)))
+        reached = reaches(judgement.score, threshold)
+        message = _message(judgement.score, threshold, judgement.reasoning, reached=reached)
+        prompt = "" if self.prompt is None else f": {one_line(self.prompt)}"
+        verdict = Verdict(
+            Outcome.PASSED if reached else Outcome.FAILED,
+            judgement.score,
+            message,
+            expected=f"≥ {threshold:g}{prompt}",
+            details=_judgement_details(judgement),
+        )
+        return judges.on(_advisory_or_not(verdict, judges, panel, judgement.prompt_sha256))
 
 
-async def rubrics(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Ask the judges for every criterion in one call; score = Σ earned weight / Σ weight.
+class StoredCriterion(Declared):
+    """One criterion; `levels` are the scores that a judge may give it, and what they mean."""
 
-    Passes from `threshold` on, unless a required criterion is not met: then the item fails.
+    id: str
+    outcome: str
+    weight: float = 1.0
+    required: float | None = None
+    levels: list[Annotated[tuple[float, str], Strict(False)]] = Field(default_factory=list)
+
+
+class Rubrics(JudgedCheck):
+    """The judges answer every criterion in one call; score = Σ earned weight / Σ weight.
+
+    Passes from `threshold` (0.8) on, unless a required criterion is not met: then the item fails.
     """
-    judges, panel = _Metered(subject.context.judges), panel_of(params)
-    criteria, threshold = criteria_of(params), _threshold(params)
-    try:
-        material = material_of(subject, params.get("prompt"), params.get("material"))
-        found = await grade_by_rubric(judges, panel, criteria, material, params.get("prompt"))
-    except (TargetError, UnknownVariableError) as error:
-        return judges.on(_no_verdict(params, panel, str(error)))
-    reached = reaches(found.score, threshold) and not found.failed_required
-    verdict = Verdict(
-        Outcome.PASSED if reached else Outcome.FAILED,
-        found.score,
-        _rubric_message(found, criteria, threshold, reached=reached),
-        expected=f"≥ {threshold:g}",
-        details=_rubric_details(found, criteria),
-    )
-    return judges.on(_advisory_or_not(verdict, judges, panel, found.prompt_sha256))
+
+    criteria: list[StoredCriterion]
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Ask the judges; the score is graded."""
+        judges, panel, threshold = _Metered(subject.context.judges), self.panel, _threshold(self)
+        criteria = [
+            Criterion(one.id, one.outcome, one.weight, one.required, tuple(one.levels))
+            for one in self.criteria
+        ]
+        try:
+            texts = material_of(subject, self.prompt)
+            rubric = await grade_by_rubric(judges, panel, criteria, texts, self.prompt)
+        except (TargetError, UnknownVariableError) as error:
+            return judges.on(_no_verdict(self, str(error)))
+        reached = reaches(rubric.score, threshold) and not rubric.failed_required
+        verdict = Verdict(
+            Outcome.PASSED if reached else Outcome.FAILED,
+            rubric.score,
+            _rubric_message(rubric, criteria, threshold, reached=reached),
+            expected=f"≥ {threshold:g}",
+            details=_rubric_details(rubric, criteria),
+        )
+        return judges.on(_advisory_or_not(verdict, judges, panel, rubric.prompt_sha256))
 
 
-def _threshold(params: Mapping[str, Any]) -> float:
-    threshold = params.get("threshold")
-    return DEFAULT_THRESHOLD if threshold is None else float(threshold)
+def _threshold(check: JudgedCheck) -> float:
+    return DEFAULT_THRESHOLD if check.threshold is None else check.threshold
 
 
-def _no_verdict(params: Mapping[str, Any], panel: Panel, message: str) -> Verdict:
-    digest = prompt_digest(params.get("prompt"))
-    details = {"prompt_sha256": digest, "judges": [spec.name for spec in panel.judges]}
-    expected = f"≥ {_threshold(params):g}"
-    return broken(message)._replace(expected=expected, details=details)
+def _no_verdict(check: JudgedCheck, message: str) -> Verdict:
+    judges = [spec.name for spec in check.panel.judges]
+    details = {"prompt_sha256": prompt_digest(check.prompt), "judges": judges}
+    return broken(message)._replace(expected=f"≥ {_threshold(check):g}", details=details)
 
 
 def _advisory_or_not(
@@ -124,25 +151,20 @@ def _advisory_or_not(
     return verdict._replace(message=message, details={**(verdict.details or {}), "advisory": True})
 
 
-def _expected(params: Mapping[str, Any], threshold: float) -> str:
-    prompt = params.get("prompt")
-    return f"≥ {threshold:g}" if prompt is None else f"≥ {threshold:g}: {one_line(prompt)}"
-
-
 def _message(score: float, threshold: float, reasoning: str, *, reached: bool) -> str:
     sign = "≥" if reached else "<"
     said = f": {reasoning}" if reasoning else ""
     return one_line(f"the judge gave {score:.4g} {sign} {threshold:g}{said}")
 
 
-def _details_of(found: Judgement) -> dict[str, Any]:
-    aspects = [dict(aspect) for vote in found.votes for aspect in vote.reading.aspects]
-    details: dict[str, Any] = {"prompt_sha256": found.prompt_sha256}
-    if found.reasoning:
-        details["reasoning"] = found.reasoning
+def _judgement_details(judgement: Judgement) -> dict[str, Any]:
+    aspects = [dict(aspect) for vote in judgement.votes for aspect in vote.reading.aspects]
+    details: dict[str, Any] = {"prompt_sha256": judgement.prompt_sha256}
+    if judgement.reasoning:
+        details["reasoning"] = judgement.reasoning
     if aspects:
         details["assertions"] = aspects
-    details["votes"] = [{**_voter(vote), "score": vote.reading.score} for vote in found.votes]
+    details["votes"] = [{**_voter(vote), "score": vote.reading.score} for vote in judgement.votes]
     return details
 
 
@@ -156,31 +178,33 @@ def _voter(vote: Vote) -> dict[str, Any]:
 
 
 def _rubric_message(
-    found: Rubric, criteria: Sequence[Criterion], threshold: float, *, reached: bool
+    rubric: Rubric, criteria: Sequence[Criterion], threshold: float, *, reached: bool
 ) -> str:
-    unmet = [one.id for one in criteria if not passes(one, found.earned[one.id])]
-    sign = "≥" if reaches(found.score, threshold) else "<"
-    parts = [f"{found.score:.4g} {sign} {threshold:g}"]
-    if found.failed_required:
-        parts.append(f"required and not met: {', '.join(found.failed_required)}")
+    unmet = [
+        criterion.id for criterion in criteria if not passes(criterion, rubric.earned[criterion.id])
+    ]
+    sign = "≥" if reaches(rubric.score, threshold) else "<"
+    parts = [f"{rubric.score:.4g} {sign} {threshold:g}"]
+    if rubric.failed_required:
+        parts.append(f"required and not met: {', '.join(rubric.failed_required)}")
     elif unmet and not reached:
         parts.append(f"not met: {', '.join(unmet)}")
     return one_line("; ".join(parts))
 
 
-def _rubric_details(found: Rubric, criteria: Sequence[Criterion]) -> dict[str, Any]:
+def _rubric_details(rubric: Rubric, criteria: Sequence[Criterion]) -> dict[str, Any]:
     details: dict[str, Any] = {
-        "prompt_sha256": found.prompt_sha256,
+        "prompt_sha256": rubric.prompt_sha256,
         "assertions": [
             {
-                "id": one.id,
-                "text": one.outcome,
-                "passed": passes(one, found.earned[one.id]),
-                "score": found.earned[one.id],
-                "weight": one.weight,
-                "evidence": _reason(found, one.id),
+                "id": criterion.id,
+                "text": criterion.outcome,
+                "passed": passes(criterion, rubric.earned[criterion.id]),
+                "score": rubric.earned[criterion.id],
+                "weight": criterion.weight,
+                "evidence": _reason(rubric, criterion.id),
             }
-            for one in criteria
+            for criterion in criteria
         ],
         "votes": [
             {
@@ -188,20 +212,20 @@ def _rubric_details(found: Rubric, criteria: Sequence[Criterion]) -> dict[str, A
                 "checks": {name: check.earned for name, check in vote.reading.checks.items()},
                 "missing": list(vote.reading.missing),
             }
-            for vote in found.votes
+            for vote in rubric.votes
         ],
     }
-    reasons = dict.fromkeys(vote.reading.reasoning for vote in found.votes)
+    reasons = dict.fromkeys(vote.reading.reasoning for vote in rubric.votes)
     if any(reasons):
         details["reasoning"] = "; ".join(reason for reason in reasons if reason)
-    if found.failed_required:
-        details["failed_required"] = list(found.failed_required)
+    if rubric.failed_required:
+        details["failed_required"] = list(rubric.failed_required)
     return details
 
 
-def _reason(found: Rubric, criterion: str) -> str:
+def _reason(rubric: Rubric, criterion_id: str) -> str:
     reasons = []
-    for vote in found.votes:
-        check = vote.reading.checks.get(criterion)
+    for vote in rubric.votes:
+        check = vote.reading.checks.get(criterion_id)
         reasons.append("not answered by the judge" if check is None else check.reasoning)
     return "; ".join(dict.fromkeys(reason for reason in reasons if reason))

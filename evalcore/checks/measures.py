@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from typing import ClassVar
 
+from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
 from evalcore.model.tolerance import is_below
@@ -13,62 +14,99 @@ NOT_MEASURED = "not measured"
 _WORST = (Outcome.FAILED, Outcome.BLOCKED)
 
 
-def cost(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the cost in USD is at most `threshold`; blocked where none was measured."""
-    return _at_most(subject.metrics.cost_usd, params["threshold"], " USD")
+class _Maximum(Check):
+    threshold: float
 
 
-def latency(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the latency in ms is at most `threshold`; blocked where none was measured."""
-    return _at_most(subject.metrics.latency_ms, params["threshold"], " ms")
+class Cost(_Maximum):
+    """The cost in US dollars is at most `threshold`; blocked if it was not measured."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the cost."""
+        return _at_most(subject.metrics.cost_usd, self.threshold, " USD")
 
 
-def tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that input and output tokens together are at most `threshold`.
+class Latency(_Maximum):
+    """The latency in milliseconds is at most `threshold`; blocked if it was not measured."""
 
-    Where only one of them was measured, that one alone may already be too many; else blocked.
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the latency."""
+        return _at_most(subject.metrics.latency_ms, self.threshold, " ms")
+
+
+class Tokens(_Maximum):
+    """Input and output tokens together are at most `threshold`.
+
+    If only one of them was measured, that one alone may already be too many; else blocked.
     """
-    metrics = subject.metrics
-    verdict = _at_most(metrics.total_tokens, params["threshold"], " tokens")
-    if verdict.outcome is Outcome.PASSED and None in {metrics.input_tokens, metrics.output_tokens}:
-        missing = "input" if metrics.input_tokens is None else "output"
-        return blocked(f"{NOT_MEASURED}: {missing} tokens")
-    return verdict
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the sum."""
+        metrics = subject.metrics
+        verdict = _at_most(metrics.total_tokens, self.threshold, " tokens")
+        incomplete = None in {metrics.input_tokens, metrics.output_tokens}
+        if verdict.outcome is Outcome.PASSED and incomplete:
+            missing = "input" if metrics.input_tokens is None else "output"
+            return blocked(f"{NOT_MEASURED}: {missing} tokens")
+        return verdict
 
 
-def input_tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the input tokens are at most `threshold`; blocked where none were measured."""
-    return _at_most(subject.metrics.input_tokens, params["threshold"], " tokens")
+class InputTokens(_Maximum):
+    """The input tokens are at most `threshold`; blocked if they were not measured."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the input tokens."""
+        return _at_most(subject.metrics.input_tokens, self.threshold, " tokens")
 
 
-def output_tokens(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the output tokens are at most `threshold`; blocked where none were measured."""
-    return _at_most(subject.metrics.output_tokens, params["threshold"], " tokens")
+class OutputTokens(_Maximum):
+    """The output tokens are at most `threshold`; blocked if they were not measured."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the output tokens."""
+        return _at_most(subject.metrics.output_tokens, self.threshold, " tokens")
 
 
-def token_maxima(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that tokens are at most `max_total`, `max_input` and `max_output`, as far as given.
+class TokenMaxima(Check):
+    """Tokens are at most `max_total`, `max_input` and `max_output`, those that are set.
 
-    One that is too many fails; blocked where one of them was not measured and none is too many.
+    One that is too many fails; blocked if one of them was not measured and none is too many.
     """
-    verdicts = [
-        check({"threshold": params[name]}, subject)
-        for name, check in (
-            ("max_total", tokens),
-            ("max_input", input_tokens),
-            ("max_output", output_tokens),
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"max_input", "max_output"})
+
+    max_total: float | None = None
+    max_input: float | None = None
+    max_output: float | None = None
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare each, the worst verdict counts."""
+        maxima = (
+            (Tokens, self.max_total),
+            (InputTokens, self.max_input),
+            (OutputTokens, self.max_output),
         )
-        if params.get(name) is not None
-    ]
-    worst = next((one for outcome in _WORST for one in verdicts if one.outcome is outcome), None)
-    if worst is not None:
-        return worst
-    return Verdict(Outcome.PASSED, 1.0, actual=", ".join(str(one.actual) for one in verdicts))
+        verdicts = [
+            maximum.from_stored({"threshold": threshold}).check(subject)
+            for maximum, threshold in maxima
+            if threshold is not None
+        ]
+        for outcome in _WORST:
+            for verdict in verdicts:
+                if verdict.outcome is outcome:
+                    return verdict
+        actual = ", ".join(str(verdict.actual) for verdict in verdicts)
+        return Verdict(Outcome.PASSED, 1.0, actual=actual)
 
 
-def unavailable(params: Mapping[str, Any], subject: Subject) -> Verdict:  # noqa: ARG001 - a check's form
-    """Be in error for `reason`: the assertion's `type` cannot be evaluated here."""
-    return broken(params["reason"])
+class Unavailable(Check):
+    """An assertion of a type that cannot be evaluated here is in error for `reason`."""
+
+    reason: str
+
+    def check(self, subject: Subject) -> Verdict:  # noqa: ARG002 - the signature of a check
+        """Return the reason."""
+        return broken(self.reason)
 
 
 def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evalcore.checks.wording import expected_text, quote
+from evalcore.checks.registry import load_check
+from evalcore.checks.wording import quote
 from evalcore.model.assertion import Assertion, Outcome, Verdict
 
 
@@ -16,7 +17,7 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
         return verdict
     match verdict.outcome:
         case Outcome.PASSED:
-            expected = verdict.expected or expected_text(assertion.params)
+            expected = verdict.expected or load_check(assertion.check, assertion.params).expected()
             what = assertion.check if expected is None else f"{assertion.check} {quote(expected)}"
             message = f"{what} holds, but must not"
             return verdict._replace(

@@ -1,133 +1,194 @@
-"""Checks on what stands at a path of the evidence, `outputs.main.code` (spec/suite-api.md)."""
+"""Checks on what stands at a path of the evidence, such as `outputs.main.code`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
-from evalcore.checks import regex
-from evalcore.checks.registry import find_check
+from pydantic import Field
+
+from evalcore.checks.base import Check
+from evalcore.checks.json import same_json
+from evalcore.checks.regex import match_text
+from evalcore.checks.registry import load_check
 from evalcore.checks.strict_json import NotJsonError, parse
-from evalcore.checks.structure import same_json
-from evalcore.checks.subject import AsyncCheck, Subject, SyncCheck
+from evalcore.checks.subject import Subject
 from evalcore.checks.transform import TransformError, apply_transform
 from evalcore.checks.wording import QUOTED_LENGTH, json_text, quote, shorten
 from evalcore.model.assertion import Outcome, Verdict, broken, failed
 from evalcore.model.evidence_path import PRIMARY_PATH, Missing, PathSyntaxError, find_value
 
 
-def contains(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that `value` is in the text at `path`, or is a member of the list there.
+class _Found(NamedTuple):
+    value: Any
 
-    What is neither is taken as its JSON text. Nothing at the path fails.
+    @property
+    def text(self) -> str:
+        """The value, anything but text as JSON."""
+        return self.value if isinstance(self.value, str) else json_text(self.value)
+
+
+class _PathCheck(Check):
+    """A check on what stands at `path`, by default the primary output.
+
+    Nothing at the path fails; under `negated` it is an error, because the opposite of what is not
+    there is no pass.
     """
-    found = _find(params, subject)
-    if isinstance(found, Verdict):
-        return found
-    value, wanted = found[0], params["value"]
-    text = wanted if isinstance(wanted, str) else json_text(wanted)
-    actual = value if isinstance(value, str) else json_text(value)
-    listed = isinstance(value, list | tuple) and any(same_json(one, wanted) for one in value)
-    if listed or text in actual:
-        return _passed(actual)
-    return failed(f"does not contain {quote(text)}", actual=actual)
 
+    omitted: ClassVar[frozenset[str]] = frozenset({"negated"})
 
-def equals(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that what stands at `path` is `value`, deeply: 1 is 1.0, true is not 1.
+    path: str | None = None
+    negated: bool = False
 
-    An output that is text is compared as JSON with a value that is none. Nothing at the path fails.
-    """
-    found = _find(params, subject)
-    if isinstance(found, Verdict):
-        return found
-    value, wanted = found[0], params["value"]
-    actual = value if isinstance(value, str) else json_text(value)
-    is_output = _path(params).startswith("outputs")
-    if is_output and isinstance(value, str) and not isinstance(wanted, str):
+    def find(self, subject: Subject) -> _Found | Verdict:
+        """Return what stands at the path, or the verdict on its absence."""
         try:
-            value = parse(value)
-        except NotJsonError as error:
-            return failed(str(error), actual=actual)
-    if same_json(value, wanted):
-        return _passed(actual)
-    shown = quote(wanted) if isinstance(wanted, str) else shorten(json_text(wanted), QUOTED_LENGTH)
-    return failed(f"is not {shown}", actual=actual)
+            value = find_value(subject.evidence, PRIMARY_PATH if self.path is None else self.path)
+        except PathSyntaxError as error:
+            return broken(str(error))
+        if isinstance(value, Missing):
+            if self.negated:
+                return broken(str(value))
+            return failed(str(value), actual="(missing)")
+        return _Found(value.value)
 
 
-def matches(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that `pattern` (with `flags`, in `dialect`) matches somewhere in the text at `path`."""
-    found = _find(params, subject)
-    if isinstance(found, Verdict):
-        return found
-    actual = found[0] if isinstance(found[0], str) else json_text(found[0])
-    verdict = regex.matches(params, subject._replace(output=actual))
-    if verdict.outcome is Outcome.ERROR:
-        return verdict
-    return verdict._replace(actual=shorten(actual))
+class OutputContains(_PathCheck):
+    """`value` is in the text at `path`, or is a member of the list there.
 
-
-def at_path(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Make the check `check` with `params` on the text at `path`, after its `transform`."""
-    text = _text(params, subject)
-    if isinstance(text, Verdict):
-        return text
-    check = cast("SyncCheck", find_check(params["check"]))
-    return _of_text(check(params["params"], subject._replace(output=text)), params, text)
-
-
-async def at_path_later(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Make a check that has to be awaited, as `at_path` does one that has not."""
-    text = _text(params, subject)
-    if isinstance(text, Verdict):
-        return text
-    check = cast("AsyncCheck", find_check(params["check"]))
-    made: Awaitable[Verdict] = check(params["params"], subject._replace(output=text))
-    return _of_text(await made, params, text)
-
-
-def _of_text(verdict: Verdict, params: Mapping[str, Any], text: str) -> Verdict:
-    """Return the verdict with the text that it is about, where that is not the whole output."""
-    whole = params.get("path") is None and params.get("transform") is None
-    if whole or verdict.actual is not None:
-        return verdict
-    return verdict._replace(actual=shorten(text))
-
-
-def _text(params: Mapping[str, Any], subject: Subject) -> str | Verdict:
-    found = _find(params, subject)
-    if isinstance(found, Verdict):
-        return found
-    text = found[0] if isinstance(found[0], str) else json_text(found[0])
-    transform = params.get("transform")
-    if transform is None:
-        return text
-    try:
-        return apply_transform(transform, text)
-    except TransformError as error:
-        return broken(str(error))
-
-
-def _find(params: Mapping[str, Any], subject: Subject) -> tuple[Any] | Verdict:
-    """Return what stands at the path, or the verdict on its absence.
-
-    Under `negated` that is an error: the opposite of what is not there is no pass.
+    What is neither is taken as its JSON text.
     """
-    path = params.get("path")
-    try:
-        found = find_value(subject.evidence, PRIMARY_PATH if path is None else path)
-    except PathSyntaxError as error:
-        return broken(str(error))
-    if isinstance(found, Missing):
-        if params.get("negated"):
-            return broken(str(found))
-        return failed(str(found), actual="(missing)")
-    return (found.value,)
+
+    value: Any
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search what stands at the path."""
+        found = self.find(subject)
+        if isinstance(found, Verdict):
+            return found
+        sought = self.value if isinstance(self.value, str) else json_text(self.value)
+        actual, members = found.text, found.value
+        is_list = isinstance(members, list | tuple)
+        is_member = is_list and any(same_json(member, self.value) for member in members)
+        if is_member or sought in actual:
+            return _passed(actual)
+        return failed(f"does not contain {quote(sought)}", actual=actual)
 
 
-def _path(params: Mapping[str, Any]) -> str:
-    path = params.get("path")
-    return PRIMARY_PATH if path is None else str(path)
+class OutputEquals(_PathCheck):
+    """What stands at `path` is `value`, deeply: 1 is 1.0, true is not 1.
+
+    An output that is text is compared as JSON with a value that is none.
+    """
+
+    value: Any
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare what stands at the path."""
+        found = self.find(subject)
+        if isinstance(found, Verdict):
+            return found
+        value, expected, actual = found.value, self.value, found.text
+        is_output = self.path is None or self.path.startswith("outputs")
+        if is_output and isinstance(value, str) and not isinstance(expected, str):
+            try:
+                value = parse(value)
+            except NotJsonError as error:
+                return failed(str(error), actual=actual)
+        if same_json(value, expected):
+            return _passed(actual)
+        is_text = isinstance(expected, str)
+        shown = quote(expected) if is_text else shorten(json_text(expected), QUOTED_LENGTH)
+        return failed(f"is not {shown}", actual=actual)
+
+
+class OutputMatches(_PathCheck):
+    """`pattern` (with `flags`, in `dialect`) matches somewhere in the text at `path`."""
+
+    expected_field: ClassVar[str] = "pattern"
+
+    pattern: str
+    flags: str = ""
+    dialect: Literal["python", "ecmascript"] = "python"
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search the text at the path."""
+        found = self.find(subject)
+        if isinstance(found, Verdict):
+            return found
+        verdict = match_text(self, found.text, subject.context.regex_timeout_s)
+        if verdict.outcome is Outcome.ERROR:
+            return verdict
+        return verdict._replace(actual=shorten(found.text))
+
+
+class AtPath(_PathCheck):
+    """The check `check` with the fields `params` holds of the text at `path`.
+
+    `transform` is applied to that text. `value`, `values`, `pattern` and `threshold` repeat those
+    of `params`.
+    """
+
+    omitted: ClassVar[frozenset[str]] = frozenset(
+        {"negated", "value", "values", "pattern", "threshold"}
+    )
+    nested: ClassVar[bool] = True
+
+    inner: str = Field(alias="check")
+    params: dict[str, Any]
+    transform: str | None = None
+    value: Any = None
+    values: Any = None
+    pattern: Any = None
+    threshold: Any = None
+
+    def check(self, subject: Subject) -> Verdict:
+        """Make the inner check."""
+        text = self.text(subject)
+        if isinstance(text, Verdict):
+            return text
+        verdict = self.inner_check.check(subject._replace(output=text))
+        return self.shown(cast("Verdict", verdict), text)
+
+    @property
+    def inner_check(self) -> Check:
+        """The check that is made on the text."""
+        return load_check(self.inner, self.params)
+
+    def text(self, subject: Subject) -> str | Verdict:
+        """Return the text after its transform, or the verdict on its absence."""
+        found = self.find(subject)
+        if isinstance(found, Verdict):
+            return found
+        if self.transform is None:
+            return found.text
+        try:
+            return apply_transform(self.transform, found.text)
+        except TransformError as error:
+            return broken(str(error))
+
+    def shown(self, verdict: Verdict, text: str) -> Verdict:
+        """Return the verdict with the text that it is about, unless that is the whole output."""
+        is_whole = self.path is None and self.transform is None
+        if is_whole or verdict.actual is not None:
+            return verdict
+        return verdict._replace(actual=shorten(text))
+
+    def expected(self) -> str | None:
+        """Return what the inner check asks for."""
+        return self.inner_check.expected()
+
+
+class AtPathLater(AtPath):
+    """As `AtPath`, for a check that has to be awaited."""
+
+    async def check(self, subject: Subject) -> Verdict:  # type: ignore[override]
+        """Make the inner check."""
+        text = self.text(subject)
+        if isinstance(text, Verdict):
+            return text
+        verdict = cast("Awaitable[Verdict]", self.inner_check.check(subject._replace(output=text)))
+        return self.shown(await verdict, text)
 
 
 def _passed(actual: str) -> Verdict:

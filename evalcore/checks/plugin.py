@@ -1,6 +1,6 @@
-"""Checks that are somebody else's Python: a plug-in file, or a callable of an allowed module.
+"""Checks that are the user's Python: a plug-in file, or a callable of an allowed module.
 
-Both are told about the item in one mapping: `config, id, case_id, input, expected_output, criteria,
+Both get the item as one mapping: `config, id, case_id, input, expected_output, criteria,
 metadata, outputs, metrics`.
 """
 
@@ -12,12 +12,16 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import Field
+
+from evalcore.checks.base import Check
 from evalcore.checks.python_call import PythonCheck
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, one_line
 from evalcore.errors import TargetError
+from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.tolerance import reaches
 from evalcore.trust.foreign_calls import ForeignError
@@ -28,105 +32,128 @@ _PASSED = ("passed", "pass", "pass_")
 _RUNNER = Path(__file__).with_name("plugin_runner.py")
 
 
-async def custom(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Ask `get_assert(output, context)` of the file `source`, in a Python process of its own.
+class Custom(Check):
+    """The plug-in `id` passes: `get_assert(output, context)` of the file `source`.
 
-    It has to return what `returns` declares: `bool`, or `grading_result`, a mapping `{passed,
-    score, reason}`. Anything else, a crash, a time-out and a `config` that the manifest's `params`
-    (a JSON Schema) do not allow are errors; in the last case the plug-in is not started.
+    It runs in a Python process of its own and returns what `returns` declares: `bool`, or
+    `grading_result`, a mapping `{passed, score, reason}`. Anything else, a crash, a time-out and a
+    `config` that the manifest's `params` (a JSON Schema) do not allow are errors; in the last case
+    the plug-in is not started.
     """
-    from evalcore.trust.commands import run_command
 
-    mistake = _config_mistake(params, subject.context.regex_timeout_s)
-    if mistake is not None:
-        return broken(mistake)
+    expected_field: ClassVar[str] = "id"
 
-    subject.context.imports.check_command("the plug-in")
-    question = {"output": subject.output, "context": _context(params, subject)}
-    timeout_s = subject.context.plugin_timeout_s
-    ended = await run_command(
-        [sys.executable, "-I", str(_RUNNER), params["source"]],
-        stdin=json.dumps(question, default=str).encode(),
-        cwd=subject.context.folder,
-        timeout_s=timeout_s,
-    )
-    if ended.timed_out:
-        return broken(f"the plug-in did not answer within {timeout_s:g} s")
-    try:
-        answer = json.loads(ended.stdout)["returned"]
-    except (ValueError, TypeError, KeyError):
-        lines = ended.stderr.decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"it ended with exit code {ended.exit_code}"
-        return broken(one_line(f"the plug-in failed: {reason}"))
-    if params["returns"] == "bool":
-        if isinstance(answer, bool):
-            return PASSED if answer else failed("the plug-in returned false")
-        return broken(one_line(f"the plug-in has to return a bool, not {answer!r}"))
-    return _grading_verdict(answer, "the plug-in")
+    id: str
+    source: str
+    returns: Literal["bool", "grading_result"]
+    params: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Start the plug-in and read its answer."""
+        from evalcore.trust.commands import run_command
+
+        mistake = _config_mistake(self, subject.context.regex_timeout_s)
+        if mistake is not None:
+            return broken(mistake)
+        subject.context.imports.check_command("the plug-in")
+        question = {"output": subject.output, "context": _context(subject, self.config, self.id)}
+        timeout_s = subject.context.plugin_timeout_s
+        ended = await run_command(
+            [sys.executable, "-I", str(_RUNNER), self.source],
+            stdin=json.dumps(question, default=str).encode(),
+            cwd=subject.context.folder,
+            timeout_s=timeout_s,
+        )
+        if ended.timed_out:
+            return broken(f"the plug-in did not answer within {timeout_s:g} s")
+        try:
+            answer = json.loads(ended.stdout)["returned"]
+        except (ValueError, TypeError, KeyError):
+            lines = ended.stderr.decode(errors="replace").strip().splitlines()
+            reason = lines[-1] if lines else f"it ended with exit code {ended.exit_code}"
+            return broken(one_line(f"the plug-in failed: {reason}"))
+        if self.returns == "bool":
+            if isinstance(answer, bool):
+                return PASSED if answer else failed("the plug-in returned false")
+            return broken(one_line(f"the plug-in has to return a bool, not {answer!r}"))
+        return _grading_verdict(answer, "the plug-in")
 
 
-def _config_mistake(params: Mapping[str, Any], regex_timeout_s: float) -> str | None:
+def _config_mistake(check: Custom, regex_timeout_s: float) -> str | None:
     """Return how the assertion's `config` breaks the manifest's `params`, None if it does not.
 
     An assertion without `config` has an empty one.
     """
-    schema = params.get("params")
-    if schema is None:
+    if check.params is None:
         return None
     from evalcore.checks.json_schema import SchemaProblem, first_mistake
 
-    config = params.get("config")
+    config = {} if check.config is None else check.config
     try:
-        mistake = first_mistake({} if config is None else config, schema, regex_timeout_s)
+        mistake = first_mistake(config, check.params, regex_timeout_s)
     except SchemaProblem as problem:
-        return f"the params of the plug-in '{params.get('id')}': {problem}"
+        return f"the params of the plug-in '{check.id}': {problem}"
     if mistake is None:
         return None
-    return f"the config of the plug-in '{params.get('id')}' breaks its params: {mistake}"
+    return f"the config of the plug-in '{check.id}' breaks its params: {mistake}"
 
 
-async def python(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Ask the function `callable` (`module:function`), called as `arguments_for` says.
+class Python(Check):
+    """The function `callable` (`module:function`) passes.
 
-    That is `fn(output, context)`, `fn(output)` or `fn(artifact)`; it may be a coroutine function.
-    It returns a bool, a number in [0, 1], which passes from `threshold` on (a parameter, 1 where it
-    has none), or a mapping `{passed, score, reason}`. Anything else, an exception and a time-out
-    are errors.
+    It is called as `fn(output, context)`, `fn(output)` or `fn(artifact)` and may be a coroutine
+    function. It returns a bool, a number in [0, 1], which passes from `threshold` (1) on, or a
+    mapping `{passed, score, reason}`. Anything else, an exception and a time-out are errors.
     """
-    reference = params["callable"]
-    context = subject.context
-    check = PythonCheck.of(reference, subject, _context(params, subject))
-    timeout_s = context.plugin_timeout_s
-    workers = None if reference in context.objects else context.workers.of(None)
-    try:
-        if workers is not None:
-            answer = await check.answer_in(workers, timeout_s)
-        else:
-            function = find_callable(reference, context.imports, context.objects)
-            answer = await asyncio.wait_for(check.answer(function), timeout_s)
-    except TargetError as error:
-        return broken(str(error) if error.kind == "import" else f"{reference} failed: {error}")
-    except ForeignError as error:
-        return broken(f"{reference} failed: {describe_error(error.__cause__ or error)}")
-    except TimeoutError:
-        return broken(f"{reference} did not return within {timeout_s:g} s")
-    if isinstance(answer, bool):
-        return PASSED if answer else failed(f"{reference} returned False")
-    if isinstance(answer, int | float):
-        if not 0 <= answer <= 1:
-            return broken(f"{reference} returned {answer!r}, a score is in [0, 1]")
-        threshold = params.get("threshold")
-        passed = reaches(answer, 1.0 if threshold is None else threshold)
-        message = "" if passed else f"{reference} returned {answer:.4g}"
-        return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(answer), message)
-    return _grading_verdict(answer, reference)
+
+    expected_field: ClassVar[str] = "callable"
+
+    callable: Annotated[str, Field(pattern=CALLABLE)]
+    config: dict[str, Any] | None = None
+    threshold: float | None = None
+    behaviour: str | None = None
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Call the function and read its answer."""
+        reference, context = self.callable, subject.context
+        call = PythonCheck.of(reference, subject, _context(subject, self.config))
+        timeout_s = context.plugin_timeout_s
+        workers = None if reference in context.objects else context.workers.of(None)
+        try:
+            if workers is not None:
+                answer = await call.answer_in(workers, timeout_s)
+            else:
+                function = find_callable(reference, context.imports, context.objects)
+                answer = await asyncio.wait_for(call.answer(function), timeout_s)
+        except TargetError as error:
+            return broken(str(error) if error.kind == "import" else f"{reference} failed: {error}")
+        except ForeignError as error:
+            return broken(f"{reference} failed: {describe_error(error.__cause__ or error)}")
+        except TimeoutError:
+            return broken(f"{reference} did not return within {timeout_s:g} s")
+        return self._verdict(answer)
+
+    def _verdict(self, answer: Any) -> Verdict:
+        reference = self.callable
+        if isinstance(answer, bool):
+            return PASSED if answer else failed(f"{reference} returned False")
+        if isinstance(answer, int | float):
+            if not 0 <= answer <= 1:
+                return broken(f"{reference} returned {answer!r}, a score is in [0, 1]")
+            passed = reaches(answer, 1.0 if self.threshold is None else self.threshold)
+            message = "" if passed else f"{reference} returned {answer:.4g}"
+            return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(answer), message)
+        return _grading_verdict(answer, reference)
 
 
-def _context(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+def _context(
+    subject: Subject, config: Mapping[str, Any] | None, plugin: str | None = None
+) -> dict[str, Any]:
     case = subject.case
     return {
-        "config": params.get("config"),
-        "id": params.get("id"),
+        "config": config,
+        "id": plugin,
         "case_id": case.id,
         "input": case.input,
         "expected_output": case.expected_output,

@@ -1,23 +1,30 @@
-"""The check that somebody's program makes: JSON on its standard input, JSON on its output."""
+"""The check that a program makes: JSON on its standard input, JSON on its output."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+from pydantic import Field
+
+from evalcore.checks.base import Check
 from evalcore.checks.graded import scored
 from evalcore.checks.grader_environment import environment_of
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import one_line
+from evalcore.declared.base import Declared
+from evalcore.declared.types import Count, Share, Text
 from evalcore.errors import EvalError
 from evalcore.model.assertion import Verdict, broken
 from evalcore.trust.text import last_words, tail_line
 
 DEFAULT_TIMEOUT_MS: Final = 60_000.0
 _OUTPUT_LIMIT: Final = 8 << 20
+Command = Text | Annotated[list[Text], Field(min_length=1)]
+Duration = Annotated[float, Field(gt=0)]
 
 
 class Graded(NamedTuple):
@@ -29,28 +36,43 @@ class Graded(NamedTuple):
     reasoning: str
 
 
-async def code_grader(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Run the program; passes from `threshold` on.
+class GradingProgram(Declared):
+    """A program that grades: JSON on its standard input, JSON on its output."""
+
+    command: Command
+    cwd: Text | None = None
+    config: dict[str, Any] | None = None
+    timeout_ms: Duration = DEFAULT_TIMEOUT_MS
+    env: dict[str, str] | None = None
+    memory_mb: Count | None = None
+
+
+class CodeGrader(GradingProgram, Check):
+    """The program's score is at least `threshold` (0.8).
 
     An exit code other than 0, no JSON, a score that is not in [0, 1] and a time-out are errors that
     show the end of what it wrote to standard error.
     """
-    answer = await run_grader(params, payload_of(params, subject), subject)
-    if isinstance(answer, Verdict):
-        return answer
-    verdict = scored(
-        answer.score, params.get("threshold"), answer.aspects, message=one_line(answer.reasoning)
-    )
-    details = dict(verdict.details or {})
-    if answer.details is not None:
-        details["details"] = answer.details
-    if answer.reasoning:
-        details["reasoning"] = answer.reasoning
-    return verdict._replace(details=details or None)
+
+    threshold: Share | None = None
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Run the program; its score is graded."""
+        answer = await run_grader(self, payload_of(self.config, subject), subject)
+        if isinstance(answer, Verdict):
+            return answer
+        message = one_line(answer.reasoning)
+        verdict = scored(answer.score, self.threshold, answer.aspects, message=message)
+        details = dict(verdict.details or {})
+        if answer.details is not None:
+            details["details"] = answer.details
+        if answer.reasoning:
+            details["reasoning"] = answer.reasoning
+        return verdict._replace(details=details or None)
 
 
-def payload_of(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
-    """Return what the program is told (spec/test-files.md, `code-grader`)."""
+def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:
+    """Return what the program reads (docs/graders.md, `code-grader`)."""
     case, evidence, metrics = subject.case, subject.evidence, subject.metrics
     details = evidence.details
     measured = (metrics.input_tokens, metrics.output_tokens)
@@ -72,7 +94,7 @@ def payload_of(params: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
         "cost_usd": metrics.cost_usd,
         "duration_ms": metrics.latency_ms,
         "workspace_path": _workspace_of(subject),
-        "config": params.get("config"),
+        "config": config,
     }
 
 
@@ -85,30 +107,29 @@ def _workspace_of(subject: Subject) -> str | None:
 
 
 async def run_grader(
-    params: Mapping[str, Any], payload: Mapping[str, Any], subject: Subject
+    program: GradingProgram, payload: Mapping[str, Any], subject: Subject
 ) -> Graded | Verdict:
     """Return what the program answers to the payload, or the verdict that it failed."""
     from evalcore.trust.commands import run_command
 
-    timeout_s = params.get("timeout_ms", DEFAULT_TIMEOUT_MS) / 1000
+    timeout_s = program.timeout_ms / 1000
     try:
         subject.context.imports.check_command("the grader")
-        environment = environment_of(params.get("env") or {}, subject.context.folder)
+        environment = environment_of(program.env or {}, subject.context.folder)
     except EvalError as error:
         return broken(str(error))
     env = dict(environment.variables)
-    memory = params.get("memory_mb")
     workspace = payload.get("workspace_path")
     if isinstance(workspace, str):
         env.setdefault("EVALCORE_WORKSPACE", workspace)
     ended = await run_command(
-        params["command"],
+        program.command,
         stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),
-        cwd=subject.context.folder / (params.get("cwd") or ""),
+        cwd=subject.context.folder / (program.cwd or ""),
         timeout_s=timeout_s,
         env=env,
         output_limit=_OUTPUT_LIMIT,
-        memory_limit=None if memory is None else memory << 20,
+        memory_limit=None if program.memory_mb is None else program.memory_mb << 20,
     )
     tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.timed_out:

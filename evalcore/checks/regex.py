@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import ClassVar, Literal, Protocol
 
+from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import quote
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
@@ -29,22 +30,44 @@ class Search(Protocol):
         """Return whether the pattern matches somewhere; raise `TimeoutError` when time is up."""
 
 
-def matches(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that `pattern`, in its `dialect` and with its `flags`, matches somewhere.
+class Regex(Check):
+    """`pattern`, in its `dialect` and with its `flags`, matches somewhere in the output.
 
     An invalid pattern and a search that takes longer than the context allows are errors.
     """
-    pattern = params["pattern"]
-    timeout_s = subject.context.regex_timeout_s
+
+    expected_field: ClassVar[str] = "pattern"
+
+    pattern: str
+    flags: str = ""
+    dialect: Literal["python", "ecmascript"] = "python"
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output."""
+        return match_text(self, subject.output, subject.context.regex_timeout_s)
+
+
+class HasPattern(Protocol):
+    """What a search needs of a check."""
+
+    @property
+    def pattern(self) -> str: ...  # noqa: D102 - fields
+    @property
+    def flags(self) -> str: ...  # noqa: D102 - fields
+    @property
+    def dialect(self) -> str: ...  # noqa: D102 - fields
+
+
+def match_text(check: HasPattern, text: str, timeout_s: float) -> Verdict:
+    """Return whether the pattern matches somewhere in the text, as a verdict."""
+    pattern = check.pattern
     try:
-        found = compile_pattern(pattern, params["flags"], params["dialect"])(
-            subject.output, timeout_s
-        )
+        matches = compile_pattern(pattern, check.flags, check.dialect)(text, timeout_s)
     except TimeoutError:
         return broken(f"the search for {quote(pattern)} took longer than {timeout_s:g} s")
     except ValueError as error:
         return broken(f"invalid pattern {quote(pattern)}: {error}")
-    return PASSED if found else failed(f"no match of {quote(pattern)}")
+    return PASSED if matches else failed(f"no match of {quote(pattern)}")
 
 
 @lru_cache(maxsize=1024)

@@ -2,44 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import ClassVar
 
+from pydantic import Field
+
+from evalcore.checks.base import Check
+from evalcore.checks.judge import Judge
 from evalcore.checks.subject import Subject
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
+from evalcore.judging.panel import Panel
 from evalcore.judging.texts import expected_text
 from evalcore.judging.vectors import cosine
 from evalcore.model.assertion import Outcome, Verdict, broken
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 
 
-async def similar(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Measure the cosine of both embeddings, at least 0; passes from `threshold` on.
+class Similar(Check):
+    """The cosine of the embeddings of output and `value`, at least 0, reaches `threshold`.
 
-    Of several values the nearest counts; `value` None means the case's expected output.
+    Of several values the nearest counts; without `value` the case's expected output is taken.
     """
-    value = params.get("value")
-    given = expected_text(subject.case.expected_output) if value is None else value
-    wanted = given if isinstance(given, list) else [given]
-    if not all(wanted):
-        return broken("there is nothing to compare with: no 'value' and no 'expected_output'")
-    specs: Sequence[Mapping[str, Any]] = params.get("judges") or ({},)
-    try:
-        found = await subject.context.judges.embed(JudgeSpec(**specs[0]), [*wanted, subject.output])
-        *references, output = found.vectors
-        score = min(1.0, max(0.0, *(cosine(one, output) for one in references)))
-    except (TargetError, ValueError) as error:
-        return broken(str(error))
-    threshold = params["threshold"]
-    reached = reaches(score, threshold)
-    usage = {"input": found.metrics.input_tokens, "output": found.metrics.output_tokens}
-    return Verdict(
-        Outcome.PASSED if reached else Outcome.FAILED,
-        score,
-        f"cosine similarity {score:.4g} {'≥' if reached else '<'} {threshold:g}",
-        expected="; ".join(wanted),
-        details={"model": found.model, "token_usage": usage},
-        latency_ms=found.metrics.latency_ms,
-        cost_usd=found.metrics.cost_usd,
-    )
+
+    nested: ClassVar[bool] = True
+
+    value: str | list[str] | None = None
+    threshold: float = 0.8
+    judges: list[Judge] = Field(default_factory=list)
+
+    @property
+    def panel(self) -> Panel:
+        """Who is asked: the first of the judges."""
+        return Panel(tuple(judge.spec for judge in self.judges) or (JudgeSpec(),))
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Ask for the embeddings; the score is graded."""
+        value = self.value
+        reference = expected_text(subject.case.expected_output) if value is None else value
+        texts = reference if isinstance(reference, list) else [reference]
+        if not all(texts):
+            return broken("there is nothing to compare with: no 'value' and no 'expected_output'")
+        try:
+            embedded = await subject.context.judges.embed(
+                self.panel.judges[0], [*texts, subject.output]
+            )
+            *references, output = embedded.vectors
+            score = min(1.0, max(0.0, *(cosine(vector, output) for vector in references)))
+        except (TargetError, ValueError) as error:
+            return broken(str(error))
+        reached = reaches(score, self.threshold)
+        metrics = embedded.metrics
+        usage = {"input": metrics.input_tokens, "output": metrics.output_tokens}
+        return Verdict(
+            Outcome.PASSED if reached else Outcome.FAILED,
+            score,
+            f"cosine similarity {score:.4g} {'≥' if reached else '<'} {self.threshold:g}",
+            expected="; ".join(texts),
+            details={"model": embedded.model, "token_usage": usage},
+            latency_ms=metrics.latency_ms,
+            cost_usd=metrics.cost_usd,
+        )

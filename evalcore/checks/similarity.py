@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
 from evalcore.model.tolerance import reaches
@@ -16,35 +16,52 @@ from evalcore.model.tolerance import reaches
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
-def levenshtein(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that at most `threshold` characters have to change to make the output `value`."""
-    from rapidfuzz.distance import Levenshtein
+class Levenshtein(Check):
+    """At most `threshold` characters have to change to make the output `value`."""
 
-    threshold = params["threshold"]
-    cutoff = max(math.floor(threshold), 0)
-    distance = Levenshtein.distance(subject.output, params["value"], score_cutoff=cutoff)
-    if distance <= threshold:
-        return PASSED
-    return failed(f"the edit distance is more than {threshold:g}")
+    value: str
+    threshold: float = 5
+
+    def check(self, subject: Subject) -> Verdict:
+        """Measure the edit distance."""
+        from rapidfuzz.distance import Levenshtein
+
+        cutoff = max(math.floor(self.threshold), 0)
+        distance = Levenshtein.distance(subject.output, self.value, score_cutoff=cutoff)
+        if distance <= self.threshold:
+            return PASSED
+        return failed(f"the edit distance is more than {self.threshold:g}")
 
 
-def bleu(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Measure BLEU-4 of lower-cased white-space-separated words; passes from `threshold` on.
+class Bleu(Check):
+    """BLEU-4 of lower-cased white-space-separated words is at least `threshold`.
 
     Counts of two words and more are smoothed by one, so an order of which the output has no n-gram
     counts as 1; an output without any word of `value` scores 0.
     """
-    percent = _bleu().corpus_score([subject.output], [[params["value"]]]).score
-    return _graded("BLEU", min(percent / 100.0, 1.0), params["threshold"])
+
+    value: str
+    threshold: float = 0.5
+
+    def check(self, subject: Subject) -> Verdict:
+        """Measure BLEU; the score is graded."""
+        percent = _bleu().corpus_score([subject.output], [[self.value]]).score
+        return _graded("BLEU", min(percent / 100.0, 1.0), self.threshold)
 
 
-def rouge_n(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Measure the F score of ROUGE-1 without stemming; passes from `threshold` on.
+class RougeN(Check):
+    """The F score of ROUGE-1 without stemming is at least `threshold`.
 
     Words are the runs of `[a-z0-9]` in the lower-cased text.
     """
-    score = _rouge_1(_words(params["value"]), _words(subject.output))
-    return _graded("ROUGE-1", score, params["threshold"])
+
+    value: str
+    threshold: float = 0.75
+
+    def check(self, subject: Subject) -> Verdict:
+        """Measure ROUGE-1; the score is graded."""
+        score = _rouge_1(_words(self.value), _words(subject.output))
+        return _graded("ROUGE-1", score, self.threshold)
 
 
 def _words(text: str) -> Counter[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
-from evalcore.model.assertion import Assertion, AssertionResult, Verdict
+from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
@@ -59,7 +59,3 @@ class Subject(NamedTuple):
     evidence: Evidence
     case: Case
     context: CheckContext
-
-
-SyncCheck = Callable[[Mapping[str, Any], Subject], Verdict]
-AsyncCheck = Callable[[Mapping[str, Any], Subject], Awaitable[Verdict]]

@@ -2,81 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar, Literal
 
+from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import quote, quote_all
 from evalcore.model.assertion import PASSED, Verdict, failed
 
-# White space and line terminators of ECMAScript (spec/test-files.md); `str.strip` knows others.
+# White space and line terminators of ECMAScript; `str.strip` knows others.
 ECMASCRIPT_TRIMMED = (
     "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
 
 
-def contains(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that `value` is in the output; with `fold` both are lower-cased first."""
-    value, output = params["value"], subject.output
-    if (value.lower() in output.lower()) if params["fold"] else (value in output):
+class Contains(Check):
+    """`value` is in the output; with `fold` both are lower-cased first."""
+
+    value: str
+    fold: bool = False
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output."""
+        value, output = self.value, subject.output
+        if (value.lower() in output.lower()) if self.fold else (value in output):
+            return PASSED
+        return failed(f"does not contain {quote(value)}")
+
+
+class _SeveralTexts(Check):
+    expected_field: ClassVar[str] = "values"
+
+    values: list[str]
+    fold: bool = False
+
+    def missing(self, output: str) -> list[str]:
+        """Return the values that are not in the output."""
+        if self.fold:
+            output = output.lower()
+            return [value for value in self.values if value.lower() not in output]
+        return [value for value in self.values if value not in output]
+
+
+class ContainsAny(_SeveralTexts):
+    """One of `values` is in the output; without values the check fails."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output for each value."""
+        values = self.values
+        if len(self.missing(subject.output)) < len(values):
+            return PASSED
+        return failed(f"contains none of {quote_all(values)}" if values else "there are no values")
+
+
+class ContainsAll(_SeveralTexts):
+    """Every one of `values` is in the output."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output for each value."""
+        missing = self.missing(subject.output)
+        return failed(f"does not contain {quote_all(missing)}") if missing else PASSED
+
+
+class _TrimmedText(Check):
+    value: str
+    trim: Literal["ecmascript"] | None = None
+
+    def trimmed(self, output: str) -> tuple[str, str]:
+        """Return the value and the output, both trimmed if `trim` says so."""
+        if self.trim is None:
+            return self.value, output
+        return self.value.strip(ECMASCRIPT_TRIMMED), output.strip(ECMASCRIPT_TRIMMED)
+
+
+class StartsWith(_TrimmedText):
+    """The output begins with `value`; `trim` (`ecmascript` or null) applies to both sides."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the beginnings."""
+        value, output = self.trimmed(subject.output)
+        return PASSED if output.startswith(value) else failed(f"does not start with {quote(value)}")
+
+
+class EndsWith(_TrimmedText):
+    """The output ends with `value`; `trim` (`ecmascript` or null) applies to both sides."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the ends."""
+        value, output = self.trimmed(subject.output)
+        return PASSED if output.endswith(value) else failed(f"does not end with {quote(value)}")
+
+
+class Equals(_TrimmedText):
+    """The output is `value`; `trim` (`ecmascript` or null) applies to both sides."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the texts."""
+        value, output = self.trimmed(subject.output)
+        return PASSED if output == value else failed(f"is not {quote(value)}")
+
+
+class WordCount(Check):
+    """The output has `min` to `max` white-space-separated words (null: no bound)."""
+
+    min: int | None = None
+    max: int | None = None
+
+    def check(self, subject: Subject) -> Verdict:
+        """Count the words."""
+        count = len(subject.output.split())
+        if self.min is not None and count < self.min:
+            return failed(f"{count} words, fewer than {self.min}")
+        if self.max is not None and count > self.max:
+            return failed(f"{count} words, more than {self.max}")
         return PASSED
-    return failed(f"does not contain {quote(value)}")
 
-
-def contains_any(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that one of `values` is in the output; without values the check fails."""
-    values = params["values"]
-    if len(_missing(params, subject)) < len(values):
-        return PASSED
-    return failed(f"contains none of {quote_all(values)}" if values else "there are no values")
-
-
-def contains_all(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that every one of `values` is in the output."""
-    missing = _missing(params, subject)
-    return failed(f"does not contain {quote_all(missing)}") if missing else PASSED
-
-
-def starts_with(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check how the output begins; `trim` (`ecmascript` or null) applies to both sides."""
-    value, output = _trimmed(params, subject)
-    return PASSED if output.startswith(value) else failed(f"does not start with {quote(value)}")
-
-
-def ends_with(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check how the output ends; `trim` (`ecmascript` or null) applies to both sides."""
-    value, output = _trimmed(params, subject)
-    return PASSED if output.endswith(value) else failed(f"does not end with {quote(value)}")
-
-
-def equals(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the output is `value`; `trim` (`ecmascript` or null) applies to both sides."""
-    value, output = _trimmed(params, subject)
-    return PASSED if output == value else failed(f"is not {quote(value)}")
-
-
-def word_count(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that there are `min` to `max` white-space-separated words (null: no bound)."""
-    count = len(subject.output.split())
-    low, high = params["min"], params["max"]
-    if low is not None and count < low:
-        return failed(f"{count} words, fewer than {low}")
-    if high is not None and count > high:
-        return failed(f"{count} words, more than {high}")
-    return PASSED
-
-
-def _missing(params: Mapping[str, Any], subject: Subject) -> list[str]:
-    output = subject.output
-    if params["fold"]:
-        output = output.lower()
-        return [value for value in params["values"] if value.lower() not in output]
-    return [value for value in params["values"] if value not in output]
-
-
-def _trimmed(params: Mapping[str, Any], subject: Subject) -> tuple[str, str]:
-    value: str = params["value"]
-    if params["trim"] is None:
-        return value, subject.output
-    return value.strip(ECMASCRIPT_TRIMMED), subject.output.strip(ECMASCRIPT_TRIMMED)
+    def expected(self) -> str | None:
+        """Return the bounds."""
+        if self.min is None:
+            return None if self.max is None else f"max {self.max}"
+        return f"min {self.min}" if self.max is None else f"min {self.min}, max {self.max}"

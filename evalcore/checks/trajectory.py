@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
+from pydantic import Field, field_validator, model_validator
+
+from evalcore.checks.base import Check
 from evalcore.checks.graded import aspect, by_aspects
+from evalcore.checks.json import ABSENT, same_json, value_at
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.strict_json import NotJsonError, parse
-from evalcore.checks.structure import ABSENT, same_json, value_at
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import json_text, quote
+from evalcore.declared.base import Declared
+from evalcore.declared.types import Share, Text, Weight
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
 
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
+_ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
 
 
 class Call(NamedTuple):
@@ -36,7 +42,7 @@ def calls_of(evidence: Evidence) -> list[Call] | None:
     details = evidence.details
     if "messages" not in details and "calls" not in details:
         return None
-    found = []
+    calls = []
     for raw in tool_calls_of(evidence):
         function = raw.get("function")
         inner = function if isinstance(function, Mapping) else raw
@@ -47,8 +53,8 @@ def calls_of(evidence: Evidence) -> list[Call] | None:
         duration = raw.get("duration_ms")
         if isinstance(duration, bool) or not isinstance(duration, int | float):
             duration = None
-        found.append(Call(str(name or ""), arguments, duration))
-    return found
+        calls.append(Call(str(name or ""), arguments, duration))
+    return calls
 
 
 def _read_arguments(text: str) -> Any:
@@ -59,31 +65,94 @@ def _read_arguments(text: str) -> Any:
         return text
 
 
-def tool_trajectory(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Compare the tool calls with what is expected; the score is the share of what holds.
+class ExpectedCall(Declared):
+    """One expected tool call; `args` are compared as `args_match` says."""
 
-    Blocked where the target does not say which tools it called.
+    tool: Text
+    args: Any = None
+    args_match: Any = "superset"
+    max_duration_ms: Weight | None = None
+
+    @field_validator("args_match")
+    @classmethod
+    def _check_args_match(cls, value: Any) -> Any:
+        return checked_args_match(value)
+
+    @field_validator("args")
+    @classmethod
+    def _check_args(cls, value: Any) -> Any:
+        if not (value is None or value == "any" or isinstance(value, Mapping)):
+            raise ValueError("'args' is a mapping of arguments, or 'any'")
+        return value
+
+    @property
+    def text(self) -> str:
+        """The call as a report shows it."""
+        if self.args in (None, "any"):
+            return self.tool
+        return f"{self.tool} {quote(json_text(self.args))}"
+
+    def fits(self, call: Call) -> bool:
+        """Whether the call has this name and these arguments."""
+        if self.tool != call.name:
+            return False
+        how, expected, actual = self.args_match, self.args, call.arguments
+        if expected in (None, "any") or how == "ignore":
+            return True
+        if isinstance(how, list):
+            if not isinstance(actual, Mapping) or not isinstance(expected, Mapping):
+                return False
+            return all(_same_field(expected, actual, path) for path in how)
+        if how == "exact" or not isinstance(expected, Mapping) or not isinstance(actual, Mapping):
+            return same_json(actual, expected)
+        if how == "subset":
+            return all(_same_at(actual, expected, key) for key in actual)
+        return all(_same_at(expected, actual, key) for key in expected)
+
+
+def checked_args_match(value: Any) -> Any:
+    """Return how arguments are compared; raise `ValueError` for an unknown way."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    if not is_list and value not in _ARGS_MATCHES:
+        known = ", ".join(_ARGS_MATCHES)
+        raise ValueError(f"'args_match' is one of {known}, or a list of arguments' names")
+    return value
+
+
+class ToolTrajectory(Check):
+    """The tool calls are those that are `expected`; the score is the share of what holds.
+
+    Blocked if the target does not say which tools it called.
     """
-    calls = calls_of(subject.evidence)
-    if calls is None:
-        return blocked(NO_TRACE)
-    mode, minimums = params["mode"], params.get("minimums") or {}
-    expected: Sequence[Mapping[str, Any]] = params.get("expected") or ()
-    aspects = _minimums(minimums, calls) if minimums else []
-    if mode == "any_order":
-        aspects += _any_order(expected, calls)
-    elif mode == "in_order":
-        aspects += _in_order(expected, calls)
-    elif mode == "exact":
-        aspects += _exact(expected, calls)
-    elif mode == "superset":
-        aspects += _any_order(expected, calls)
-    else:
-        aspects += _subset(expected, calls)
-    # An empty list expects no call, which every trajectory keeps that may have more.
-    aspects = aspects or [aspect("nothing is expected", True)]
-    names = ", ".join(call.name for call in calls)
-    return by_aspects(aspects, params.get("threshold"), actual=f"called: {names or 'nothing'}")
+
+    nested: ClassVar[bool] = True
+
+    mode: Literal["any_order", "in_order", "exact", "superset", "subset"]
+    minimums: Annotated[dict[str, Annotated[int, Field(ge=0)]] | None, Field(min_length=1)] = None
+    expected_calls: list[ExpectedCall] | None = Field(None, alias="expected")
+    threshold: Share | None = None
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> Self:
+        if self.mode != "any_order" and self.minimums is not None:
+            raise ValueError("'minimums' belong to the mode any_order")
+        if self.minimums is None and self.expected_calls is None:
+            parts = "'minimums' or 'expected'" if self.mode == "any_order" else "'expected'"
+            raise ValueError(f"mode {self.mode} needs {parts}")
+        return self
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the calls."""
+        calls = calls_of(subject.evidence)
+        if calls is None:
+            return blocked(NO_TRACE)
+        expected = self.expected_calls or ()
+        aspects = _minimums(self.minimums, calls) if self.minimums else []
+        aspects += _COMPARISONS[self.mode](expected, calls)
+        # An empty list expects no call, which every trajectory keeps that may have more.
+        aspects = aspects or [aspect("nothing is expected", True)]
+        names = ", ".join(call.name for call in calls)
+        return by_aspects(aspects, self.threshold, actual=f"called: {names or 'nothing'}")
 
 
 def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> list[dict[str, Any]]:
@@ -94,35 +163,33 @@ def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> list[dict[s
     ]
 
 
-def _any_order(
-    expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]
-) -> list[dict[str, Any]]:
+def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
     """Each expected call is there, wherever; one call stands for one expected."""
     pairs = _paired(expected, calls)
     return [
-        found
+        call_aspect
         for place, item in enumerate(expected)
-        for found in _found(item, None if place not in pairs else calls[pairs[place]])
+        for call_aspect in _call_aspects(item, None if place not in pairs else calls[pairs[place]])
     ]
 
 
-def _subset(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _subset(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
     """Each call is one of the expected, which are an allow-list: any number of calls fit one."""
     if not calls:
         return [aspect("nothing else was called", True)]
     return [
-        aspect(f"{call.name} is expected", any(_fits(item, call) for item in expected))
+        aspect(f"{call.name} is expected", any(item.fits(call) for item in expected))
         for call in calls
     ]
 
 
-def _paired(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> dict[int, int]:
+def _paired(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> dict[int, int]:
     """Return which call stands for which expected one; as many as can be matched at once."""
     by_call: dict[int, int] = {}
 
     def place(item: int, tried: set[int]) -> bool:
         for number, call in enumerate(calls):
-            if number in tried or not _fits(expected[item], call):
+            if number in tried or not expected[item].fits(call):
                 continue
             tried.add(number)
             if number not in by_call or place(by_call[number], tried):
@@ -135,7 +202,7 @@ def _paired(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> dic
     return {item: number for number, item in by_call.items()}
 
 
-def _in_order(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
     """Each expected call is there, in this order, others between them allowed.
 
     As many as can be found in order: the longest common subsequence.
@@ -145,60 +212,41 @@ def _in_order(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> l
     for row in range(rows - 1, -1, -1):
         for column in range(columns - 1, -1, -1):
             best = max(longest[row + 1][column], longest[row][column + 1])
-            if _fits(expected[row], calls[column]):
+            if expected[row].fits(calls[column]):
                 best = max(best, longest[row + 1][column + 1] + 1)
             longest[row][column] = best
     aspects, column = [], 0
     for row, item in enumerate(expected):
         at = column
         while at < columns and not (
-            _fits(item, calls[at]) and longest[row][column] == longest[row + 1][at + 1] + 1
+            item.fits(calls[at]) and longest[row][column] == longest[row + 1][at + 1] + 1
         ):
             at += 1
-        found = calls[at] if at < columns else None
-        column = column if found is None else at + 1
-        aspects.extend(_found(item, found))
+        call = calls[at] if at < columns else None
+        column = column if call is None else at + 1
+        aspects.extend(_call_aspects(item, call))
     return aspects
 
 
-def _exact(expected: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _exact(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
     """The calls are these, in this order, and no others; what is too much counts as well."""
     aspects = []
     for place, item in enumerate(expected):
         call = calls[place] if place < len(calls) else None
-        aspects.extend(_found(item, call if call is not None and _fits(item, call) else None))
+        is_expected = call is not None and item.fits(call)
+        aspects.extend(_call_aspects(item, call if is_expected else None))
     aspects.extend(aspect(f"{call.name} is not expected", False) for call in calls[len(expected) :])
     return aspects or [aspect("nothing was called", True)]
 
 
-def _found(item: Mapping[str, Any], call: Call | None) -> list[dict[str, Any]]:
-    """Return whether the call is there and, where that is asked and known, whether it was quick."""
-    args = item.get("args")
-    shown = item["tool"] if args in (None, "any") else f"{item['tool']} {quote(json_text(args))}"
-    aspects = [aspect(f"{shown} is called", call is not None)]
-    most = item.get("max_duration_ms")
+def _call_aspects(expected: ExpectedCall, call: Call | None) -> list[dict[str, Any]]:
+    """Return whether the call is there and, if that is asked and known, whether it was quick."""
+    aspects = [aspect(f"{expected.text} is called", call is not None)]
+    most = expected.max_duration_ms
     if most is not None and call is not None and call.duration_ms is not None:
-        text = f"{item['tool']} took {call.duration_ms:g} ms, at most {most:g}"
+        text = f"{expected.tool} took {call.duration_ms:g} ms, at most {most:g}"
         aspects.append(aspect(text, call.duration_ms <= most))
     return aspects
-
-
-def _fits(item: Mapping[str, Any], call: Call) -> bool:
-    if item["tool"] != call.name:
-        return False
-    how, args = item.get("args_match", "superset"), item.get("args")
-    if args in (None, "any") or how == "ignore":
-        return True
-    actual = call.arguments
-    if isinstance(how, list):
-        if not isinstance(actual, Mapping) or not isinstance(args, Mapping):
-            return False
-        return all(_same_field(args, actual, path) for path in how)
-    if how == "exact" or not isinstance(args, Mapping) or not isinstance(actual, Mapping):
-        return same_json(actual, args)
-    if how == "subset":
-        return all(_same_at(actual, args, key) for key in actual)
-    return all(_same_at(args, actual, key) for key in args)
 
 
 def _same_field(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> bool:
@@ -211,3 +259,14 @@ def _same_field(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> 
 
 def _same_at(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
     return key in one and key in other and same_json(one[key], other[key])
+
+
+_COMPARISONS: Final[
+    Mapping[str, Callable[[Sequence[ExpectedCall], Sequence[Call]], list[dict[str, Any]]]]
+] = {
+    "any_order": _any_order,
+    "in_order": _in_order,
+    "exact": _exact,
+    "superset": _any_order,
+    "subset": _subset,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,13 +25,6 @@ class Panel(NamedTuple):
     judges: tuple[JudgeSpec, ...] = (JudgeSpec(),)
     votes: int = 1
     aggregation: str = "mean"
-
-
-def panel_of(params: Mapping[str, Any]) -> Panel:
-    """Return the panel that an assertion's parameters name (`judges`, `votes`, `aggregation`)."""
-    written: Sequence[Mapping[str, Any]] = params.get("judges") or ({},)
-    specs = tuple(JudgeSpec(**one) for one in written)
-    return Panel(specs, params.get("votes", 1), params.get("aggregation", "mean"))
 
 
 class Vote(NamedTuple):

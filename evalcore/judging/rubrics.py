@@ -66,20 +66,6 @@ class Rubric(NamedTuple):
     prompt_sha256: str
 
 
-def criteria_of(params: Mapping[str, Any]) -> tuple[Criterion, ...]:
-    """Return the criteria that an assertion's parameters hold."""
-    return tuple(
-        Criterion(
-            one["id"],
-            one["outcome"],
-            one.get("weight", 1.0),
-            one.get("required"),
-            tuple((score, meaning) for score, meaning in one.get("levels") or ()),
-        )
-        for one in params["criteria"]
-    )
-
-
 async def grade_by_rubric(
     judges: Judges,
     panel: Panel,

@@ -8,10 +8,13 @@ from typing import Any
 
 import orjson
 
+from evalcore.checks.judge import JudgedCheck
+from evalcore.checks.registry import load_check
+from evalcore.checks.similar import Similar
 from evalcore.errors import UsageError
 from evalcore.execution.judges import calibration_key
-from evalcore.formats.label_file import Label
-from evalcore.judging.panel import panel_of
+from evalcore.formats.parts.labels import Label
+from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.identity import JUDGED, judge_name
@@ -187,10 +190,13 @@ def _case(label: Label, assertion: Assertion) -> Case:
 
 def _judges(definition: SuiteDefinition, assertion: Assertion) -> list[str]:
     target = definition.targets.get(definition.default_target or "")
-    names = [
-        judge_name(spec.name, target, definition) for spec in panel_of(assertion.params).judges
-    ]
+    names = [judge_name(spec.name, target, definition) for spec in _panel(assertion).judges]
     return [name for name in names if name is not None]
+
+
+def _panel(assertion: Assertion) -> Panel:
+    check = load_check(assertion.check, assertion.params)
+    return check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
 
 
 def _note(
@@ -199,7 +205,7 @@ def _note(
     """Write the calibration of each judge, for runs that require one."""
     if found.prompt_sha256 is None:
         return
-    specs = panel_of(assertion.params).judges
+    specs = _panel(assertion).judges
     for spec, name in zip(specs, found.judges, strict=False):
         target = definition.targets.get(name)
         if target is not None:

@@ -23,7 +23,7 @@ class ReferenceFields:
         if not self._missing:
             return
         from evalcore.checks.field_accuracy import expected_object
-        from evalcore.checks.structure import ABSENT, value_at
+        from evalcore.checks.json import ABSENT, value_at
 
         expected = expected_object(case.expected_output)
         found = {path for path in self._missing if value_at(expected, path) is not ABSENT}

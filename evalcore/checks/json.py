@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
+
+from pydantic import Field
 
 from evalcore.checks import strict_json
+from evalcore.checks.base import Check
 from evalcore.checks.json_schema import SchemaProblem, first_mistake
 from evalcore.checks.strict_json import NotJsonError
 from evalcore.checks.subject import Subject
@@ -15,31 +18,52 @@ from evalcore.model.assertion import PASSED, Verdict, broken, failed
 _TOO_DEEP = "the JSON is nested too deeply to be read"
 
 
-def is_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the output is one JSON text and, unless `schema` is null, that it is valid."""
-    schema = params["schema"]
-    if schema is not None:
-        return _conforms(strict_json.parse, schema, subject)
-    try:
-        return PASSED if strict_json.is_json(subject.output) else failed("is not JSON")
-    except RecursionError:
-        return broken(_TOO_DEEP)
+class _JsonSchemaCheck(Check):
+    expected_field: ClassVar[str] = "json_schema"
+
+    json_schema: dict[str, Any] | bool | None = Field(None, alias="schema")
+
+    @classmethod
+    def from_stored(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the check of these fields; `schema` is a method of pydantic's models."""
+        return super().from_stored({"json_schema": fields.get("schema")})
 
 
-def contains_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check the first JSON object or array in the output against `schema` (null: any will do)."""
-    return _conforms(strict_json.first_container, params["schema"], subject)
+class IsJson(_JsonSchemaCheck):
+    """The output is one JSON text and, unless `schema` is null, valid against that JSON Schema."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Parse the output."""
+        if self.json_schema is not None:
+            return _conforms(strict_json.parse, self.json_schema, subject)
+        try:
+            return PASSED if strict_json.is_json(subject.output) else failed("is not JSON")
+        except RecursionError:
+            return broken(_TOO_DEEP)
 
 
-def equals_json(params: Mapping[str, Any], subject: Subject) -> Verdict:
-    """Check that the output is JSON and means `value`: 1 is 1.0, true is not 1."""
-    try:
-        equal = same_json(strict_json.parse(subject.output), params["value"])
-    except NotJsonError as error:
-        return failed(str(error))
-    except RecursionError:
-        return broken(_TOO_DEEP)
-    return PASSED if equal else failed("is another JSON value")
+class ContainsJson(_JsonSchemaCheck):
+    """The first JSON object or array in the output is valid against `schema` (null: any is)."""
+
+    def check(self, subject: Subject) -> Verdict:
+        """Parse the first object or array."""
+        return _conforms(strict_json.first_container, self.json_schema, subject)
+
+
+class EqualsJson(Check):
+    """The output is JSON and means `value`: 1 is 1.0, true is not 1."""
+
+    value: Any
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare the values."""
+        try:
+            equal = same_json(strict_json.parse(subject.output), self.value)
+        except NotJsonError as error:
+            return failed(str(error))
+        except RecursionError:
+            return broken(_TOO_DEEP)
+        return PASSED if equal else failed("is another JSON value")
 
 
 class _Absent:

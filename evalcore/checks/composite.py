@@ -18,7 +18,7 @@ from evalcore.checks.wording import describe_error, json_text, one_line
 from evalcore.declared.types import Share, Text, Weight
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 
 
 class Member(NamedTuple):

@@ -90,7 +90,7 @@ class ComparedField(Declared):
         tolerance = self.tolerance
         if self.relative:
             tolerance *= abs(expected) if expected else 1.0
-        return bool(abs(number - expected) <= tolerance + 1e-9 * max(1.0, abs(expected)))
+        return reaches(tolerance, abs(number - expected), max(1.0, abs(expected)))
 
 
 class FieldAccuracy(Check):

@@ -19,7 +19,7 @@ from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Metrics
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 
 DEFAULT_THRESHOLD = 0.8
 

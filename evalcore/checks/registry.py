@@ -74,7 +74,7 @@ def find_check(name: str) -> type[Check]:
     """Return the class of the check, imported; raise `UsageError` if there is none."""
     row = CHECKS.get(name)
     if row is None:
-        raise UsageError(f"unknown check {name!r}.{suggest(name, CHECKS)}")
+        raise UsageError(f"unknown check '{name}'.{suggest(name, CHECKS)}")
     module = importlib.import_module(f"evalcore.checks.{row.module}")
     check: type[Check] = getattr(module, row.name)
     return check

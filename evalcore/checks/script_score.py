@@ -5,7 +5,7 @@ from __future__ import annotations
 from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
 from evalcore.model.assertion import PASSED, Outcome, Verdict, broken
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 
 
 class ScriptScore(Check):

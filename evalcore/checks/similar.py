@@ -15,7 +15,7 @@ from evalcore.judging.panel import Panel
 from evalcore.judging.texts import expected_text
 from evalcore.judging.vectors import cosine
 from evalcore.model.assertion import Outcome, Verdict, broken
-from evalcore.model.scoring import reaches
+from evalcore.model.tolerance import reaches
 
 
 class Similar(Check):

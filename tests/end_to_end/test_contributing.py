@@ -19,7 +19,7 @@ from tests.support.shell import PROGRAM, ROOT, environment
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 BLOCK = re.compile(r"^<!-- (\w+)(?:: (.*?))? -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXTENSION_KINDS = {"A target", "A report form", "A format"}
+EXTENSION_KINDS = {"A target", "A gate", "A report form", "A format"}
 
 
 class Block(NamedTuple):
@@ -78,6 +78,9 @@ def apply(block: Block, copy: Path, folder: Path) -> None:
     elif block.kind == "class":
         path = copy / block.place
         path.write_text(f"{path.read_text('utf-8')}\n\n{block.text}", "utf-8")
+    elif " in " not in block.place:
+        path = copy / block.place
+        path.write_text(path.read_text("utf-8") + block.text, "utf-8")
     else:
         name, _, place = block.place.partition(" in ")
         add = {"row": add_row, "member": add_member}[block.kind]
@@ -104,6 +107,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a copy of the package."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "evalcore", folder / "evalcore")
+    shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 
 
@@ -126,16 +130,23 @@ def test_an_example_does_what_the_page_shows(example: str, package: Path, tmp_pa
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_code_of_an_example_passes_the_lint(example: str, tmp_path: Path) -> None:
-    folder = tmp_path / "evalcore"
-    folder.mkdir()
-    for number, block in enumerate(blocks(example)):
-        if block.kind == "file" and block.place.endswith(".py"):
-            (folder / f"block_{number}.py").write_text(block.text, "utf-8")
-    ruff = [sys.executable, "-m", "ruff"]
-    options = ["--no-cache", "--config", str(ROOT / "pyproject.toml"), str(folder)]
-    for arguments in (["check", "--ignore", "INP", *options], ["format", "--check", *options]):
-        ended = subprocess.run([*ruff, *arguments], capture_output=True, text=True, check=False)
+def test_the_code_of_an_example_passes_the_lint(
+    example: str, package: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(package, tmp_path / "copy")
+    changed = [block for block in blocks(example) if block.kind != "run"]
+    for block in changed:
+        apply(block, tmp_path / "copy", tmp_path)
+    places = {block.place.partition(" in ")[2] or block.place for block in changed}
+    modules = sorted(place for place in places if place.endswith(".py"))
+    for arguments in (["check"], ["format", "--check"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "ruff", *arguments, "--no-cache", *modules],
+            cwd=tmp_path / "copy",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import ProviderError, Reply, Request
-
-if TYPE_CHECKING:
-    from evalcore.workspaces.manager import Workspace
 
 
 class CallLedger:
@@ -99,38 +94,3 @@ class CallLedger:
 def _total(calls: list[dict[str, Any]], name: str) -> int | None:
     counts = [call[name] for call in calls if name in call]
     return sum(counts) if counts else None
-
-
-class Attempt:
-    """What the execution of an item has left so far, its workspace and how its clock stops."""
-
-    __slots__ = ("evidence", "ledger", "standing_still", "workspace")
-
-    def __init__(self, workspace: Workspace | None = None) -> None:
-        self.workspace = workspace
-        self.ledger: CallLedger | None = None
-        self.evidence: Evidence | None = None
-        self.standing_still: Callable[[], AbstractContextManager[object]] = nullcontext
-
-    @property
-    def calls_made(self) -> int:
-        """How many calls the target made, each attempt counted."""
-        return 0 if self.ledger is None else self.ledger.attempts
-
-    @property
-    def left(self) -> Evidence | None:
-        """The evidence of an item that came to no result; None if it has none.
-
-        Calls that were made were paid. How long an item took that gave no answer says nothing.
-        """
-        if self.evidence is not None:
-            return self.evidence
-        if self.ledger is None or not self.ledger.calls:
-            return None
-        found = self.ledger.metrics
-        metrics = Metrics(
-            cost_usd=found.cost_usd,
-            input_tokens=found.input_tokens,
-            output_tokens=found.output_tokens,
-        )
-        return Evidence(None, metrics=metrics, details={"calls": self.ledger.calls})

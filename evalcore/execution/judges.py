@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.execution.run_inputs import RunInputs
 from evalcore.judging.asking import NO_JUDGE, Answer, Embedded, JudgeSpec, Question
-from evalcore.model.evidence import NOTHING, Metrics
+from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request
 from evalcore.model.identity import judge_name, target_identity
-from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import WorkItem
-from evalcore.targets.registry import build
+from evalcore.targets.registry import build, kind_facts
 from evalcore.targets.work import Runnable, Work
-from evalcore.trust.imports import ImportPolicy
 
 _EMBEDDING_MODEL: Final = "text-embedding-3-small"
-_MODELS: Final = frozenset({"anthropic", "openai"})
 # Models that think before they answer take no temperature.
 _NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
 _REFUSED: Final = frozenset({400, 404, 415, 422})
 _SCHEMA_WORDS: Final = ("response_format", "json_schema", "schema", "structured")
 
-Calibrated = Callable[[str], bool]
-
 
 class RunJudges:
     """The judges that a suite's targets are, each built once."""
 
-    def __init__(
-        self,
-        suite: SuiteDefinition,
-        *,
-        imports: ImportPolicy,
-        folder: Path,
-        mode: str = Mode.LIVE,
-        objects: Mapping[str, Any] = NOTHING,
-        calibrated: Calibrated | None = None,
-    ) -> None:
+    def __init__(self, suite: SuiteDefinition, inputs: RunInputs) -> None:
         self.suite = suite
-        self.mode = mode
-        self._given: dict[str, Any] = {
-            "imports": imports,
-            "folder": folder,
-            "mode": mode,
-            "objects": objects,
-        }
-        self._calibrated = calibrated
+        self.mode = inputs.mode
+        self._inputs = inputs
         self._built: dict[JudgeSpec, Runnable] = {}
 
     def for_item(self, item: WorkItem, complete: Complete) -> ItemJudges:
@@ -79,7 +59,7 @@ class RunJudges:
             laid_over = {name: value for name, value in config.items() if value is not None}
             variant = Variant("judge", config=laid_over)
             try:
-                self._built[key] = build(target, variant, folder=self._given["folder"])
+                self._built[key] = build(target, variant, folder=self._inputs.folder)
             except TargetError:
                 raise
             except (EvalError, ValueError) as error:
@@ -89,9 +69,10 @@ class RunJudges:
     def work(self, item: WorkItem, question: Question, complete: Complete, kind: str) -> Work:
         """Return the question as work of a target; only models read its system message."""
         system = {"role": "system", "content": question.system}
-        text = question.user if kind in _MODELS else f"{question.system}\n\n{question.user}"
+        is_model = kind_facts(kind).asks_model
+        text = question.user if is_model else f"{question.system}\n\n{question.user}"
         user = {"role": "user", "content": text}
-        messages = (system, user) if kind in _MODELS else (user,)
+        messages = (system, user) if is_model else (user,)
         return Work(
             case=Case(id=item.case.id, input=list(messages)),
             variant=item.variant,
@@ -101,12 +82,15 @@ class RunJudges:
             messages=messages,
             timeout_s=self.suite.limits.timeout_s,
             complete=complete,
-            **self._given,
+            imports=self._inputs.imports,
+            folder=self._inputs.folder,
+            mode=self._inputs.mode,
+            objects=self._inputs.objects,
         )
 
     def is_calibrated(self, key: str) -> bool:
         """Whether the judge with this key is calibrated, or need not be."""
-        return self._calibrated is None or self._calibrated(key)
+        return self._inputs.calibrated is None or self._inputs.calibrated(key)
 
 
 class ItemJudges:
@@ -122,8 +106,7 @@ class ItemJudges:
         asked = _AsJudge(self._complete, question.schema)
         work = self._run.work(self._item, question, asked, target.kind)
         try:
-            found = runnable.answer_now(work)
-            evidence = await runnable.answer(work) if found is None else found
+            evidence = await runnable.answer(work)
         except EvalError:
             raise
         except Exception as error:
@@ -193,7 +176,7 @@ class _AsJudge:
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise as `Complete` does."""
-        if request.endpoint.protocol not in _MODELS:
+        if not kind_facts(request.endpoint.protocol).asks_model:
             return await self._complete(request)
         parameters = request.parameters
         if "temperature" not in parameters and not _thinks(request.model):

@@ -229,9 +229,7 @@ class Pool:
         runner, turn = self._bench.runner, 0
         while True:
             shard, position, item = task
-            finished = None if item.case.fixture is None else runner.run_now(item)
-            if finished is None:
-                finished = await runner.run(item, calls)
+            finished = await runner.run(item, calls if runner.waits(item) else None)
             self._record(shard, position, finished)
             if (turn := turn + 1) % _ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
+from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    from evalcore.execution.judges import Calibrated
-    from evalcore.execution.limits.prevented_items import Prevented
+    from evalcore.execution.limits.prevented_items import PreventedItem
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspaces
@@ -20,24 +21,24 @@ if TYPE_CHECKING:
 class RunInputs(NamedTuple):
     """What a run gives to its items beside its suite.
 
-    `objects` are what a suite made in Python refers to by name. `ended` says that the run's time is
-    over: what has not begun then is skipped. `run_stores` says where the events of an item's
-    workflow go, `reused` which items have evidence of an earlier run, `calibrated` which judges may
-    decide (None: all), `workspaces` what tests work in, `workers` which processes run the
-    suite's Python, `begins` is told each item that is executed. `prevented` has, by execution
-    key, the items that a limit cut short in the run that is replayed.
+    `folder` is the suite's, `imports` says what may be imported and started. `objects` are what a
+    suite made in Python refers to by name. `ended` says that the run's time is over: items that
+    have not begun then are skipped. `run_stores` says where the events of an item's workflow go,
+    `reused` which items have evidence of an earlier run, `calibrated` which judges may decide
+    (None: all), `workspaces` what tests work in, `workers` which processes run the suite's Python.
+    `begins` is called with each item that is executed and has to wait. `prevented` has, by
+    execution key, the items that a limit cut short in the run that is replayed.
     """
 
+    folder: Path
+    imports: ImportPolicy
     mode: str = Mode.LIVE
     objects: Mapping[str, Any] = NOTHING
     ended: Callable[[], bool] | None = None
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
-    calibrated: Calibrated | None = None
+    calibrated: Callable[[str], bool] | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
     begins: Callable[[int], None] | None = None
-    prevented: Mapping[str, Prevented] = NOTHING
-
-
-NO_INPUTS = RunInputs()
+    prevented: Mapping[str, PreventedItem] = NOTHING

@@ -174,7 +174,9 @@ def execute_shards(
 def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
     """Return what executes the run's items in this process."""
     definition = run.definition
-    given = RunInputs(
+    inputs = RunInputs(
+        folder=Path(definition.source.folder),
+        imports=options.imports,
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
@@ -186,8 +188,7 @@ def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> Ite
         begins=calls.begun.note,
         prevented=calls.prevented,
     )
-    folder = Path(definition.source.folder)
-    return ItemRunner(definition, imports=options.imports, folder=folder, given=given)
+    return ItemRunner(definition, inputs)
 
 
 def run_pool(

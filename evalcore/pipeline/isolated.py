@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest
 from evalcore.execution.open_shards import OpenShards
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
@@ -47,9 +48,8 @@ def execute_isolated(
             break
         opened, position, item = task
         claims.note_item(shard, item.number)
-        finished = bench.runner.run_now(item)
-        if finished is None:
+        if bench.runner.waits(item):
             run_pool(bench, Rest([task]), calls, options)
-        elif bench.record(opened, position, finished):
+        elif bench.record(opened, position, run_inline(bench.runner.run(item))):
             work.commit(opened)
     return tuple(receipts)

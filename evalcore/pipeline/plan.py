@@ -28,6 +28,8 @@ from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.seal import Seal, frozen_fields
+from evalcore.targets.registry import SCRIPT
+from evalcore.targets.registry import is_instant as is_instant_target
 from evalcore.trust.plan_keys import read_plan_keys
 from evalcore.version import VERSION
 
@@ -36,8 +38,6 @@ DEFAULT_CONCURRENCY = 16
 _MIN_LOCAL_SHARD_ITEMS = 1_000
 # `PlanOptions.reuse`: the suite's last completed runs.
 HISTORY = "history"
-_INSTANT_KINDS = frozenset({"fixture", "mock", "echo"})
-_SCRIPT = "script"
 _GUESSED_LATENCY_S = 1.0
 
 
@@ -113,11 +113,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
 
 def is_instant(definition: SuiteDefinition) -> bool:
     """Whether no target of the suite calls anything: its items take no time."""
-    return all(
-        (target.kind in _INSTANT_KINDS and not target.options.get("latency_ms"))
-        or (target.kind == _SCRIPT and target.options.get("instant") is True)
-        for target in definition.targets.values()
-    )
+    return all(map(is_instant_target, definition.targets.values()))
 
 
 def plan_run(
@@ -189,7 +185,7 @@ def with_code(suite: Suite, store: ObjectStore, regraded: str | None) -> SuiteDe
     for target in definition.targets.values():
         names.update(target_code(target, DEFAULT_VARIANT))
         # The tests of a script suite are statements: the loader has listed what they import.
-        for reference, *_ in target.options.get("imports") or () if target.kind == _SCRIPT else ():
+        for reference, *_ in target.options.get("imports") or () if target.kind == SCRIPT else ():
             names.update(code_names({"import_tool": reference}))
     for variant in definition.variants:
         names.update(target_code(None, variant))

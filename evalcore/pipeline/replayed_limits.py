@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 
-from evalcore.execution.limits.prevented_items import Prevented
+from evalcore.execution.limits.prevented_items import PreventedItem
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import Limits
@@ -18,7 +18,7 @@ _TIMEOUT = "timeout"
 _UNPRICED = "price"
 
 
-def prevented_items(run: StoredRun) -> Mapping[str, Prevented]:
+def prevented_items(run: StoredRun) -> Mapping[str, PreventedItem]:
     """Return, by execution key, the items that limits of a replayed run cut short.
 
     What never happened has no recording: the rows of the suite's recorded runs in the store tell.
@@ -42,7 +42,7 @@ def prevented_items(run: StoredRun) -> Mapping[str, Prevented]:
             earlier = open_run(run.store, manifest.suite, manifest.id)
             parts.append(stack.enter_context(earlier.result_files(manifest.plan)))
         return {
-            key: Prevented(State(status), reason, kind, message)
+            key: PreventedItem(State(status), reason, kind, message)
             for key, status, reason, kind, message in prevented_rows(parts, kinds)
             if limited or kind is not None
         }

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import StalledError, StoreError
 from evalcore.execution.lanes.started_items import StartedItems
@@ -25,6 +25,7 @@ from evalcore.pipeline.run_observer import observer_of
 from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import DEFAULT_SETTINGS, Settings
 from evalcore.storage.runs import StoredRun
+from evalcore.targets.registry import kind_facts
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -33,20 +34,13 @@ if TYPE_CHECKING:
     from evalcore.execution.call_context import CallContext
     from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
     from evalcore.execution.limits.budget import Spent
-    from evalcore.execution.limits.prevented_items import Prevented
+    from evalcore.execution.limits.prevented_items import PreventedItem
     from evalcore.execution.limits.rates import SharedRates
     from evalcore.execution.limits.run_limits import RunLimits
     from evalcore.execution.pool import Pool
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.workspaces.manager import Workspaces
-
-
-# What worker processes have at hand when they are forked, by the kind of a target.
-_PRELOADED: Final = {
-    "flow": "evalcore.targets.flow_worker",
-    "python": "evalcore.targets.python_call",
-}
 
 
 def _to_standard_error(message: str) -> None:
@@ -151,7 +145,7 @@ class RunCalls:
             return self._workspaces
 
     @cached_property
-    def prevented(self) -> Mapping[str, Prevented]:
+    def prevented(self) -> Mapping[str, PreventedItem]:
         """In a replay, what limits of the recorded run prevented; by execution key."""
         if self._mode is not Mode.REPLAY:
             return {}
@@ -216,7 +210,8 @@ class RunCalls:
                 from evalcore.isolation.worker_pool import WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
-                self._pool = WorkerPool([_PRELOADED[kind] for kind in _PRELOADED if kind in kinds])
+                modules = {kind_facts(kind).preloads for kind in kinds} - {None}
+                self._pool = WorkerPool(sorted(module for module in modules if module))
             return self._pool
 
     def _open_workspaces(self) -> Workspaces:

@@ -1,13 +1,13 @@
 """Run statements: one after another, each seeing what those before it left.
 
-Everything here is a coroutine; one whose tools wait for nothing never suspends (`run_now`).
+Everything here is a coroutine; one whose tools wait for nothing never suspends.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
 from evalcore.expressions.values import SCALARS, in_order, walk
@@ -25,7 +25,6 @@ from evalcore.scripts.statements import (
     Statement,
 )
 
-T = TypeVar("T")
 RESULT: Final = "_"
 _KEY: Final = "key"
 _GROUPS: Final = "_match_groups"
@@ -33,17 +32,6 @@ _MOST_ROUNDS: Final = 100_000
 # Together, as a loop can gather what no single expression may make.
 _MOST_BYTES: Final = 100_000_000
 _WALKED: Final = 100_000_000
-
-
-def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine gives that waits for nothing; raise `RuntimeError` if it waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        value: T = ended.value
-        return value
-    coroutine.close()
-    raise RuntimeError("a statement waited that was not to wait")
 
 
 def waits(body: Body, seen: set[int] | None = None) -> bool:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.suite import Case
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.command_batch import Answered, Batches
 from evalcore.targets.work import Work
@@ -108,9 +109,9 @@ class CommandTarget:
         self._named = frozenset(match[1] for match in _PLACEHOLDER.finditer(text))
         self._batches = None if options.batch is None else Batches(options.batch, self._asked)
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: a program takes its time."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: a program takes its time."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return what the program answers; its latency is measured from start to end.

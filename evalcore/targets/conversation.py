@@ -10,6 +10,7 @@ from typing import Any
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError
+from evalcore.model.suite import Case
 from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
 
@@ -25,9 +26,9 @@ class Conversation:
     def __init__(self, target: Runnable) -> None:
         self._target = target
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: turns are taken one after another."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: turns are taken one after another."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the evidence of all turns; raise the target's error with the number of its turn.
@@ -57,8 +58,7 @@ class Conversation:
         case = work.case._replace(input=[dict(message) for message in said])
         turn = replace(work, case=case, messages=said, prompt=prompt_of(said))
         try:
-            now = self._target.answer_now(turn)
-            return await self._target.answer(turn) if now is None else now
+            return await self._target.answer(turn)
         except SkippedError:
             raise
         except TargetError as error:

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.suite import Case
 from evalcore.targets.work import Work
 
 _NO_TIME: Final = Metrics(latency_ms=0.0)
@@ -24,9 +25,9 @@ class EchoTarget:
     def __init__(self, options: EchoOptions) -> None:
         self.options = options
 
-    def answer_now(self, work: Work) -> Evidence | None:
-        """Return the prompt."""
-        return Evidence(output=work.prompt, metrics=_NO_TIME)
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return False."""
+        return False
 
     async def answer(self, work: Work) -> Evidence:
         """Return the prompt."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import ProviderError, SkippedError
+from evalcore.model.suite import Case
 from evalcore.targets.exchange_evidence import failed_call_of
 from evalcore.targets.work import Runnable, Work
 
@@ -31,9 +32,9 @@ class WithFallbacks:
         self.first = first.target
         self._others = tuple(others)
 
-    def answer_now(self, work: Work) -> Evidence | None:
-        """Return what the first target answers at once, if it does."""
-        return self._first.target.answer_now(work)
+    def waits(self, case: Case) -> bool:
+        """Return whether one of the targets waits."""
+        return any(target.waits(case) for _, target in (self._first, *self._others))
 
     async def answer(self, work: Work) -> Evidence:
         """Return the first answer; raise the first target's error if there is none."""
@@ -47,8 +48,7 @@ class WithFallbacks:
         failures: list[tuple[str, TargetError]] = [(self._first.name, first)]
         for name, target in self._others:
             try:
-                now = target.answer_now(work)
-                evidence = await target.answer(work) if now is None else now
+                evidence = await target.answer(work)
             except SkippedError:
                 raise
             except TargetError as error:

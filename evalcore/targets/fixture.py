@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
 from evalcore.targets.work import Work
 
 
@@ -21,17 +22,13 @@ class FixtureTarget:
     def __init__(self, options: FixtureOptions) -> None:
         self.options = options
 
-    def answer_now(self, work: Work) -> Evidence | None:
-        """Return the case's fixture; raise `TargetError` of kind `fixture` if it has none."""
-        return _given(work)
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return False."""
+        return False
 
     async def answer(self, work: Work) -> Evidence:
-        """Return the case's fixture, or raise, as `answer_now` does."""
-        return _given(work)
-
-
-def _given(work: Work) -> Evidence:
-    if work.case.fixture is None:
-        message = f"case '{work.case.id}' has no fixture, and its target answers from fixtures"
-        raise TargetError("fixture", f"{message}; give the case `fixtures` or another target")
-    return work.case.fixture
+        """Return the case's fixture; raise `TargetError` of kind `fixture` if it has none."""
+        if work.case.fixture is None:
+            message = f"case '{work.case.id}' has no fixture, and its target answers from fixtures"
+            raise TargetError("fixture", f"{message}; give the case `fixtures` or another target")
+        return work.case.fixture

@@ -96,9 +96,9 @@ class FlowTarget:
         self._options = options
         self._context = context
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: a flow may take its time."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: a flow may take its time."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the answer.
@@ -261,8 +261,7 @@ class FlowTarget:
             raise TargetError(_KIND, message) from error
         except (EvalError, ValueError) as error:
             raise TargetError(_KIND, f"target '{target.name}': {error}") from error
-        evidence = runnable.answer_now(work)
-        return await runnable.answer(work) if evidence is None else evidence
+        return await runnable.answer(work)
 
 
 def is_definition(value: Any) -> bool:

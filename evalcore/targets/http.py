@@ -14,6 +14,7 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
+from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext, check_address
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.exchange_evidence import evidence_of
@@ -100,9 +101,9 @@ class HttpTarget:
         )
         self._context = context
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: a service takes its time."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: a service takes its time."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the service's answer.

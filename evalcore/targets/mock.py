@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.suite import Case
 from evalcore.targets.work import Work
 
 
@@ -31,13 +32,14 @@ class MockTarget:
             output=options.response, metrics=Metrics(latency_ms=options.latency_ms)
         )
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return the answer, None if it takes its time."""
-        return None if self._latency_s else self._evidence
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return whether the answer takes its time."""
+        return self._latency_s > 0
 
     async def answer(self, work: Work) -> Evidence:  # noqa: ARG002 - the protocol's parameter
         """Return the answer after its latency."""
-        import asyncio
+        if self._latency_s:
+            import asyncio
 
-        await asyncio.sleep(self._latency_s)
+            await asyncio.sleep(self._latency_s)
         return self._evidence

@@ -12,6 +12,7 @@ from typing import Any, Final
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Request
+from evalcore.model.suite import Case
 from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message
@@ -44,9 +45,9 @@ class _ChatTarget:
         )
         self._context = context
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: a model takes its time."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: a model takes its time."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the model's answer.

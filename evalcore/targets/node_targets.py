@@ -43,10 +43,7 @@ class NodeTargets:
         calls: list[Call] = []
         complete = NodeCalls(self._work.complete, question.node, calls)
         work = self._work_on(_asked(question.input), complete)
-        evidence = runnable.answer_now(work)
-        if evidence is None:
-            evidence = await runnable.answer(work)
-        return TargetAnswer(evidence, tuple(calls))
+        return TargetAnswer(await runnable.answer(work), tuple(calls))
 
     def _built(self, target: Target, config: Mapping[str, Any]) -> Runnable:
         from evalcore.targets.registry import build

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.isolation.mode import Isolation
 from evalcore.isolation.worker_pool import Job
 from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.targets.python_call import CallContext, PythonCall, PythonFunctions, evidence_of
 from evalcore.targets.work import Work
@@ -54,9 +55,9 @@ class PythonTarget:
         self._options = options
         self._functions = PythonFunctions()
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: a function may take its time."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: a function may take its time."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the function's answer.

@@ -26,6 +26,11 @@ class TargetKind(NamedTuple):
     `open_field` is the option (a free mapping) that takes those keys of a variant's configuration
     which are no options themselves. The runnable of a kind that `takes_context` gets a
     `targets.build_context.BuildContext` after its options.
+
+    An `instant` kind takes no time unless its option `latency_ms` says so. A kind that `asks_model`
+    has the option `model`; one that `has_blocks` executes them and is asked for checks of each.
+    Without `reads_messages` the input of a case is no text for a model. `preloads` is the module
+    that worker processes import before they are forked.
     """
 
     module: str
@@ -33,39 +38,74 @@ class TargetKind(NamedTuple):
     options: str
     open_field: str | None = None
     takes_context: bool = False
+    instant: bool = False
+    asks_model: bool = False
+    has_blocks: bool = False
+    reads_messages: bool = True
+    preloads: str | None = None
 
 
 KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
     {
         "anthropic": TargetKind(
-            "evalcore.targets.model", "AnthropicTarget", "ChatOptions", takes_context=True
+            "evalcore.targets.model",
+            "AnthropicTarget",
+            "ChatOptions",
+            takes_context=True,
+            asks_model=True,
         ),
         "command": TargetKind("evalcore.targets.command", "CommandTarget", "CommandOptions"),
-        "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions"),
-        "fixture": TargetKind("evalcore.targets.fixture", "FixtureTarget", "FixtureOptions"),
+        "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions", instant=True),
+        "fixture": TargetKind(
+            "evalcore.targets.fixture", "FixtureTarget", "FixtureOptions", instant=True
+        ),
         "flow": TargetKind(
-            "evalcore.targets.flow", "FlowTarget", "FlowOptions", takes_context=True
+            "evalcore.targets.flow",
+            "FlowTarget",
+            "FlowOptions",
+            takes_context=True,
+            has_blocks=True,
+            preloads="evalcore.targets.flow_worker",
         ),
         "http": TargetKind(
             "evalcore.targets.http", "HttpTarget", "HttpOptions", takes_context=True
         ),
-        "mock": TargetKind("evalcore.targets.mock", "MockTarget", "MockOptions"),
+        "mock": TargetKind("evalcore.targets.mock", "MockTarget", "MockOptions", instant=True),
         "openai": TargetKind(
-            "evalcore.targets.model", "OpenAITarget", "ChatOptions", takes_context=True
+            "evalcore.targets.model",
+            "OpenAITarget",
+            "ChatOptions",
+            takes_context=True,
+            asks_model=True,
         ),
-        "python": TargetKind("evalcore.targets.python", "PythonTarget", "PythonOptions", "config"),
+        "python": TargetKind(
+            "evalcore.targets.python",
+            "PythonTarget",
+            "PythonOptions",
+            "config",
+            preloads="evalcore.targets.python_call",
+        ),
         "sentence-transformers": TargetKind(
             "evalcore.targets.sentence_transformers",
             "LocalEmbeddingTarget",
             "LocalEmbeddingOptions",
         ),
         "workflow": TargetKind(
-            "evalcore.targets.workflow", "WorkflowTarget", "WorkflowOptions", "variant", True
+            "evalcore.targets.workflow",
+            "WorkflowTarget",
+            "WorkflowOptions",
+            "variant",
+            takes_context=True,
+            has_blocks=True,
         ),
     }
 )
 # What the loader of script suites makes; no file names it, so that nothing of it is checked again.
 SCRIPT: Final = "script"
+_SCRIPT_KIND: Final = TargetKind(
+    "evalcore.targets.script", "ScriptTarget", "", reads_messages=False
+)
+_UNKNOWN_KIND: Final = TargetKind("", "", "")
 # Of a target of any kind; who schedules and grades reads them.
 COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
 # Options of targets without a context that may hold references.
@@ -80,6 +120,18 @@ def target_kind(kind: str) -> TargetKind:
         return row
     hint = f"{did_you_mean(kind, KINDS)} {known_names(KINDS)}"
     raise UsageError(f"unknown target kind '{kind}'.{hint}")
+
+
+def kind_facts(kind: str) -> TargetKind:
+    """Return the row of `kind`, also of a script's; a plain one for a kind that is not known."""
+    return _SCRIPT_KIND if kind == SCRIPT else KINDS.get(kind, _UNKNOWN_KIND)
+
+
+def is_instant(target: Target) -> bool:
+    """Whether the answers of a target take no time."""
+    if target.kind == SCRIPT:
+        return target.options.get("instant") is True
+    return kind_facts(target.kind).instant and not target.options.get("latency_ms")
 
 
 def options_model(kind: str) -> type[BaseModel]:

@@ -11,8 +11,8 @@ from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.mode import Mode
+from evalcore.model.suite import Case
 from evalcore.scripts.failure import kind_of
-from evalcore.scripts.interpret import run_now
 from evalcore.scripts.mcp_client import McpServers
 from evalcore.scripts.mistakes import NoMistakes
 from evalcore.scripts.models import merged_models, model_entry
@@ -69,21 +69,13 @@ class ScriptTarget:
             layers.insert(place, Layer(("variant",), {"data": variant["data"]}, chain=True))
         self._program = Program(read_levels(tuple(layers), reader, open_servers(servers)), reader)
 
-    def answer_now(self, work: Work) -> Evidence | None:
-        """Return the evidence of a test that waits for nothing; raise `TargetError`."""
-        test = self._test(work)
-        if test.waits:
-            return None
-        run = self._running(work)
-        try:
-            value = run_now(test.run(self._outermost, work.iteration, run))
-        except Exception as error:  # noqa: BLE001 - whatever a test's tools raise is its result
-            raise _failure(error, self._secrets) from None
-        return _evidence(value, run, self._secrets)
+    def waits(self, case: Case) -> bool:
+        """Return whether the test calls what has to be waited for."""
+        return self._test(case).waits
 
     async def answer(self, work: Work) -> Evidence:
         """Return the evidence; raise `TargetError` of the exception's kind, or `SkippedError`."""
-        test = self._test(work)
+        test = self._test(work.case)
         run = self._running(work)
         try:
             value = await test.run(self._outermost, work.iteration, run)
@@ -91,8 +83,8 @@ class ScriptTarget:
             raise _failure(error, self._secrets) from None
         return _evidence(value, run, self._secrets)
 
-    def _test(self, work: Work) -> Test:
-        return self._program.test(work.case.id, work.case.input)
+    def _test(self, case: Case) -> Test:
+        return self._program.test(case.id, case.input)
 
     def _running(self, work: Work) -> Running:
         models = _Models(self, work.mode)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
 from evalcore.targets.work import Work
 
 _KIND = "embeddings"
@@ -36,9 +37,9 @@ class LocalEmbeddingTarget:
     def __init__(self, options: LocalEmbeddingOptions) -> None:
         self.model = options.model
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Raise `TargetError`: it answers no case."""
-        raise TargetError(_KIND, "a target 'sentence-transformers' only embeds; use it for similar")
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return False: it answers no case."""
+        return False
 
     async def answer(self, work: Work) -> Evidence:  # noqa: ARG002 - the protocol's parameter
         """Raise `TargetError`: it answers no case."""

@@ -56,7 +56,7 @@ class SoulAnswers:
         prompt = prompt_of(asked)
         case = work.case._replace(input=prompt)
         question = replace(work, case=case, messages=asked, prompt=prompt)
-        evidence = runnable.answer_now(question) or await runnable.answer(question)
+        evidence = await runnable.answer(question)
         return _answer_of(evidence, provider, soul)
 
     def _runnable(self, soul: Soul) -> tuple[str, Runnable]:

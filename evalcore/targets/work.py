@@ -55,13 +55,13 @@ class Work:
 
 
 class Runnable(Protocol):
-    """A target with its options, ready to answer any number of items at the same time.
+    """A target with its options, ready to answer any number of items at the same time."""
 
-    Both raise `TargetError` where there is no output; its kind and message stand in the item's row.
-    """
-
-    def answer_now(self, work: Work) -> Evidence | None:
-        """Return the evidence if that needs no waiting, else None: call `answer` then."""
+    def waits(self, case: Case) -> bool:
+        """Whether answering the case may suspend; an answer without needs no event loop."""
 
     async def answer(self, work: Work) -> Evidence:
-        """Return the evidence."""
+        """Return the evidence.
+
+        Raises `TargetError` where there is no output; its kind and message stand in the item's row.
+        """

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from evalcore.errors import UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
+from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.soul_answers import SoulAnswers
 from evalcore.targets.work import Work
@@ -80,9 +81,9 @@ class WorkflowTarget:
         }
         self._souls = SoulAnswers(options.providers, context)
 
-    def answer_now(self, work: Work) -> Evidence | None:  # noqa: ARG002 - the protocol's parameter
-        """Return None: a workflow takes its time."""
-        return None
+    def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True: a workflow takes its time."""
+        return True
 
     async def answer(self, work: Work) -> Evidence:
         """Return the outputs of the blocks that ran.

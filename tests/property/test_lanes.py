@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 )
 
 from evalcore.errors import StoreError
+from evalcore.execution.inline import run_inline
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.lanes.claims import Claims, begin_alone
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
@@ -106,12 +107,7 @@ class Lane:
         self.claims = Claims(run, f"lane-{number}", plan, lease_s=LEASE_S, clock=clock)
         self.claims.abandon(run.manifest().execution.get("abandoned_claims", {}))
         work = StoredShards(run, plan, claims=self.claims)
-        runner = ItemRunner(
-            run.definition,
-            imports=ImportPolicy(),
-            folder=Path(),
-            given=RunInputs(mode=Mode.LIVE),
-        )
+        runner = ItemRunner(run.definition, RunInputs(Path(), ImportPolicy(), Mode.LIVE))
         self.bench = OpenShards(runner, work)
         self.open: list[tuple[OpenShard, list[Task]]] = []
 
@@ -125,9 +121,8 @@ class Lane:
     def finish_oldest(self) -> None:
         shard, tasks = self.open.pop(0)
         for opened, place, item in tasks:
-            finished = self.bench.runner.run_now(item)
-            assert finished is not None
-            self.bench.record(opened, place, finished)
+            assert not self.bench.runner.waits(item)
+            self.bench.record(opened, place, run_inline(self.bench.runner.run(item)))
         self.bench.work.commit(shard)
 
 

@@ -93,6 +93,9 @@ class Items:
         self._limit = limit
         self.running: Counter[int] = Counter()
 
+    def waits(self, item: WorkItem) -> bool:
+        return bool(self._scripts)
+
     async def run(self, item: WorkItem, calls: Calls) -> Finished:
         script = self._scripts[item.number % len(self._scripts)]
         work = asyncio.gather(*(self._call(item, attempts, calls) for attempts in script.calls))

@@ -49,8 +49,7 @@ def answer(
         mode=mode,
         complete=complete,
     )
-    now = runnable.answer_now(work)
-    return asyncio.run(runnable.answer(work)) if now is None else now
+    return asyncio.run(runnable.answer(work))
 
 
 def target_of(kind: str, name: str = "mine", **options: Any) -> Target:

@@ -16,15 +16,6 @@ from evalcore.model.suite import Case, ScorerSpec
 from evalcore.trust.imports import ImportPolicy
 
 
-def score_now(
-    specs: Sequence[ScorerSpec], evidence: Evidence, case: Case
-) -> list[dict[str, Any]] | None:
-    """Return the entries, or None, nothing scored, if a scorer has to be awaited."""
-    if any(map(is_awaited, specs)):
-        return None
-    return [_scored(spec, evidence, case).row() for spec in specs]
-
-
 async def score_evidence(
     specs: Sequence[ScorerSpec],
     evidence: Evidence,
@@ -37,7 +28,8 @@ async def score_evidence(
 ) -> list[dict[str, Any]]:
     """Return `{name, value, raw, error?}` for each scorer, in their order; never raises.
 
-    A scorer that fails has value None and the reason as `error`.
+    A scorer that fails has value None and the reason as `error`. Without scorers that have to be
+    awaited (`registry.is_awaited`) it never suspends.
     """
     entries = []
     for spec in specs:

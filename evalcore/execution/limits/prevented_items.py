@@ -9,7 +9,7 @@ from evalcore.model.run import State
 from evalcore.planning.expand import WorkItem
 
 
-class Prevented(NamedTuple):
+class PreventedItem(NamedTuple):
     """How an item ended that a limit cut short: `reason` of a skipped one, else the error."""
 
     status: State

@@ -16,6 +16,7 @@ from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request,
 from evalcore.model.mode import Mode
 from evalcore.model.suite import ProviderLimits, SuiteDefinition
 from evalcore.settings import Settings
+from evalcore.targets.registry import SCRIPT, kind_facts
 
 if TYPE_CHECKING:
     from evalcore.execution.limits.limit_sync import LimitSync
@@ -25,8 +26,6 @@ UNPRICED = "price"
 _HOPELESS = 5
 _LAST_ATTEMPTS = 2
 _MILLION = 1_000_000
-_SCRIPT = "script"
-_MODEL_KINDS = frozenset({"openai", "anthropic"})
 
 GROUP = "evalcore.rate_limits"
 
@@ -209,9 +208,9 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
 def _models(definition: SuiteDefinition) -> Iterator[tuple[str, str]]:
     """Yield each target that asks a model together with the models that its variants ask."""
     for name, kind, options in _targets(definition):
-        if kind == _SCRIPT:
+        if kind == SCRIPT:
             yield from _script_models(definition, options["definition"].get("models") or {})
-        if kind not in _MODEL_KINDS:
+        if not kind_facts(kind).asks_model:
             continue
         for variant in definition.variants:
             used = variant.target in (None, name)

@@ -7,10 +7,11 @@ from typing import Any, get_type_hints
 import pytest
 
 from evalcore.checks.base import Check
-from evalcore.checks.grading import grade, grade_now
+from evalcore.checks.grading import grade, waits
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, CHECKS, find_check
 from evalcore.errors import UsageError
+from evalcore.execution.inline import run_inline
 from evalcore.model.assertion import (
     Assertion,
     AssertionResult,
@@ -28,10 +29,8 @@ REFUND = assertion("contains", {"value": "refund", "fold": False})
 
 
 def graded(assertions: list[Assertion], evidence: Evidence) -> tuple[AssertionResult, ...]:
-    now = grade_now(assertions, evidence, Case("1"), context())
-    assert now is not None
-    assert now == asyncio.run(grade(assertions, evidence, Case("1"), context()))
-    return now
+    assert not waits(assertions)
+    return run_inline(grade(assertions, evidence, Case("1"), context()))
 
 
 def test_results_stand_in_the_order_of_the_assertions() -> None:
@@ -61,9 +60,9 @@ def test_a_failure_shows_the_checked_text_cut() -> None:
     assert ended.expected == "y" * 499 + "…"
 
 
-def test_a_check_that_has_to_be_awaited_makes_grade_now_decline() -> None:
+def test_grading_waits_if_one_check_has_to_be_awaited() -> None:
     assertions = [REFUND, assertion("python", {"callable": "a:b", "config": None})]
-    assert grade_now(assertions, Evidence("x"), Case("1"), context()) is None
+    assert waits(assertions)
 
 
 def test_no_assertions_no_results() -> None:

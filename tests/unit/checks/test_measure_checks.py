@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.checks.grading import grade_now
+from evalcore.checks.grading import grade
+from evalcore.execution.inline import run_inline
 from evalcore.model.assertion import Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
@@ -64,8 +65,7 @@ def test_a_blocks_assertion_looks_at_the_blocks_measures() -> None:
         block_metrics={"a": Metrics(cost_usd=0.5)},
     )
     checks = [assertion("cost", {"threshold": 1}, block=block) for block in (None, "a", "b")]
-    graded = grade_now(checks, evidence, Case("1"), context())
-    assert graded is not None
+    graded = run_inline(grade(checks, evidence, Case("1"), context()))
     assert [one.outcome for one in graded] == [FAILED, PASSED, BLOCKED]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.scorers.registry import ScorerSyntaxError, parse_scorer
+from evalcore.checks.scorers.registry import ScorerSyntaxError, is_awaited, parse_scorer
 from evalcore.checks.scorers.score import Score, linear
-from evalcore.checks.scorers.scoring import score_evidence, score_now
+from evalcore.checks.scorers.scoring import score_evidence
+from evalcore.execution.inline import run_inline
 from evalcore.model.artifact import Artifact
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
@@ -18,9 +19,10 @@ from evalcore.trust.imports import ImportPolicy
 
 
 def scored(raw: Any, evidence: Evidence, case: Case | None = None) -> dict[str, Any]:
-    entries = score_now([parse_scorer(raw)], evidence, case or Case("c"))
-    assert entries is not None
-    return entries[0]
+    spec = parse_scorer(raw)
+    assert not is_awaited(spec)
+    scoring = score_evidence([spec], evidence, case or Case("c"), imports=ImportPolicy())
+    return run_inline(scoring)[0]
 
 
 def asked(function: Callable[[Artifact], Any]) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def test_what_cannot_be_scored_has_no_value_and_a_reason(raw: Any, reason: str) 
 @pytest.mark.parametrize("raw", ["llm_judge", {"scorer": "embedding", "expected": "x"}])
 def test_what_asks_a_judge_is_awaited_and_says_that_there_is_none(raw: Any) -> None:
     specs = [parse_scorer(raw)]
-    assert score_now(specs, Evidence("x"), Case("c")) is None
+    assert is_awaited(specs[0])
 
     (entry,) = asyncio.run(
         score_evidence(specs, Evidence("x"), Case("c"), imports=ImportPolicy(roots=()))

@@ -39,6 +39,9 @@ class Items:
     def __init__(self, work: Work) -> None:
         self._work = work
 
+    def waits(self, item: WorkItem) -> bool:
+        return True
+
     async def run(self, item: WorkItem, calls: Calls) -> Finished:
         try:
             await calls.slot.begin_call()

@@ -28,7 +28,7 @@ def answer(
     messages = messages_of(prompt)
     case = Case("case one", prompt)
     work = Work(case, DEFAULT_VARIANT, 0, 0, prompt, messages, folder, ImportPolicy(), timeout_s)
-    assert target.answer_now(work) is None
+    assert target.waits(work.case)
     return asyncio.run(target.answer(work))
 
 

@@ -45,7 +45,7 @@ def answer(function: Any, complete: Any = None, **options: Any) -> Evidence:
     target = Target("flow", "flow", {"callable": "local:fn", **options})
     runnable = build(target, VARIANT, environment={"OPENAI_API_KEY": "k"})
     work = work_of(function, complete)
-    assert runnable.answer_now(work) is None
+    assert runnable.waits(work.case)
     return asyncio.run(runnable.answer(work))
 
 

@@ -46,7 +46,7 @@ def answer(folder: Path, code: str, case_input: Any = "hi") -> Evidence:
     (folder / "mine.py").write_text(code)
     target = build(Target("t", "python", {"callable": "mine:fn"}), VARIANT)
     work = work_in(folder, case_input)
-    assert target.answer_now(work) is None
+    assert target.waits(work.case)
     return asyncio.run(target.answer(work))
 
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalcore.errors import TargetError, UsageError
+from evalcore.execution.inline import run_inline
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
@@ -81,38 +82,37 @@ def test_free_configuration_over_something_misshapen_is_refused(value: Any) -> N
         merge_options(target, Variant("v", config={"l": 3}))
 
 
+def answer_inline(target: Target, case: Case) -> Evidence:
+    runnable = build(target)
+    assert not runnable.waits(case)
+    return run_inline(runnable.answer(work_for(case)))
+
+
 def test_mock_answers_at_once_with_its_response() -> None:
-    evidence = build(Target("t", "mock", {"response": "{{input}}"})).answer_now(
-        work_for(Case("c", "hi"))
-    )
-    assert evidence is not None
+    evidence = answer_inline(Target("t", "mock", {"response": "{{input}}"}), Case("c", "hi"))
     assert (evidence.output, evidence.metrics.latency_ms) == ("{{input}}", 0.0)
 
 
 def test_mock_with_a_latency_has_to_be_awaited() -> None:
     target = build(Target("t", "mock", {"response": "r", "latency_ms": 1}))
     work = work_for(Case("c", "hi"))
-    assert target.answer_now(work) is None
+    assert target.waits(work.case)
     assert asyncio.run(target.answer(work)).metrics.latency_ms == 1
 
 
 def test_echo_answers_with_the_prompt() -> None:
-    evidence = build(Target("t", "echo")).answer_now(work_for(Case("c", {"q": 1})))
-    assert evidence is not None
+    evidence = answer_inline(Target("t", "echo"), Case("c", {"q": 1}))
     assert evidence.output == '{"q": 1}'
 
 
 def test_fixture_answers_with_the_fixture() -> None:
     given = Evidence("given")
-    target = build(Target("t", "fixture"))
-    work = work_for(Case("c", "hi", fixture=given))
-    assert target.answer_now(work) is given
-    assert asyncio.run(target.answer(work)) is given
+    assert answer_inline(Target("t", "fixture"), Case("c", "hi", fixture=given)) is given
 
 
 def test_case_without_a_fixture_is_an_error() -> None:
     with pytest.raises(TargetError, match="case 'c' has no fixture") as caught:
-        build(Target("t", "fixture")).answer_now(work_for(Case("c", "hi")))
+        answer_inline(Target("t", "fixture"), Case("c", "hi"))
     assert caught.value.kind == "fixture"
 
 

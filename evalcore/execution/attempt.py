@@ -1,0 +1,79 @@
+"""One execution of a work item: the values that its steps leave for each other."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.exchange import Complete, no_provider
+from evalcore.planning.expand import WorkItem
+
+if TYPE_CHECKING:
+    import asyncio
+    from pathlib import Path
+
+    from evalcore.execution.call_ledger import CallLedger
+    from evalcore.execution.calls import Calls, ItemCalls
+    from evalcore.workspaces.manager import Workspace
+
+
+def wall_clock_us() -> int:
+    """Return the time in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A work item that is being executed.
+
+    `calls` asks providers; None for an item that waits for nothing. `timer` is the item's time
+    limit. `ledger` lists the calls of the target, not those of checks.
+    """
+
+    item: WorkItem
+    calls: Calls | None = None
+    started_us: int = field(default_factory=wall_clock_us)
+    timer: asyncio.Timeout | None = None
+    workspace: Workspace | None = None
+    ledger: CallLedger | None = None
+    evidence: Evidence | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the item's workspace; None without one."""
+        return None if self.workspace is None else self.workspace.path
+
+    def item_calls(self) -> ItemCalls | None:
+        """Return what calls providers for the item, with a ledger of its own."""
+        if self.calls is None:
+            return None
+        return self.calls.for_item(self.item.iteration, self.timer, self.item.number)
+
+    def complete(self) -> Complete:
+        """Return `item_calls`, or what refuses every call."""
+        return self.item_calls() or no_provider
+
+    @property
+    def calls_made(self) -> int:
+        """How many calls the target made, each attempt counted."""
+        return 0 if self.ledger is None else self.ledger.attempts
+
+    @property
+    def partial_evidence(self) -> Evidence | None:
+        """The evidence of an item that came to no result; None if it has none.
+
+        Calls that were made were paid. How long an item took that gave no answer says nothing.
+        """
+        if self.evidence is not None:
+            return self.evidence
+        if self.ledger is None or not self.ledger.calls:
+            return None
+        sums = self.ledger.metrics
+        metrics = Metrics(
+            cost_usd=sums.cost_usd,
+            input_tokens=sums.input_tokens,
+            output_tokens=sums.output_tokens,
+        )
+        return Evidence(None, metrics=metrics, details={"calls": self.ledger.calls})

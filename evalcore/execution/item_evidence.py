@@ -1,0 +1,180 @@
+"""EVIDENCE of a work item: the case's fixture, what an earlier run left, or the target's answer."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from evalcore.errors import EvalError, TargetError
+from evalcore.execution.attempt import Attempt
+from evalcore.execution.run_inputs import RunInputs
+from evalcore.model.evidence import UNMEASURED, Evidence
+from evalcore.model.exchange import no_provider
+from evalcore.model.measures import measure_problem
+from evalcore.model.suite import Case, Format, SuiteDefinition
+from evalcore.planning.expand import WorkItem
+from evalcore.redaction.redactor import PROCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evalcore.execution.item_grading import ItemGrading
+    from evalcore.targets.work import Runnable, Work
+
+# Formats whose inputs are any values, a list of messages among them.
+_ANY_INPUT = frozenset({Format.SUITE, Format.WORKFLOW_HARNESS})
+
+
+class ItemEvidence:
+    """Obtains the evidence of a suite's items; each target is built once per variant."""
+
+    def __init__(self, suite: SuiteDefinition, inputs: RunInputs, grading: ItemGrading) -> None:
+        self._suite = suite
+        self._inputs = inputs
+        self._grading = grading
+        self._targets: dict[tuple[str, str], Runnable] = {}
+
+    def stored(self, item: WorkItem) -> Evidence | None:
+        """Return the evidence that needs no execution; None if the target has to answer."""
+        if item.case.fixture is not None:
+            return item.case.fixture
+        reused = self._inputs.reused
+        earlier = None if reused is None else reused.find(item.number)
+        return None if earlier is None else earlier.evidence
+
+    def waits(self, item: WorkItem) -> bool:
+        """Whether `obtain` may suspend: for a workspace or for the target."""
+        case = item.case
+        if self.stored(item) is not None:
+            return False
+        if case.workspace is not None:
+            return True
+        # An item without a target, or with one that cannot be built, is an error at once.
+        if case.reason_not_executable is not None or item.target is None:
+            return False
+        try:
+            return self._runnable(item).waits(case)
+        except Exception:  # noqa: BLE001 - `obtain` raises it again, for the item's row
+            return False
+
+    def needs_workspace(self, item: WorkItem) -> bool:
+        """Whether the item is executed in a workspace; stored evidence needs none."""
+        return item.case.workspace is not None and self.stored(item) is None
+
+    async def obtain(self, attempt: Attempt) -> Evidence:
+        """Return the evidence, also in `attempt`, for the case that a later step fails.
+
+        Raises `TargetError` where there is no output, `SkippedError` where a limit prevented it.
+        """
+        item = attempt.item
+        evidence = self.stored(item)
+        if evidence is None:
+            if item.case.reason_not_executable is not None:
+                raise TargetError("not_executable", item.case.reason_not_executable)
+            evidence = await self._answer(attempt)
+        attempt.evidence = evidence
+        workspace = attempt.workspace
+        if workspace is not None:
+            await workspace.note_changes()
+            evidence = attempt.evidence = redacted_evidence(workspace.told_by(evidence))
+        return evidence
+
+    async def _answer(self, attempt: Attempt) -> Evidence:
+        target, calls = self._runnable(attempt.item), attempt.item_calls()
+        attempt.ledger = None if calls is None else calls.ledger
+        evidence = await target.answer(self._work(attempt, calls))
+        if attempt.ledger is not None:
+            evidence = attempt.ledger.completed(evidence)
+        # An answer that waits for nothing comes out of the plan, in which nothing is encoded.
+        redact = PROCESS.reply if target.waits(attempt.item.case) else PROCESS.planned_text
+        return redacted_evidence(storable_evidence(evidence), redact)
+
+    def _runnable(self, item: WorkItem) -> Runnable:
+        """Return the item's target, asked turn by turn if the case is a conversation."""
+        target = self._target(item)
+        if not item.case.conversation:
+            return target
+        from evalcore.targets.conversation import Conversation
+
+        return Conversation(target)
+
+    def _target(self, item: WorkItem) -> Runnable:
+        if item.target is None:
+            raise TargetError("target", "no target answers this case and it has no fixture")
+        key = (item.target.name, item.variant.id)
+        target = self._targets.get(key)
+        if target is None:
+            from evalcore.targets.registry import build
+
+            try:
+                target = build(item.target, item.variant, folder=self._inputs.folder)
+            except TargetError:
+                raise
+            except (EvalError, ValueError) as error:
+                raise TargetError("target", f"target '{item.target.name}': {error}") from error
+            self._targets[key] = target
+        return target
+
+    def _work(self, attempt: Attempt, calls: Any) -> Work:
+        from evalcore.targets.case_messages import input_messages, prompt_of
+        from evalcore.targets.registry import kind_facts
+        from evalcore.targets.work import Work
+
+        item, inputs = attempt.item, self._inputs
+        case: Case = item.case
+        facts = kind_facts("" if item.target is None else item.target.kind)
+        any_value = self._suite.format in _ANY_INPUT
+        messages = input_messages(case.input, any_value=any_value) if facts.reads_messages else ()
+        for_blocks: dict[str, Any] = {}
+        if facts.has_blocks:
+            stores = inputs.run_stores
+            for_blocks["run_store"] = None if stores is None else stores(item.number)
+            for_blocks["check"] = self._grading.block_check(attempt, calls or no_provider)
+        return Work(
+            case=case,
+            variant=item.variant,
+            iteration=item.iteration,
+            item=item.number,
+            prompt=prompt_of(messages),
+            messages=messages,
+            folder=inputs.folder,
+            imports=inputs.imports,
+            timeout_s=self._suite.limits.timeout_s,
+            mode=inputs.mode,
+            complete=calls or no_provider,
+            objects=inputs.objects,
+            workspace=attempt.folder,
+            workers=inputs.workers,
+            standing_still=nullcontext if calls is None else calls.standing_still,
+            **for_blocks,
+        )
+
+
+def storable_evidence(evidence: Evidence) -> Evidence:
+    """Return evidence whose measures are numbers that can be stored; raise `TargetError`."""
+    if evidence.metrics is UNMEASURED and not evidence.block_metrics:
+        return evidence
+    problem = measure_problem(evidence.metrics)
+    for block, metrics in evidence.block_metrics.items():
+        if problem is None and (block_problem := measure_problem(metrics)) is not None:
+            problem = f"block '{block}': {block_problem}"
+    if problem is not None:
+        raise TargetError("metrics", problem)
+    return evidence
+
+
+def redacted_evidence(evidence: Evidence, redact: Callable[[str], str] | None = None) -> Evidence:
+    """Return the evidence with its texts redacted, by default by the secrets of this process.
+
+    It is redacted before it is graded, so that a replay and a regrade see what the run saw.
+    """
+    if redact is None:
+        if not PROCESS.knows:
+            return evidence
+        redact = PROCESS.text
+    output, outputs, details = evidence.output, evidence.outputs, evidence.details
+    return evidence._replace(
+        output=None if output is None else redact(output),
+        outputs=PROCESS.value(outputs, redact) if outputs else outputs,
+        details=PROCESS.value(details, redact) if details else details,
+    )

@@ -5,27 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
+from pydantic import Field
+
+from evalcore.declared.types import Listed, OrAbsent, Text
 from evalcore.workflow.failure import BlockError
+from evalcore.workflow.part import WorkflowPart
 from evalcore.workflow.values import MISSING, text_of
 
 _SEARCH_LIMIT_S: Final = 2.0
 
 
-class Condition(NamedTuple):
+class Condition(WorkflowPart):
     """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
 
-    eval_key: str | None
-    operator: str
+    eval_key: OrAbsent[str] = None
+    operator: Text
     value: Any = None
 
 
-class Group(NamedTuple):
+class Group(WorkflowPart):
     """Conditions of which all (`and`) or one (`or`) must hold; an empty one holds."""
 
-    conditions: tuple[Condition, ...]
-    combinator: str = "and"
+    combinator: Literal["and", "or"] = "and"
+    conditions: Annotated[Listed[Condition], Field(min_length=1)]
 
 
 Look = Callable[[str | None], Any]
@@ -34,8 +38,8 @@ Look = Callable[[str | None], Any]
 
 def holds(group: Group, look: Look) -> bool:
     """Whether the group holds; raise `BlockError` for an invalid pattern."""
-    found = (condition_holds(condition, look) for condition in group.conditions)
-    return any(found) if group.combinator == "or" and group.conditions else all(found)
+    outcomes = (condition_holds(condition, look) for condition in group.conditions)
+    return any(outcomes) if group.combinator == "or" and group.conditions else all(outcomes)
 
 
 def condition_holds(condition: Condition, look: Look) -> bool:
@@ -167,3 +171,5 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     }
 )
 OPERATORS: Final = (*_OPERATORS, "exists", "not_exists")
+# Of these the second operand is left out.
+UNARY: Final = frozenset({"is_empty", "not_empty", "exists", "not_exists"})

@@ -1,10 +1,10 @@
-"""What a type of block is given to run one block."""
+"""What a block reads and calls while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import UNMEASURED, Metrics
@@ -26,35 +26,29 @@ from evalcore.workflow.values import (
 from evalcore.workflow.variant import DEFAULT_SOUL
 
 
-class BlockType(Protocol):
-    """What a module of `workflow.blocks` has as `run`."""
-
-    async def __call__(self, block: Block, context: Context) -> Any:
-        """Return the block's output, a JSON value; raise `BlockError` if there is none."""
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """One run of one block.
 
     `inputs` are those it declares, resolved (None: it declares none). `run_inner` runs another
     block of the same workflow and returns its output and exit handle; `run_child` runs another
-    workflow as this block. `place` is the block's path in events.
+    workflow as this block, at most so many levels deep. `path` is the block's path in events,
+    `fixtures` the outputs of blocks that do not run.
     """
 
     block: Block
     definition: Definition
     inputs: Mapping[str, Any] | None
-    given: Mapping[str, str]
+    fixtures: Mapping[str, str]
     state: State
     services: Services
     log: EventLog
-    place: str
+    path: str
     calls: list[Call]
     call_block: str
     meters: tuple[Meter, ...]
     run_inner: Callable[[str], Awaitable[tuple[Any, str | None]]]
-    run_child: Callable[[Definition, Mapping[str, Any]], Awaitable[tuple[Any, State]]]
+    run_child: Callable[[Definition, Mapping[str, Any], int], Awaitable[tuple[Any, State]]]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -87,11 +81,11 @@ class Context:
         `BlockError` if the provider fails or a limit is passed; `SkippedError` as it is.
         """
         name = DEFAULT_SOUL if soul_ref is None else soul_ref
-        soul = self.definition.souls.get(name, Soul(name))
+        soul = self.definition.souls.get(name, Soul(id=name))
         messages: list[Mapping[str, Any]] = [{"role": "user", "content": text}]
         if soul.system_prompt:
             messages.insert(0, {"role": "system", "content": soul.system_prompt})
-        call = self._call(soul.provider or "", soul.model or "", part, group)
+        call = self._call(soul.provider or "", soul.model_name or "", part, group)
         answer = await self._answered(call, lambda: self.services.ask(soul, tuple(messages)))
         return answer.text
 
@@ -131,24 +125,26 @@ class Context:
             raise BlockError(error.kind, str(error), retryable=True) from error
         except EvalError as error:
             raise BlockError("provider", str(error)) from error
-        made = call._replace(provider=answer.provider, model=answer.model, metrics=answer.metrics)
-        await self._note(made._replace(attempts=answer.attempts, recorded=answer.recorded))
+        answered = call._replace(
+            provider=answer.provider, model=answer.model, metrics=answer.metrics
+        )
+        await self._note(answered._replace(attempts=answer.attempts, recorded=answer.recorded))
         await self._hold_limits(answer.metrics)
         return answer
 
     async def _note(self, call: Call) -> None:
         self.calls.append(call)
         type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
-        said = {key: value for key, value in call.as_json().items() if key != "block"}
-        place = self.place if call.part is None else f"{self.place}.{call.part}"
-        await self.log.add(type_, place, **said)
+        data = {key: value for key, value in call.as_json().items() if key != "block"}
+        path = self.path if call.part is None else f"{self.path}.{call.part}"
+        await self.log.add(type_, path, **data)
 
     async def _hold_limits(self, measured: Metrics) -> None:
         for meter in self.meters:
             meter.add(measured)
             for cap, message in meter.exceeded().items():
-                if not meter.caps.warn:
+                if not meter.caps.warns:
                     raise BlockError("limit", f"{cap}: {message}")
                 if cap not in meter.warned:
                     meter.warned.add(cap)
-                    await self.log.add(EventType.LIMIT_EXCEEDED, self.place, message=message)
+                    await self.log.add(EventType.LIMIT_EXCEEDED, self.path, message=message)

@@ -1,40 +1,73 @@
-"""A workflow as the engine runs it, made of the mapping that a file (or Python) gives.
+"""A workflow as files declare it and the engine runs it: blocks, souls, transitions, limits.
 
-The shapes of files are checked by their loader; `read_definition` is for what has passed, and says
-what it cannot use.
+Each class is both: the loader parses into it, the JSON Schema comes from it, and the engine reads
+its fields. The block types stand in `workflow.blocks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
+from pydantic import Discriminator, Field, Tag
+
+from evalcore.declared.types import Count, Listed, OrAbsent, Seconds, Text, Weight
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
 from evalcore.workflow.conditions import Condition, Group
+from evalcore.workflow.part import WorkflowPart
 
-MODEL_TYPES: Final = frozenset({"llm", "linear", "gate", "synthesize", "dispatch"})
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
+    from evalcore.workflow.names import Mistake, Names
+
 DEFAULT_TIMEOUT_S: Final = 300.0
-DEFAULT_ROUNDS: Final = 5
-_SOUL_FIELDS: Final = ("id", "kind", "name", "role", "system_prompt", "provider", "model_name")
-# For people: they change nothing that a block does.
-_SHOWN_ONLY: Final = {"souls": {"kind", "name", "role", "avatar_color"}, "blocks": {"description"}}
-_KEPT: Final = ("id", "blocks", "souls", "workflow", "limits", "interface", "primary_output")
+MAX_DEPTH: Final = 10
 
 
-class InputRef(NamedTuple):
-    """Where a block's input comes from; `default` counts where nothing stands there."""
+def _is_group(value: object) -> str:
+    return "<group>" if isinstance(value, dict) and "conditions" in value else "<condition>"
 
-    path: str
+
+def _is_mapping(value: object) -> str:
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+Conditions = Annotated[
+    Annotated[Group, Tag("<group>")] | Annotated[Condition, Tag("<condition>")],
+    Discriminator(_is_group),
+]
+
+
+def group_of(written: Group | Condition | None) -> Group | None:
+    """Return the group; one condition is a group of its own."""
+    return Group(conditions=(written,)) if isinstance(written, Condition) else written
+
+
+class InputSource(WorkflowPart):
+    """Where an input comes from: `block.path` or `workflow.x`; `default` if nothing is there."""
+
+    path: Text = Field(alias="from")
     default: Any = None
-    has_default: bool = False
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a default is written; null is one."""
+        return "default" in self.model_fields_set
+
+
+Input = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[InputSource, Tag("<mapping>")],
+    Discriminator(_is_mapping),
+]
 
 
 class Branch(NamedTuple):
-    """One way on: its decision's name, its conditions, its target.
+    """One way on: the name of its decision, its conditions, its target.
 
-    Without conditions it is the default, or (`is_verdict`) what a gate's verdict chooses.
+    Without conditions it is the default, or (`is_verdict`) what the verdict of a gate chooses.
     """
 
     decision: str | None
@@ -43,286 +76,309 @@ class Branch(NamedTuple):
     is_verdict: bool = False
 
 
-class ExitRule(NamedTuple):
-    """The exit handle of an output that contains a text, matches a pattern or meets conditions."""
+class Route(WorkflowPart):
+    """A way on with its conditions, or the default one."""
 
-    handle: str
-    contains: str | None = None
-    regex: str | None = None
-    when: Group | None = None
+    case: OrAbsent[Text] = None
+    when: Conditions | None = None
+    default: bool = False
+    goto: Text
 
-
-class Retry(NamedTuple):
-    """How often a block is tried, and how long is waited (seconds) in between."""
-
-    attempts: int = 1
-    exponential: bool = False
-    base_s: float = 1.0
-    never: tuple[str, ...] = ()
+    @property
+    def branch(self) -> Branch:
+        """The route as the engine follows it."""
+        return Branch(self.case, None if self.default else group_of(self.when), self.goto)
 
 
-ONCE: Final = Retry()
+class Conditional(WorkflowPart):
+    """Conditions: below `when` or `condition_group`, or one that stands beside the other keys."""
+
+    condition_group: Conditions | None = None
+    when: Conditions | None = None
+    eval_key: OrAbsent[str] = None
+    operator: OrAbsent[Text] = None
+    value: Any = None
+
+    @property
+    def group(self) -> Group | None:
+        """The conditions; None if there are none."""
+        if not self.model_fields_set.isdisjoint({"when", "condition_group"}):
+            return group_of(self.when or self.condition_group)
+        if self.operator is None:
+            return None
+        return group_of(Condition(eval_key=self.eval_key, operator=self.operator, value=self.value))
 
 
-class Caps(NamedTuple):
-    """Bounds of a block or a workflow; `warn`: say so and go on."""
+class OutputCondition(Conditional):
+    """A decision with its conditions; a conditional transition (or `goto`) says where it leads."""
 
-    duration_s: float | None = None
-    cost_usd: float | None = None
-    tokens: int | None = None
-    warn: bool = False
+    case_id: OrAbsent[Text] = None
+    case: OrAbsent[Text] = None
+    combinator: Literal["and", "or"] = "and"
+    conditions: OrAbsent[Listed[Condition]] = None
+    default: bool = False
+    goto: OrAbsent[Text] = None
+
+    @property
+    def group(self) -> Group | None:
+        """The conditions; an empty list of them holds."""
+        named = not self.model_fields_set.isdisjoint({"when", "condition_group"})
+        if named or self.conditions is None:
+            return super().group
+        return Group.model_construct(conditions=self.conditions, combinator=self.combinator)
+
+    @property
+    def branch(self) -> Branch:
+        """The decision as the engine follows it."""
+        return Branch(self.case or self.case_id, None if self.default else self.group, self.goto)
 
 
-class Exit(NamedTuple):
-    """One of the exits of a block; a dispatch asks `soul_ref` to do `task` for each."""
+class ExitCondition(Conditional):
+    """An exit handle with what the output has to contain, match or meet."""
 
-    id: str
-    soul_ref: str | None = None
+    exit_handle: Text
+    contains: OrAbsent[str] = None
+    regex: OrAbsent[str] = None
+
+
+class Retry(WorkflowPart):
+    """How often a block is tried; seconds."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    backoff: Literal["fixed", "exponential"] = "fixed"
+    backoff_base_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
+    non_retryable_errors: Listed[str] | None = None
+
+    def wait_s(self, attempt: int) -> float:
+        """Return the seconds between attempt `attempt` (from 1) and the next one."""
+        exponential = self.backoff == "exponential"
+        return self.backoff_base_seconds * (2 ** (attempt - 1) if exponential else 1)
+
+
+class Caps(WorkflowPart):
+    """Bounds of a block or a workflow; `on_exceed: warn` records an event and goes on."""
+
+    max_duration_seconds: Seconds | None = None
+    cost_cap_usd: Weight | None = None
+    token_cap: Count | None = None
+    on_exceed: Literal["warn", "fail"] = "fail"
+    warn_at_pct: OrAbsent[float] = None
+
+    @property
+    def warns(self) -> bool:
+        """Whether a passed bound is only recorded."""
+        return self.on_exceed == "warn"
+
+
+class Exit(WorkflowPart):
+    """An exit of a block; that of a dispatch has a soul and a task."""
+
+    id: Text
+    label: str | None = None
+    soul_ref: OrAbsent[str] = None
     task: str = ""
 
 
-class Carry(NamedTuple):
-    """What a loop carries from round to round, and under which name."""
+class Carry(WorkflowPart):
+    """What a loop carries from round to round."""
 
-    all_rounds: bool = False
-    blocks: tuple[str, ...] = ()
-    name: str = "previous_round_context"
+    enabled: bool = True
+    mode: Literal["last", "all"] = "last"
+    source_blocks: Listed[str] | None = None
+    inject_as: Text = "previous_round_context"
 
 
-@dataclass(frozen=True, slots=True)
-class Soul:
-    """Who answers: system prompt, provider, model, and its parameters in OpenAI's names."""
+class Soul(WorkflowPart):
+    """A persona: system prompt and model.
 
-    id: str
-    system_prompt: str | None = None
+    What a variant or a stored plan adds are parameters of the model in OpenAI's names.
+    """
+
+    id: str = ""
+    kind: OrAbsent[str] = Field(default=None, exclude=True)
+    name: OrAbsent[str] = Field(default=None, exclude=True)
+    role: OrAbsent[str] = Field(default=None, exclude=True)
+    description: str | None = None
+    system_prompt: OrAbsent[str] = None
     provider: str | None = None
-    model: str | None = None
-    parameters: Mapping[str, Any] = NOTHING
+    model_name: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    avatar_color: str | None = Field(default=None, exclude=True)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of its model."""
+        own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        parameters = {**own, **(self.model_extra or {})}
+        return {name: value for name, value in parameters.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One step. `fields` is what was written, for what only its type knows."""
+class Block(WorkflowPart):
+    """One step: what blocks of every type have.
 
-    id: str
+    `needs` are keys of which a block that runs has one; declared inputs take their place where
+    `inputs_suffice`. `is_text`: a fixture of the block is text and is not parsed. `declares_outputs`: `outputs` says what the block's output must hold.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    inputs_suffice: ClassVar[bool] = False
+    is_text: ClassVar[bool] = False
+    declares_outputs: ClassVar[bool] = True
+
+    id: str = ""
     type: str
-    fields: Mapping[str, Any]
-    inputs: Mapping[str, InputRef] | None = None
-    soul_ref: str | None = None
-    error_route: str | None = None
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    retry: Retry = ONCE
-    caps: Caps | None = None
-    branches: tuple[Branch, ...] = ()
-    exit_rules: tuple[ExitRule, ...] = ()
-    exits: tuple[Exit, ...] = ()
-    checks: tuple[Assertion, ...] = ()
+    description: str | None = Field(default=None, exclude=True)
+    assertions: list[Any] | None = None
+    inputs: dict[str, Input] | None = None
+    depends: OrAbsent[str | Listed[str]] = None
+    error_route: OrAbsent[str] = None
+    outputs: dict[str, Any] | None = None
+    timeout_seconds: Seconds = DEFAULT_TIMEOUT_S
+    retry_config: Retry | None = None
+    output_conditions: Listed[OutputCondition] | None = None
+    routes: Listed[Route] | None = None
+    exit_conditions: Listed[ExitCondition] | None = None
+    exits: Listed[Exit] | None = None
+    limits: Caps | None = None
 
-    def text(self, name: str, default: str = "") -> str:
-        """Return a field that is text."""
-        value = self.fields.get(name)
-        return default if value is None else str(value)
+    @cached_property
+    def sources(self) -> dict[str, InputSource] | None:
+        """Where each declared input comes from; None if the block declares none."""
+        if self.inputs is None:
+            return None
+        return {name: source_of(written) for name, written in self.inputs.items()}
+
+    @cached_property
+    def branches(self) -> tuple[Branch, ...]:
+        """The ways on, in the order in which they are tried."""
+        routes = [route.branch for route in self.routes or ()]
+        return (*routes, *(condition.branch for condition in self.output_conditions or ()))
+
+    @property
+    def required_blocks(self) -> tuple[str, ...]:
+        """The ids in `depends`."""
+        return (self.depends,) if isinstance(self.depends, str) else self.depends or ()
+
+    def stated_exit(self, output: Any) -> str | None:  # noqa: ARG002 - of a gate
+        """Return the exit that an output of this type always states; None if it states none."""
+        return None
+
+    def mistakes(self, names: Names) -> Iterator[Mistake]:  # noqa: ARG002 - of a type
+        """Yield what blocks of this type name and the workflow does not have."""
+        yield from ()
+
+    async def run(self, context: Context) -> Any:
+        """Return the output, a JSON value; raise `BlockError` if there is none."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A whole workflow. `plain` and `conditional` are its transitions, None as target its end."""
+class ModelBlock(Block):
+    """A block that asks the model of a soul."""
 
-    entry: str
-    blocks: Mapping[str, Block]
-    souls: Mapping[str, Soul] = field(default_factory=dict)
-    plain: Mapping[str, str | None] = field(default_factory=dict)
-    conditional: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-    caps: Caps | None = None
-    primary_output: str | None = None
-    interface: Mapping[str, Any] = NOTHING
-    name: str = "workflow"
+    soul_ref: OrAbsent[str] = None
+
+
+class Transition(WorkflowPart):
+    """A plain transition; `to: null` is the end."""
+
+    source: Text = Field(alias="from")
+    to: str | None = None
+
+
+class ConditionalTransition(WorkflowPart, extra="allow"):
+    """A conditional transition: the other keys are decisions, with where they lead."""
+
+    source: Text = Field(alias="from")
+    default: str | None = None
+
+    @property
+    def edges(self) -> dict[str, str | None]:
+        """Where each decision leads."""
+        own = {"default": self.default} if "default" in self.model_fields_set else {}
+        return {**own, **(self.model_extra or {})}
+
+
+class Graph(WorkflowPart, extra="allow"):
+    """The workflow's name, entry and edges."""
+
+    name: OrAbsent[str] = None
+    entry: OrAbsent[Text] = None
+    transitions: Listed[Transition] | None = None
+    conditional_transitions: Listed[ConditionalTransition] | None = None
+
+
+class WorkflowSections(WorkflowPart, extra="allow"):
+    """The sections of a workflow file but for its blocks."""
+
+    souls: dict[str, Soul] | None = None
+    workflow: Graph | None = None
+    limits: Caps | None = None
+    primary_output: OrAbsent[Text] = None
 
 
 Checks = Mapping[str, tuple[Assertion, ...]]
 
 
-def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the workflow does: no evals, nothing that is there for people only."""
-    kept: dict[str, Any] = {key: raw[key] for key in _KEPT if raw.get(key) is not None}
-    for section, shown in _SHOWN_ONLY.items():
-        members = kept.get(section)
-        if isinstance(members, Mapping):
-            kept[section] = {
-                name: {k: v for k, v in member.items() if k not in shown}
-                if isinstance(member, Mapping)
-                else member
-                for name, member in members.items()
-            }
-    return kept
+@dataclass(frozen=True)
+class Definition:
+    """A whole workflow; `checks` are the assertions of its blocks."""
+
+    blocks: Mapping[str, Block]
+    souls: Mapping[str, Soul] = field(default_factory=dict)
+    graph: Graph = field(default_factory=Graph)
+    limits: Caps | None = None
+    primary_output: str | None = None
+    interface: Mapping[str, Any] = NOTHING
+    name: str = "workflow"
+    checks: Checks = NOTHING
+
+    @property
+    def entry(self) -> str:
+        """The block that comes first."""
+        return next(iter(self.blocks)) if self.graph.entry is None else self.graph.entry
+
+    @cached_property
+    def plain(self) -> dict[str, str | None]:
+        """The plain transitions, those that `depends` stands for among them; None is the end."""
+        plain = {edge.source: edge.to for edge in self.graph.transitions or ()}
+        for before, followers in followers_of(self.blocks).items():
+            plain.setdefault(before, followers[0])
+        return plain
+
+    @cached_property
+    def conditional(self) -> dict[str, dict[str, str | None]]:
+        """Where the decisions of each block lead."""
+        edges: dict[str, dict[str, str | None]] = {}
+        for edge in self.graph.conditional_transitions or ():
+            edges.setdefault(edge.source, {}).update(edge.edges)
+        return edges
 
 
-def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Definition:
-    """Return the definition; `checks` are the blocks' own assertions, already read.
-
-    Raise `ValueError` (or `KeyError`, `TypeError`) where the mapping is no sound workflow.
-    """
-    workflow = raw.get("workflow") or {}
-    blocks = {
-        name: read_block(name, member, tuple(checks.get(name, ())))
-        for name, member in (raw.get("blocks") or {}).items()
-    }
-    if not blocks:
-        raise ValueError("a workflow needs 'blocks'")
-    souls = {name: read_soul(name, member) for name, member in (raw.get("souls") or {}).items()}
-    entry = workflow.get("entry")
-    limits = raw.get("limits")
-    return Definition(
-        entry=entry if entry is not None else next(iter(blocks)),
-        blocks=blocks,
-        souls=souls,
-        plain=_plain(workflow, blocks),
-        conditional=_conditional(workflow),
-        caps=_caps(limits) if limits else None,
-        primary_output=raw.get("primary_output"),
-        interface=raw.get("interface") or NOTHING,
-        name=str(workflow.get("name") or raw.get("id") or "workflow"),
-    )
+def source_of(written: str | InputSource) -> InputSource:
+    """Return the source of an input; a text is its path."""
+    if isinstance(written, InputSource):
+        return written
+    return InputSource.model_construct({"path"}, path=written)
 
 
-def read_soul(name: str, raw: Mapping[str, Any]) -> Soul:
-    """Return the soul; whatever else it has is a parameter of its model."""
-    parameters = {
-        key: value
-        for key, value in raw.items()
-        if key not in {*_SOUL_FIELDS, "description", "avatar_color"} and value is not None
-    }
-    return Soul(
-        name, raw.get("system_prompt"), raw.get("provider"), raw.get("model_name"), parameters
-    )
-
-
-def read_block(name: str, raw: Mapping[str, Any], checks: tuple[Assertion, ...] = ()) -> Block:
-    """Return one block."""
-    inputs = raw.get("inputs")
-    limits = raw.get("limits")
-    return Block(
-        id=name,
-        type=raw["type"],
-        fields=raw,
-        inputs=None if inputs is None else {key: input_ref(value) for key, value in inputs.items()},
-        soul_ref=raw.get("soul_ref"),
-        error_route=raw.get("error_route"),
-        timeout_s=float(raw.get("timeout_seconds") or DEFAULT_TIMEOUT_S),
-        retry=_retry(raw.get("retry_config")),
-        caps=_caps(limits) if limits else None,
-        branches=(*_gate_branches(raw), *map(_branch, _branches_of(raw))),
-        exit_rules=tuple(map(_exit_rule, raw.get("exit_conditions") or ())),
-        exits=tuple(
-            Exit(item["id"], item.get("soul_ref"), item.get("task") or "")
-            for item in raw.get("exits") or ()
-        ),
-        checks=checks,
-    )
-
-
-def input_ref(raw: Any) -> InputRef:
-    """Return where an input comes from: `{from, default}`, or the path alone."""
-    if isinstance(raw, str):
-        return InputRef(raw)
-    return InputRef(raw["from"], raw.get("default"), "default" in raw)
-
-
-def condition_group(raw: Any) -> Group | None:
-    """Return the conditions in `{combinator, conditions}`, one condition, or a list of them."""
-    if not raw:
-        return None
-    if isinstance(raw, list):
-        return Group(tuple(map(_condition, raw)))
-    if "conditions" in raw:
-        return Group(tuple(map(_condition, raw["conditions"])), raw.get("combinator") or "and")
-    return Group((_condition(raw),))
-
-
-def carry_of(raw: Any, inner: tuple[str, ...]) -> Carry | None:
-    """Return what a loop carries; None if nothing."""
-    if not raw or (isinstance(raw, Mapping) and raw.get("enabled") is False):
-        return None
-    written: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
-    blocks = tuple(written.get("source_blocks") or inner)
-    return Carry(written.get("mode") == "all", blocks, written.get("inject_as") or Carry().name)
-
-
-def _condition(raw: Mapping[str, Any]) -> Condition:
-    return Condition(raw.get("eval_key"), raw["operator"], raw.get("value"))
-
-
-def _gate_branches(raw: Mapping[str, Any]) -> list[Branch]:
-    if raw["type"] != "gate":
-        return []
-    return [Branch(name, None, raw[name], True) for name in ("pass", "fail") if raw.get(name)]
-
-
-def _branches_of(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*(raw.get("routes") or ()), *(raw.get("output_conditions") or ())]
-
-
-def _branch(raw: Mapping[str, Any]) -> Branch:
-    when = None if raw.get("default") is True else _when(raw)
-    return Branch(raw.get("case") or raw.get("case_id"), when, raw.get("goto"))
-
-
-def _when(raw: Mapping[str, Any]) -> Group | None:
-    if "when" in raw or "condition_group" in raw:
-        return condition_group(raw.get("when") or raw.get("condition_group"))
-    return condition_group(raw) if "conditions" in raw or "operator" in raw else None
-
-
-def _exit_rule(raw: Mapping[str, Any]) -> ExitRule:
-    return ExitRule(raw["exit_handle"], raw.get("contains"), raw.get("regex"), _when(raw))
-
-
-def _retry(raw: Mapping[str, Any] | None) -> Retry:
-    if raw is None:
-        return Retry()
-    base_s = raw.get("backoff_base_seconds")
-    return Retry(
-        attempts=int(raw.get("max_attempts") or 3),
-        exponential=raw.get("backoff") == "exponential",
-        base_s=1.0 if base_s is None else float(base_s),
-        never=tuple(raw.get("non_retryable_errors") or ()),
-    )
-
-
-def _caps(raw: Mapping[str, Any]) -> Caps:
-    return Caps(
-        raw.get("max_duration_seconds"),
-        raw.get("cost_cap_usd"),
-        raw.get("token_cap"),
-        raw.get("on_exceed") == "warn",
-    )
-
-
-def _plain(workflow: Mapping[str, Any], blocks: Mapping[str, Block]) -> dict[str, str | None]:
-    """Return the plain transitions: those written, and those that `depends` stands for."""
-    plain = {item["from"]: item.get("to") for item in workflow.get("transitions") or ()}
-    for before, followers in followers_of({name: b.fields for name, b in blocks.items()}).items():
-        plain.setdefault(before, followers[0])
-    return plain
-
-
-def followers_of(blocks: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+def followers_of(blocks: Mapping[str, Block]) -> dict[str, list[str]]:
     """Return, by block, those that come next because they depend on it.
 
     One that also depends, directly or not, on another of them comes after that one instead.
     """
-    needs = {name: depends_of(raw) for name, raw in blocks.items()}
+    needs = {name: block.required_blocks for name, block in blocks.items()}
 
-    def reaches(name: str, before: str, seen: frozenset[str]) -> bool:
+    def reaches(name: str, before: str, passed: frozenset[str]) -> bool:
         return any(
-            need == before or (need not in seen and reaches(need, before, seen | {need}))
+            need == before or (need not in passed and reaches(need, before, passed | {need}))
             for need in needs.get(name, ())
         )
 
-    found: dict[str, list[str]] = {}
-    for name, before in needs.items():
-        for need in before:
-            found.setdefault(need, []).append(name)
+    followers: dict[str, list[str]] = {}
+    for name, required in needs.items():
+        for need in required:
+            followers.setdefault(need, []).append(name)
     return {
         before: [
             name
@@ -330,19 +386,5 @@ def followers_of(blocks: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]
             if not any(other != name and reaches(name, other, frozenset()) for other in names)
         ]
         or names[:1]
-        for before, names in found.items()
+        for before, names in followers.items()
     }
-
-
-def depends_of(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the ids in `depends`, which is one id or a list of them."""
-    depends = raw.get("depends") or ()
-    return (depends,) if isinstance(depends, str) else tuple(depends)
-
-
-def _conditional(workflow: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:
-    found: dict[str, dict[str, str | None]] = {}
-    for item in workflow.get("conditional_transitions") or ():
-        edges = {key: to for key, to in item.items() if key != "from"}
-        found.setdefault(item["from"], {}).update(edges)
-    return found

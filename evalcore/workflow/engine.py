@@ -22,13 +22,12 @@ from evalcore.workflow.values import MISSING, State, text_of
 
 _LEAST_STEPS: Final = 100
 _STEPS_PER_BLOCK: Final = 5
-MAX_DEPTH: Final = 10
 _TRAIL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Outputs of blocks that are given, and what they took: these blocks do not run."""
+class Fixtures:
+    """Outputs of blocks that do not run, and what they took."""
 
     outputs: Mapping[str, str] = NOTHING
     metrics: Mapping[str, Metrics] = NOTHING
@@ -58,7 +57,7 @@ class Execution:
     services: Services
     state: State
     log: EventLog
-    given: Given = Given()
+    fixtures: Fixtures = Fixtures()
     prefix: str = ""
     call_block: str | None = None
     depth: int = 0
@@ -70,17 +69,17 @@ class Execution:
 
     async def run(self) -> Any:
         """Return the primary output; raise `WorkflowError` if a block fails for good."""
-        caps = self.definition.caps
+        caps = self.definition.limits
         if caps is None:
             return await self._run()
         self.meters = (*self.meters, Meter(caps))
         try:
-            async with asyncio.timeout(None if caps.warn else caps.duration_s) as scope:
+            async with asyncio.timeout(None if caps.warns else caps.max_duration_seconds) as scope:
                 return await self._run()
         except TimeoutError:
             if not scope.expired():
                 raise
-            message = f"max_duration_seconds: no output within {caps.duration_s:g} s"
+            message = f"max_duration_seconds: no output within {caps.max_duration_seconds:g} s"
             raise WorkflowError(message, "limit") from None
 
     async def _run(self) -> Any:
@@ -99,7 +98,7 @@ class Execution:
 
     async def _advance(self, block: Block, last: Any) -> tuple[str | None, Any]:
         """Run a block; return the next one's id and the output that is the last one now."""
-        place = f"{self.prefix}{block.id}"
+        path = f"{self.prefix}{block.id}"
         try:
             value = await run_block(self, block)
             handle = exit_handle(block, value, self.state)
@@ -108,22 +107,22 @@ class Execution:
             target = error.route or block.error_route
             await self._failed(block, error)
             if target is None:
-                raise WorkflowError(f"block '{place}': {error}", _kind(error)) from error
-            await self.log.add(EventType.ROUTE_TAKEN, place, to=target, by="error")
+                raise WorkflowError(f"block '{path}': {error}", _kind(error)) from error
+            await self.log.add(EventType.ROUTE_TAKEN, path, to=target, by="error")
             return target, last
         to, by = route.to, route.by
         if handle == "error" and block.error_route is not None:
             to, by = block.error_route, "error"
         decision = handle or route.decision
-        await self.log.add(EventType.ROUTE_TAKEN, place, to=to, by=by, decision=decision)
+        await self.log.add(EventType.ROUTE_TAKEN, path, to=to, by=by, decision=decision)
         return to, value
 
     async def _failed(self, block: Block, error: BlockError) -> None:
-        place = f"{self.prefix}{block.id}"
-        said = {"type": error.kind, "message": error.message}
-        self.state.shared[f"__error__{block.id}"] = said
-        self.errors.append(f"block '{place}': {error}")
-        await self.log.add(EventType.BLOCK_FAILED, place, kind=error.kind, message=error.message)
+        path = f"{self.prefix}{block.id}"
+        failure = {"type": error.kind, "message": error.message}
+        self.state.shared[f"__error__{block.id}"] = failure
+        self.errors.append(f"block '{path}': {error}")
+        await self.log.add(EventType.BLOCK_FAILED, path, kind=error.kind, message=error.message)
 
     def _block(self, name: str) -> Block:
         block = self.definition.blocks.get(name)
@@ -132,14 +131,14 @@ class Execution:
         return block
 
     def _primary(self, last: Any) -> Any:
-        wanted = self.definition.primary_output
-        if wanted is None:
+        primary = self.definition.primary_output
+        if primary is None:
             return last
-        found = self.state.find(wanted)
-        if found is MISSING:
-            message = f"primary_output: there is no '{wanted}'; {self.state.known()}"
+        output = self.state.find(primary)
+        if output is MISSING:
+            message = f"primary_output: there is no '{primary}'; {self.state.known()}"
             raise WorkflowError(message)
-        return found
+        return output
 
     async def run_inner(self, name: str) -> tuple[Any, str | None]:
         """Run a block that a loop names; return its output and exit handle."""
@@ -153,14 +152,14 @@ class Execution:
             route = error.route or block.error_route
             raise BlockError(error.kind, message, route=route) from error
 
-    async def run_child(
-        self, block: Block, definition: Definition, inputs: Mapping[str, Any], meters: Any
-    ) -> tuple[Any, State]:
-        """Run another workflow as a block of this one; return its output and what it knows."""
-        allowed = int(block.fields.get("max_depth") or MAX_DEPTH)
-        if self.depth + 1 > allowed:
-            raise BlockError("depth", f"workflows stand in one another deeper than {allowed} times")
-        child = Execution(
+    def child(
+        self, block: Block, definition: Definition, inputs: Mapping[str, Any], max_depth: int
+    ) -> Execution:
+        """Return the execution of another workflow as a block of this one."""
+        if self.depth + 1 > max_depth:
+            message = f"workflows stand in one another deeper than {max_depth} times"
+            raise BlockError("depth", message)
+        return Execution(
             definition=definition,
             services=self.services,
             state=State(inputs),
@@ -170,10 +169,12 @@ class Execution:
             depth=self.depth + 1,
             calls=self.calls,
             errors=self.errors,
-            meters=meters,
         )
+
+    async def run_as_block(self) -> tuple[Any, State]:
+        """Return the primary output and the state; raise `BlockError` where there is none."""
         try:
-            return await child.run(), child.state
+            return await self.run(), self.state
         except WorkflowError as error:
             raise BlockError(error.kind, str(error), retryable=True) from error
 
@@ -186,7 +187,7 @@ async def run_workflow(
     definition: Definition,
     inputs: Mapping[str, Any],
     services: Services,
-    given: Given | None = None,
+    fixtures: Fixtures | None = None,
 ) -> Finished:
     """Run a workflow to its end.
 
@@ -194,7 +195,7 @@ async def run_workflow(
     prevented a call. Whatever happens, its events and a final snapshot are in the store then.
     """
     log = EventLog(services.store)
-    execution = Execution(definition, services, State(inputs), log, given or Given())
+    execution = Execution(definition, services, State(inputs), log, fixtures or Fixtures())
     await log.add(EventType.WORKFLOW_STARTED, workflow=definition.name, entry=definition.entry)
     try:
         value = await execution.run()
@@ -221,5 +222,9 @@ async def run_workflow(
 def _snapshot(execution: Execution, state: str, error: str | None) -> Snapshot:
     values = dict(execution.state.outputs)
     texts = {block: text_of(value) for block, value in values.items()}
-    known = {"inputs": execution.state.inputs, "outputs": values, "shared": execution.state.shared}
-    return Snapshot(execution.log.sequence, state, texts, known, error)
+    context = {
+        "inputs": execution.state.inputs,
+        "outputs": values,
+        "shared": execution.state.shared,
+    }
+    return Snapshot(execution.log.sequence, state, texts, context, error)

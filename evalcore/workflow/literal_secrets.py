@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 from evalcore.redaction.names import SECRET_FIELD, SECRET_HEADER, is_telling
 from evalcore.redaction.redactor import PROCESS
 from evalcore.trust.variables import REFERENCE
+from evalcore.workflow.names import Loc, Mistake
 
-Loc = tuple[str | int, ...]
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}")
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 _HOW: Final = (
@@ -19,18 +19,16 @@ _HOW: Final = (
 )
 
 
-def literal_secrets(block: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    """Yield the path in an `http` block and a message for each literal where a key belongs.
+def literal_secrets(headers: Mapping[str, str] | None, url: str, body: Any) -> Iterator[Mistake]:
+    """Yield a mistake in an `http` block for each literal where a key belongs.
 
     The process covers what it yields, so that no message shows it.
     """
-    headers = block.get("headers")
-    if isinstance(headers, Mapping):
-        for name, value in headers.items():
-            if SECRET_HEADER.search(str(name)) and _is_secret(value):
-                yield ("headers", name), f"header '{name}' {_HOW}"
-    yield from _in_url(block.get("url"))
-    yield from _in_body(block.get("body"), ("body",))
+    for name, value in (headers or {}).items():
+        if SECRET_HEADER.search(name) and _is_secret(value):
+            yield Mistake(("headers", name), f"header '{name}' {_HOW}")
+    yield from _in_url(url)
+    yield from _in_body(body, ("body",))
 
 
 def _is_secret(value: Any) -> bool:
@@ -44,9 +42,7 @@ def _is_secret(value: Any) -> bool:
     return True
 
 
-def _in_url(url: Any) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(url, str):
-        return
+def _in_url(url: str) -> Iterator[Mistake]:
     try:
         parts = urlsplit(REFERENCE.sub("", url))
         password = parts.password or ""
@@ -54,17 +50,17 @@ def _in_url(url: Any) -> Iterator[tuple[Loc, str]]:
     except ValueError:
         return
     if _is_secret(password) or (password and not _PLACEHOLDER.search(password)):
-        yield ("url",), f"url: the password {_HOW}"
+        yield Mistake(("url",), f"url: the password {_HOW}")
     for name, value in query:
         if SECRET_FIELD.fullmatch(name) and _is_secret(value):
-            yield ("url",), f"url: '{name}' {_HOW}"
+            yield Mistake(("url",), f"url: '{name}' {_HOW}")
 
 
-def _in_body(body: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+def _in_body(body: Any, loc: Loc) -> Iterator[Mistake]:
     if isinstance(body, Mapping):
         for name, value in body.items():
             if SECRET_FIELD.fullmatch(str(name)) and _is_secret(value):
-                yield (*loc, name), f"'{name}' {_HOW}"
+                yield Mistake((*loc, name), f"'{name}' {_HOW}")
             yield from _in_body(value, (*loc, name))
     elif isinstance(body, list):
         for number, value in enumerate(body):

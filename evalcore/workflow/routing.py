@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from evalcore.workflow.conditions import Look, holds, search
 from evalcore.workflow.definition import Block, Definition
 from evalcore.workflow.values import MISSING, State, at_path, parsed, text_of
-
-_PASS: Final = re.compile(r"\W*pass(ed)?\b", re.IGNORECASE)
 
 
 class Route(NamedTuple):
@@ -21,34 +18,27 @@ class Route(NamedTuple):
     decision: str | None = None
 
 
-def gate_handle(answer: str) -> str:
-    """Return `pass` if the first line that is not blank begins with it, else `fail`."""
-    first = next((line for line in answer.splitlines() if line.strip()), "")
-    return "pass" if _PASS.match(first) else "fail"
-
-
 def exit_handle(block: Block, value: Any, state: State) -> str | None:
     """Return the exit that the block's output names.
 
-    A gate's is its verdict: the answer's first line, or what a JSON answer says at `eval_key`. Else
-    the first of its `exit_conditions` that fits; else what a mapping says under `exit_handle`.
+    A gate's is its verdict. Else the first of the `exit_conditions` that fits; else the member
+    `exit_handle` of a mapping.
     """
-    if block.type == "gate":
-        said = parsed(value)
-        key = block.fields.get("eval_key")
-        stated = said.get(key) if isinstance(said, Mapping) else None
-        return gate_handle(text_of(value if stated is None else stated))
+    stated = block.stated_exit(value)
+    if stated is not None:
+        return stated
     text = text_of(value)
-    for rule in block.exit_rules:
+    for rule in block.exit_conditions or ():
+        when = rule.group
         fits = [
             rule.contains is None or rule.contains in text,
             rule.regex is None or search(rule.regex, text),
-            rule.when is None or holds(rule.when, looker(value, state)),
+            when is None or holds(when, looker(value, state)),
         ]
         if all(fits):
-            return rule.handle
-    said = parsed(value)
-    handle = said.get("exit_handle") if isinstance(said, Mapping) else None
+            return rule.exit_handle
+    members = parsed(value)
+    handle = members.get("exit_handle") if isinstance(members, Mapping) else None
     return handle if isinstance(handle, str) and handle else None
 
 
@@ -57,13 +47,13 @@ def looker(value: Any, state: State) -> Look:
 
     A path that leads nowhere in it may name a block or a workflow input.
     """
-    said = parsed(value)
+    output = parsed(value)
 
     def look(path: str | None) -> Any:
         if path is None:
-            return said
-        found = at_path(said, path)
-        return state.find(path) if found is MISSING and "." in path else found
+            return output
+        member = at_path(output, path)
+        return state.find(path) if member is MISSING and "." in path else member
 
     return look
 
@@ -97,7 +87,7 @@ def next_block(
 def _fallback(
     definition: Definition, block: Block, value: Any, edges: Mapping[str, str | None]
 ) -> Route:
-    for decision in _said(value):
+    for decision in _stated_decision(value):
         if decision in edges and decision != "default":
             return Route(edges[decision], "output", decision)
     for branch in block.branches:
@@ -114,8 +104,8 @@ def _fallback(
     return Route(None, "end")
 
 
-def _said(value: Any) -> tuple[str, ...]:
+def _stated_decision(value: Any) -> tuple[str, ...]:
     """Return the decision that an output states: its whole text, or what stands at `decision`."""
-    said = parsed(value)
-    stated = said.get("decision") if isinstance(said, Mapping) else said
+    output = parsed(value)
+    stated = output.get("decision") if isinstance(output, Mapping) else output
     return (text_of(stated).strip(),) if isinstance(stated, str | bool | int) else ()

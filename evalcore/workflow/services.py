@@ -1,4 +1,4 @@
-"""What the engine is given from outside: providers, Python, files, where events go."""
+"""What the engine uses from outside: providers, Python, files, where events go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evalcore.workflow.run_store import MemoryRunStore, RunStore
 
 
 class Answer(NamedTuple):
-    """What a soul answered, who said it, and what it took."""
+    """What a soul answered, who gave it, and what it took."""
 
     text: str
     provider: str

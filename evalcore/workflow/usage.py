@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Any, NamedTuple
 
 from evalcore.model.evidence import UNMEASURED, Metrics
@@ -73,24 +74,22 @@ def sum_calls(calls: Sequence[Call]) -> Metrics:
 
 def by_block(calls: Iterable[Call]) -> dict[str, Metrics]:
     """Return the sums of each block (and exit) that called a provider."""
-    found: dict[str, list[Call]] = {}
+    calls_by_block: dict[str, list[Call]] = {}
     for call in calls:
         for block in {call.block, call.output_id}:
-            found.setdefault(block, []).append(call)
-    summed = {block: sum_calls(members) for block, members in found.items()}
+            calls_by_block.setdefault(block, []).append(call)
+    summed = {block: sum_calls(members) for block, members in calls_by_block.items()}
     return {block: metrics for block, metrics in summed.items() if metrics != UNMEASURED}
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    from math import fsum
-
-    known = [value for value in values if value is not None]
-    return fsum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return fsum(measured) if measured else None
 
 
 def _sum_whole(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None
 
 
 @dataclass(slots=True)
@@ -109,10 +108,11 @@ class Meter:
 
     def exceeded(self) -> Mapping[str, str]:
         """Return which caps are passed, each with a sentence about it."""
-        found = {}
+        passed = {}
         caps = self.caps
-        if caps.cost_usd is not None and self.cost_usd > caps.cost_usd:
-            found["cost_cap_usd"] = f"cost {self.cost_usd:g} USD, the limit is {caps.cost_usd:g}"
-        if caps.tokens is not None and self.tokens > caps.tokens:
-            found["token_cap"] = f"used {self.tokens} tokens, the limit is {caps.tokens}"
-        return found
+        cost_usd, tokens = caps.cost_cap_usd, caps.token_cap
+        if cost_usd is not None and self.cost_usd > cost_usd:
+            passed["cost_cap_usd"] = f"cost {self.cost_usd:g} USD, the limit is {cost_usd:g}"
+        if tokens is not None and self.tokens > tokens:
+            passed["token_cap"] = f"used {self.tokens} tokens, the limit is {tokens}"
+        return passed

@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from evalcore.workflow.context import Context
-from evalcore.workflow.definition import Block, Exit
+from evalcore.workflow.definition import Exit, ModelBlock
+from evalcore.workflow.names import Mistake
+
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
+    from evalcore.workflow.names import Names
 
 
-async def run(block: Block, context: Context) -> Any:
-    """Return the answers by exit; each stands at `block.exit` as well.
+class DispatchBlock(ModelBlock):
+    """Parallel model calls, one per exit; outputs stand at `block.exit`."""
 
-    If calls fail, the others are waited for, and the first failing exit's error is raised.
-    """
-    group = len(context.calls)
+    needs: ClassVar[tuple[str, ...]] = ("exits",)
 
-    async def answer(exit_: Exit) -> str:
-        given = context.given.get(f"{block.id}.{exit_.id}")
-        if given is not None:
-            return given
-        text = context.message(exit_.task, f"exits.{exit_.id}.task")
-        soul_ref = exit_.soul_ref or block.soul_ref
-        return await context.ask(soul_ref, text, part=exit_.id, group=group)
+    type: Literal["dispatch"]
 
-    answers = await asyncio.gather(*map(answer, block.exits), return_exceptions=True)
-    outputs: dict[str, Any] = {}
-    for exit_, found in zip(block.exits, answers, strict=True):
-        if isinstance(found, BaseException):
-            raise found
-        outputs[exit_.id] = found
-    for name, text in outputs.items():
-        context.state.outputs[f"{block.id}.{name}"] = text
-    return outputs
+    def mistakes(self, names: Names) -> Iterator[Mistake]:
+        """Yield repeated exits, exits without a task, and unknown souls."""
+        ids: set[str] = set()
+        for number, way in enumerate(self.exits or ()):
+            if way.id in ids:
+                yield Mistake(("exits", number, "id"), f"duplicate exit '{way.id}'")
+            ids.add(way.id)
+            if not way.task:
+                yield Mistake(("exits", number), "an exit of a dispatch needs a 'task'")
+            yield from names.soul(way.soul_ref, ("exits", number, "soul_ref"))
+
+    async def run(self, context: Context) -> Any:
+        """Return the answers by exit; each stands at `block.exit` as well.
+
+        If calls fail, the others are waited for, and the first failing exit's error is raised.
+        """
+        exits = self.exits or ()
+        group = len(context.calls)
+
+        async def answer(way: Exit) -> str:
+            fixture = context.fixtures.get(f"{self.id}.{way.id}")
+            if fixture is not None:
+                return fixture
+            text = context.message(way.task, f"exits.{way.id}.task")
+            soul_ref = way.soul_ref or self.soul_ref
+            return await context.ask(soul_ref, text, part=way.id, group=group)
+
+        answers = await asyncio.gather(*map(answer, exits), return_exceptions=True)
+        outputs: dict[str, Any] = {}
+        for way, text in zip(exits, answers, strict=True):
+            if isinstance(text, BaseException):
+                raise text
+            outputs[way.id] = text
+        for name, text in outputs.items():
+            context.state.outputs[f"{self.id}.{name}"] = text
+        return outputs

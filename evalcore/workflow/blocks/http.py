@@ -3,57 +3,78 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import quote, urlsplit
 
+from evalcore.declared.types import OrAbsent, Seconds, Text
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.redaction.names import SECRET_HEADER
 from evalcore.trust.variables import MARK, REFERENCE, suite_variables
-from evalcore.workflow.context import Context
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
+from evalcore.workflow.literal_secrets import literal_secrets
+from evalcore.workflow.names import Mistake
 from evalcore.workflow.values import parsed
+
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
+    from evalcore.workflow.names import Names
 
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{[^{}\s\"':,]+\}")
 
 
-async def run(block: Block, context: Context) -> Any:
-    """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
+class HttpBlock(Block):
+    """One HTTP request."""
 
-    `${{ NAME }}` in `url`, `headers` and `body` is read when the request is made, and covered
-    wherever it turns up.
-    """
-    references = _References(context)
-    url = _url(block, context)
-    written = block.fields.get("headers") or {}
-    headers = {
-        name: references.filled(str(value), f"headers.{name}", secret=True)
-        for name, value in written.items()
-    }
-    body = _body(block, references)
-    method = block.text("method", "GET" if body is None else "POST").upper()
-    secret = {
-        name: value
-        for name, value in headers.items()
-        if SECRET_HEADER.search(name) or MARK in str(written[name])
-    }
-    parameters: dict[str, Any] = {
-        "method": method,
-        "url": url,
-        "headers": {name: value for name, value in headers.items() if name not in secret},
-    }
-    if body is not None:
-        parameters["body"] = body
-    timeout_s = block.fields.get("timeout")
-    values = references.values_in(url)
-    host = urlsplit(_named(url, values)).hostname or "http"
-    request = Request(
-        endpoint=Endpoint("http", host, url, headers=secret, values=values),
-        parameters=parameters,
-        timeout_s=None if timeout_s is None else float(timeout_s),
-    )
-    return parsed(await context.request(request))
+    needs: ClassVar[tuple[str, ...]] = ("url",)
+
+    type: Literal["http"]
+    method: OrAbsent[str] = None
+    url: Text
+    headers: OrAbsent[dict[str, str]] = None
+    body: Any = None
+    body_template: OrAbsent[str] = None
+    timeout: OrAbsent[Seconds] = None
+
+    def mistakes(self, names: Names) -> Iterator[Mistake]:  # noqa: ARG002 - the method of all types
+        """Yield the secrets that the block holds literally."""
+        yield from literal_secrets(self.headers, self.url, self.body)
+
+    async def run(self, context: Context) -> Any:
+        """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
+
+        `${{ NAME }}` in `url`, `headers` and `body` is read when the request is made, and covered
+        wherever it turns up.
+        """
+        references = _References(context)
+        url = _url(self.url, context)
+        written = self.headers or {}
+        headers = {
+            name: references.filled(value, f"headers.{name}", secret=True)
+            for name, value in written.items()
+        }
+        body = _body(self, references)
+        secret = {
+            name: value
+            for name, value in headers.items()
+            if SECRET_HEADER.search(name) or MARK in written[name]
+        }
+        parameters: dict[str, Any] = {
+            "method": (self.method or ("GET" if body is None else "POST")).upper(),
+            "url": url,
+            "headers": {name: value for name, value in headers.items() if name not in secret},
+        }
+        if body is not None:
+            parameters["body"] = body
+        values = references.values_in(url)
+        host = urlsplit(_named(url, values)).hostname or "http"
+        request = Request(
+            endpoint=Endpoint("http", host, url, headers=secret, values=values),
+            parameters=parameters,
+            timeout_s=self.timeout,
+        )
+        return parsed(await context.request(request))
 
 
 class _References:
@@ -108,12 +129,11 @@ def _named(url: str, values: Mapping[str, str]) -> str:
     return REFERENCE.sub("x", url)
 
 
-def _url(block: Block, context: Context) -> str:
+def _url(template: str, context: Context) -> str:
     """Return the URL; what stands for a placeholder is quoted, but for one that begins the URL.
 
     References to variables stay.
     """
-    template = block.text("url")
 
     def filled(match: re.Match[str]) -> str:
         text = context.fill(match[0], "url")
@@ -132,12 +152,10 @@ def _url(block: Block, context: Context) -> str:
     return url
 
 
-def _body(block: Block, references: _References) -> Any:
+def _body(block: HttpBlock, references: _References) -> Any:
     """Return the body: a filled template (JSON if it is JSON), or a mapping with filled texts."""
-    template = block.fields.get("body_template")
-    if template is not None:
-        return _filled(str(template), references)
-    return _filled(block.fields.get("body"), references)
+    template = block.body if block.body_template is None else block.body_template
+    return _filled(template, references)
 
 
 def _filled(value: Any, references: _References) -> Any:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from evalcore.workflow.context import Context
-from evalcore.workflow.definition import Block
+from evalcore.workflow.definition import ModelBlock
 from evalcore.workflow.values import text_of
 
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
 
-async def run(block: Block, context: Context) -> Any:
-    """Return the answer to the JSON of the inputs."""
-    return await context.ask(block.soul_ref, text_of(context.data))
+
+class LinearBlock(ModelBlock):
+    """One model call on the block's inputs."""
+
+    is_text: ClassVar[bool] = True
+
+    type: Literal["linear"]
+
+    async def run(self, context: Context) -> Any:
+        """Return the answer to the JSON of the inputs."""
+        return await context.ask(self.soul_ref, text_of(context.data))

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from evalcore.workflow.context import Context
-from evalcore.workflow.definition import Block
+from evalcore.declared.types import OrAbsent
+from evalcore.workflow.definition import ModelBlock
 from evalcore.workflow.values import text_of
 
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
 
-async def run(block: Block, context: Context) -> Any:
-    """Return the answer to the filled template; without one, to what the block sees as JSON."""
-    template = block.fields.get("prompt_template")
-    if template is None:
-        text = text_of(context.data)
-    else:
-        text = context.fill(str(template), "prompt_template")
-    return await context.ask(block.soul_ref, text)
+
+class LlmBlock(ModelBlock):
+    """One model call from a prompt template."""
+
+    needs: ClassVar[tuple[str, ...]] = ("prompt_template",)
+    inputs_suffice: ClassVar[bool] = True
+    is_text: ClassVar[bool] = True
+
+    type: Literal["llm"]
+    prompt_template: OrAbsent[str] = None
+
+    async def run(self, context: Context) -> Any:
+        """Return the answer to the filled template; without one, to what the block sees as JSON."""
+        if self.prompt_template is None:
+            text = text_of(context.data)
+        else:
+            text = context.fill(self.prompt_template, "prompt_template")
+        return await context.ask(self.soul_ref, text)

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from evalcore.workflow.context import Context
-from evalcore.workflow.definition import Block
+from pydantic import Field
+
+from evalcore.declared.types import Listed, OrAbsent
+from evalcore.workflow.definition import ModelBlock
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.values import MISSING, text_of
 
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
+    from evalcore.workflow.names import Mistake, Names
 
-async def run(block: Block, context: Context) -> Any:
-    """Return the answer to the outputs, each below its block's id; declared inputs follow."""
-    parts = []
-    for name in block.fields.get("input_block_ids") or ():
-        found = context.state.find(name)
-        if found is MISSING:
-            known = context.state.known()
-            message = f"input_block_ids: block '{name}' has no output; {known}"
-            raise BlockError("input", message)
-        parts.append(f"## {name}\n{text_of(found)}")
-    if context.inputs:
-        parts.append(f"## inputs\n{text_of(context.inputs)}")
-    return await context.ask(block.soul_ref, "\n\n".join(parts))
+
+class SynthesizeBlock(ModelBlock):
+    """Joins earlier outputs in one model call."""
+
+    needs: ClassVar[tuple[str, ...]] = ("input_block_ids",)
+    is_text: ClassVar[bool] = True
+
+    type: Literal["synthesize"]
+    input_block_ids: OrAbsent[Annotated[Listed[str], Field(min_length=1)]] = None
+
+    def mistakes(self, names: Names) -> Iterator[Mistake]:
+        """Yield the ids that name no block."""
+        for number, name in enumerate(self.input_block_ids or ()):
+            yield from names.reference(name, ("input_block_ids", number))
+
+    async def run(self, context: Context) -> Any:
+        """Return the answer to the outputs, each below its block's id; declared inputs follow."""
+        parts = []
+        for name in self.input_block_ids or ():
+            output = context.state.find(name)
+            if output is MISSING:
+                known = context.state.known()
+                message = f"input_block_ids: block '{name}' has no output; {known}"
+                raise BlockError("input", message)
+            parts.append(f"## {name}\n{text_of(output)}")
+        if context.inputs:
+            parts.append(f"## inputs\n{text_of(context.inputs)}")
+        return await context.ask(self.soul_ref, "\n\n".join(parts))

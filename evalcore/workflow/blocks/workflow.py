@@ -3,67 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from evalcore.workflow.context import Context
-from evalcore.workflow.definition import Block, Definition, input_ref
+from pydantic import Field
+
+from evalcore.declared.types import Text
+from evalcore.workflow.definition import MAX_DEPTH, Block
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.values import MISSING, State
 
-
-async def run(block: Block, context: Context) -> Any:
-    """Return what `outputs` takes from the other workflow, by name; without, its primary output.
-
-    The other workflow knows only the inputs it is given. With `on_error: catch` its failure is the
-    output `{exit_handle: error, error}`.
-    """
-    reference = block.text("workflow_ref")
-    definition = context.services.workflows.get(reference)
-    if definition is None:
-        known = ", ".join(context.services.workflows) or "none"
-        message = f"workflow_ref: there is no workflow '{reference}'; known: {known}"
-        raise BlockError("workflow", message)
-    inputs = _inputs(definition, context.inputs or {})
-    try:
-        value, state = await context.run_child(definition, inputs)
-    except BlockError as error:
-        if block.fields.get("on_error") == "catch" and error.kind != "limit":
-            return {"exit_handle": "error", "error": str(error)}
-        raise
-    wanted = block.fields.get("outputs")
-    if not wanted:
-        return value
-    taken = {}
-    for name, source in wanted.items():
-        plain = name.removeprefix("results.").removeprefix("shared_memory.")
-        taken[plain] = _taken(definition, state, source, name)
-        if plain != name:
-            context.state.shared[plain] = taken[plain]
-    return taken
+if TYPE_CHECKING:
+    from evalcore.workflow.context import Context
+    from evalcore.workflow.definition import Definition
 
 
-def _inputs(definition: Definition, given: Mapping[str, Any]) -> dict[str, Any]:
+class WorkflowBlock(Block):
+    """A sub-workflow."""
+
+    needs: ClassVar[tuple[str, ...]] = ("workflow_ref",)
+    declares_outputs: ClassVar[bool] = False
+
+    type: Literal["workflow"]
+    workflow_ref: Text
+    max_depth: Annotated[int, Field(ge=1, le=MAX_DEPTH)] = MAX_DEPTH
+    on_error: Literal["raise", "catch"] = "raise"
+
+    async def run(self, context: Context) -> Any:
+        """Return what `outputs` takes from the other workflow, by name; else its primary output.
+
+        The other workflow knows only the declared inputs. With `on_error: catch` its failure is the
+        output `{exit_handle: error, error}`.
+        """
+        reference = self.workflow_ref
+        definition = context.services.workflows.get(reference)
+        if definition is None:
+            known = ", ".join(context.services.workflows) or "none"
+            message = f"workflow_ref: there is no workflow '{reference}'; known: {known}"
+            raise BlockError("workflow", message)
+        inputs = _inputs(definition, context.inputs or {})
+        try:
+            value, state = await context.run_child(definition, inputs, self.max_depth)
+        except BlockError as error:
+            if self.on_error == "catch" and error.kind != "limit":
+                return {"exit_handle": "error", "error": str(error)}
+            raise
+        if not self.outputs:
+            return value
+        outputs = {}
+        for name, source in self.outputs.items():
+            plain = name.removeprefix("results.").removeprefix("shared_memory.")
+            outputs[plain] = _output(definition, state, source, name)
+            if plain != name:
+                context.state.shared[plain] = outputs[plain]
+        return outputs
+
+
+def _inputs(definition: Definition, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs with the defaults of the other workflow's interface."""
-    inputs = dict(given)
+    complete = dict(inputs)
     for item in definition.interface.get("inputs") or ():
         name = item["name"]
-        if name in inputs:
+        if name in complete:
             continue
         if item.get("default") is not None:
-            inputs[name] = item["default"]
+            complete[name] = item["default"]
         elif item.get("required", True):
             raise BlockError("input", f"workflow '{definition.name}' needs the input '{name}'")
-    return inputs
+    return complete
 
 
-def _taken(definition: Definition, state: State, source: Any, name: str) -> Any:
-    path = input_ref(source).path
+def _output(definition: Definition, state: State, source: Any, name: str) -> Any:
+    path = source if isinstance(source, str) else source["from"]
     for item in definition.interface.get("outputs") or ():
         if item["name"] == path:
             path = item["source"]
             break
-    found = state.find(path)
-    if found is MISSING:
+    value = state.find(path)
+    if value is MISSING:
         message = f"outputs.{name}: workflow '{definition.name}' has no '{path}'; {state.known()}"
         raise BlockError("output", message)
-    return found
+    return value

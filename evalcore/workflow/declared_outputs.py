@@ -53,25 +53,27 @@ def check_outputs(block: Block, value: Any) -> None:
 
     A `workflow` block's `outputs` say what to take from the other workflow, and declare nothing.
     """
-    declared = block.fields.get("outputs")
-    if not declared or block.type == "workflow":
+    declared = block.outputs
+    if not declared or not block.declares_outputs:
         return
-    said = parsed(value)
+    output = parsed(value)
     if is_schema(declared):
-        _check_schema(said, declared, "the output")
+        _check_schema(output, declared, "the output")
         return
-    if not isinstance(said, Mapping):
+    if not isinstance(output, Mapping):
         names = ", ".join(declared)
         raise BlockError("outputs", f"declares the outputs {names}, but gave no mapping")
-    for name, wanted in declared.items():
-        if name not in said:
-            has = ", ".join(map(str, said)) or "nothing"
+    for name, expected in declared.items():
+        if name not in output:
+            has = ", ".join(map(str, output)) or "nothing"
             raise BlockError("outputs", f"declares the output '{name}', but gave: {has}")
-        if isinstance(wanted, Mapping):
-            _check_schema(said[name], wanted, f"output '{name}'")
-        elif not TYPE_NAMES.get(str(wanted).lower(), _any)(said[name]):
-            found = type(said[name]).__name__
-            raise BlockError("outputs", f"output '{name}' is declared as {wanted}, but is {found}")
+        if isinstance(expected, Mapping):
+            _check_schema(output[name], expected, f"output '{name}'")
+        elif not TYPE_NAMES.get(str(expected).lower(), _any)(output[name]):
+            actual = type(output[name]).__name__
+            raise BlockError(
+                "outputs", f"output '{name}' is declared as {expected}, but is {actual}"
+            )
 
 
 def _check_schema(value: Any, schema: Mapping[str, Any], what: str) -> None:
@@ -83,5 +85,5 @@ def _check_schema(value: Any, schema: Mapping[str, Any], what: str) -> None:
         raise BlockError("outputs", f"{what}: its schema is invalid: {error.message}") from error
     except jsonschema.ValidationError as error:
         path = ".".join(map(str, error.absolute_path))
-        place = f"{what} at '{path}'" if path else what
-        raise BlockError("outputs", f"{place}: {error.message[:300]}", retryable=True) from error
+        where = f"{what} at '{path}'" if path else what
+        raise BlockError("outputs", f"{where}: {error.message[:300]}", retryable=True) from error

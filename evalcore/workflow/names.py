@@ -1,0 +1,96 @@
+"""What a workflow may name: its blocks, their outputs, its souls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from evalcore.mistakes.wording import suggest
+from evalcore.workflow.conditions import OPERATORS, UNARY, Condition, Group
+from evalcore.workflow.definition import Block, Carry, Soul
+
+Loc = tuple[str | int, ...]
+_ROOTS: Final = frozenset({"workflow", "results", "outputs", "shared_memory"})
+
+
+class Mistake(NamedTuple):
+    """Something wrong at a path into the workflow (or into a block of it)."""
+
+    loc: Loc
+    message: str
+
+
+class Names:
+    """The blocks and souls of a workflow; `souls` None: any soul may be named."""
+
+    def __init__(self, blocks: Mapping[str, Block], souls: Mapping[str, Soul] | None) -> None:
+        self.blocks, self.souls = blocks, souls
+        self._shared = {Carry().inject_as}
+        self._outputs = set(blocks)
+        for name, block in blocks.items():
+            self._outputs.update(f"{name}.{way.id}" for way in block.exits or ())
+            carry = getattr(block, "carry_context", None)
+            if isinstance(carry, Carry):
+                self._shared.add(carry.inject_as)
+
+    def block(self, name: object, loc: Loc) -> Iterator[Mistake]:
+        """Yield a mistake if no block has this id."""
+        if name not in self.blocks:
+            yield Mistake(loc, f"unknown block '{name}'.{suggest(name, self.blocks)}")
+
+    def soul(self, name: object, loc: Loc) -> Iterator[Mistake]:
+        """Yield a mistake if no soul has this id."""
+        if name is None or self.souls is None or name in self.souls:
+            return
+        hint = suggest(name, self.souls) or " Define it under 'souls:'."
+        yield Mistake(loc, f"unknown soul '{name}'.{hint}")
+
+    def reference(self, path: str, loc: Loc) -> Iterator[Mistake]:
+        """Yield a mistake if a path begins with no block, exit, input or shared value."""
+        head = path
+        if head.partition(".")[0] in _ROOTS or head.startswith("__"):
+            return
+        while head not in self._outputs and head not in self._shared:
+            cut = max(head.rfind("."), head.rfind("["))
+            if cut <= 0:
+                break
+            head = head[:cut]
+        else:
+            return
+        if head.endswith("_round") and head.removesuffix("_round") in self.blocks:
+            return
+        hint = suggest(head, [*self.blocks, "workflow"])
+        message = f"'{path}' begins with '{head}', which is neither a block nor 'workflow'.{hint}"
+        yield Mistake(loc, message)
+
+
+def condition_mistakes(written: Group | Condition | None, loc: Loc) -> Iterator[Mistake]:
+    """Yield what is wrong with the operators and patterns of conditions."""
+    if isinstance(written, Group):
+        for number, condition in enumerate(written.conditions):
+            yield from condition_mistakes(condition, (*loc, "conditions", number))
+    elif written is not None:
+        has_value = "value" in written.model_fields_set
+        yield from operator_mistakes(written.operator, written.value, loc, has_value=has_value)
+
+
+def operator_mistakes(
+    operator: str, value: object, loc: Loc, *, has_value: bool
+) -> Iterator[Mistake]:
+    """Yield what is wrong with one comparison at `loc`."""
+    if operator not in OPERATORS:
+        message = f"unknown operator '{operator}'.{suggest(operator, OPERATORS)}"
+        yield Mistake((*loc, "operator"), message)
+    elif operator not in UNARY and not has_value:
+        yield Mistake(loc, f"the operator '{operator}' needs a 'value'")
+    elif operator == "regex":
+        yield from pattern_mistakes(value, (*loc, "value"))
+
+
+def pattern_mistakes(pattern: object, loc: Loc) -> Iterator[Mistake]:
+    """Yield a mistake if a text is no pattern of Python's `re`."""
+    try:
+        re.compile(str(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
+        yield Mistake(loc, f"invalid pattern: {error}")

@@ -1,0 +1,104 @@
+"""A workflow made of the mapping that a plan stores, or that a suite's target holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.model.evidence import NOTHING
+from evalcore.workflow.blocks.registry import block_class
+from evalcore.workflow.definition import (
+    Block,
+    Checks,
+    Definition,
+    Graph,
+    Soul,
+    WorkflowSections,
+)
+from evalcore.workflow.part import WorkflowPart
+
+P = TypeVar("P", bound=WorkflowPart)
+_STORED: Final = ("id", "blocks", "souls", "workflow", "limits", "interface", "primary_output")
+
+
+def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the workflow does: no evals, nothing that is there for people only."""
+    stored: dict[str, Any] = {key: raw[key] for key in _STORED if raw.get(key) is not None}
+    for section, shape in (("souls", Soul), ("blocks", Block)):
+        members = stored.get(section)
+        if isinstance(members, Mapping):
+            shown = {name for name, info in shape.model_fields.items() if info.exclude}
+            stored[section] = {
+                name: {key: value for key, value in member.items() if key not in shown}
+                if isinstance(member, Mapping)
+                else member
+                for name, member in members.items()
+            }
+    return stored
+
+
+def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Definition:
+    """Return the definition; `checks` are the blocks' own assertions, already read.
+
+    Keys that a block does not have are ignored. Raise `ValueError` (or `KeyError`, `TypeError`)
+    where the mapping is no sound workflow.
+    """
+    written = raw.get("blocks") or {}
+    if not written:
+        raise ValueError("a workflow needs 'blocks'")
+    sections = _read(WorkflowSections, {key: raw.get(key) for key in ("workflow", "limits")}, "")
+    blocks = {
+        name: _read(block_class(member["type"]), member, f"blocks.{name}")
+        for name, member in written.items()
+    }
+    souls = {
+        name: _read(Soul, member, f"souls.{name}", extra="allow")
+        for name, member in (raw.get("souls") or {}).items()
+    }
+    return definition_of(raw, blocks, souls, sections, checks)
+
+
+def definition_of(
+    raw: Mapping[str, Any],
+    blocks: Mapping[str, Block],
+    souls: Mapping[str, Soul],
+    sections: WorkflowSections,
+    checks: Checks = NOTHING,
+) -> Definition:
+    """Return the definition of parts that are read already; `raw` is the whole mapping."""
+    graph = sections.workflow
+    name = None if graph is None else graph.name
+    return Definition(
+        blocks={key: block.model_copy(update={"id": key}) for key, block in blocks.items()},
+        souls={key: soul.model_copy(update={"id": key}) for key, soul in souls.items()},
+        graph=graph or Graph(),
+        limits=sections.limits,
+        primary_output=raw.get("primary_output"),
+        interface=raw.get("interface") or NOTHING,
+        name=str(name or raw.get("id") or "workflow"),
+        checks=checks,
+    )
+
+
+def _read(
+    shape: type[P],
+    raw: Mapping[str, Any],
+    where: str,
+    *,
+    extra: Literal["allow", "ignore"] = "ignore",
+) -> P:
+    """Return the part; a key without a value counts as left out."""
+    written = {key: value for key, value in raw.items() if value is not None}
+    try:
+        part: P = adapter(shape).validate_python(written, strict=False, extra=extra)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(step) for step in first["loc"] if not str(step).startswith("<"))
+        place = ".".join(filter(None, (where, path)))
+        if first["type"] == "missing":
+            raise ValueError(f"'{place}' is required") from error
+        raise ValueError(f"{place}: {first['msg']}") from error
+    return part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from evalcore.mistakes.shape_lookup import adapter
 
@@ -48,16 +48,42 @@ def _workflow_file() -> dict[str, Any]:
     )
 
     schema = adapter(WorkflowFile).json_schema()
+    block = _blocks()
     assertion = adapter(AssertionShape).json_schema()
     custom = adapter(CustomAssertion).json_schema()
-    definitions = schema["$defs"] | assertion.pop("$defs") | custom.pop("$defs", {})
+    definitions = schema["$defs"]
+    for part in (block, assertion, custom):
+        definitions |= part.pop("$defs", {})
+    definitions["Block"] = block
     definitions["Assertion"] = {"anyOf": [assertion, custom]}
     listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
     definitions["EvalCase"]["properties"]["expected"] = {
         "description": "Assertions by block id.",
         "anyOf": [{"type": "object", "additionalProperties": listed}, {"type": "null"}],
     }
+    schema["properties"]["blocks"] = {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"$ref": "#/$defs/Block"}},
+            {"type": "null"},
+        ]
+    }
     schema["$defs"] = definitions
+    return schema
+
+
+def _blocks() -> dict[str, Any]:
+    """Return the schema of a block; what only a block that runs needs is not required."""
+    from functools import reduce
+    from operator import or_
+
+    from pydantic import Field
+
+    from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
+
+    shape: Any = reduce(or_, map(block_class, BLOCK_TYPES))
+    schema = adapter(Annotated[shape, Field(discriminator="type")]).json_schema()
+    for name in BLOCK_TYPES.values():
+        schema["$defs"][name]["required"] = ["type"]
     return schema
 
 

@@ -13,6 +13,7 @@ from typing import (
     Any,
     NotRequired,
     Required,
+    TypeGuard,
     Union,
     get_args,
     get_origin,
@@ -64,11 +65,12 @@ def member_of(shape: Any, part: str | int) -> Any:
     shape = _strip_wrappers(shape)
     if is_typeddict(shape):
         return get_type_hints(shape, include_extras=True).get(str(part), Any)
-    if _is_model(shape):
-        field = shape.model_fields.get(str(part))
+    if is_model(shape):
+        named = (info for name, info in shape.model_fields.items() if part in (name, info.alias))
+        field = next(named, None)
         return Any if field is None else field.annotation
     origin, arguments = get_origin(shape), get_args(shape)
-    if origin is list:
+    if origin in {list, tuple}:
         return arguments[0]
     if origin is dict:
         return arguments[1]
@@ -96,7 +98,8 @@ def _union_member(arguments: tuple[Any, ...], part: str | int) -> Any:
     return Any
 
 
-def _is_model(shape: Any) -> bool:
+def is_model(shape: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether a shape is a pydantic model."""
     return isinstance(shape, type) and issubclass(shape, BaseModel)
 
 
@@ -105,7 +108,7 @@ def fields_of(shape: Any) -> tuple[str, ...]:
     shape = _strip_wrappers(shape)
     if is_typeddict(shape):
         return tuple(get_type_hints(shape))
-    if _is_model(shape):
-        return tuple(shape.model_fields)
+    if is_model(shape):
+        return tuple(info.alias or name for name, info in shape.model_fields.items())
     members = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
     return tuple(get_type_hints(members[0])) if len(members) == 1 else ()

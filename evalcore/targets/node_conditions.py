@@ -38,7 +38,8 @@ def read_when(raw: Any, where: str) -> When:
     if word in _COMBINED:
         return _group({"combinator": word, "conditions": inner}, where)
     if word in OPERATORS and isinstance(inner, Mapping) and set(inner) <= {"var", "value"}:
-        return _leaf(Condition(inner.get("var"), word, inner.get("value")), where)
+        comparison = {"eval_key": inner.get("var"), "operator": word, "value": inner.get("value")}
+        return _comparison(comparison, where)
     raise AnswerError(f"{where}: {_FORMS}; unknown: '{word}'")
 
 
@@ -52,10 +53,7 @@ def _comparison(raw: Mapping[str, Any], where: str) -> When:
     unknown = sorted(set(raw) - {"eval_key", "operator", "value"})
     if unknown:
         raise AnswerError(f"{where}: unknown key '{unknown[0]}'; {_FORMS}")
-    return _leaf(Condition(raw.get("eval_key"), raw["operator"], raw.get("value")), where)
-
-
-def _leaf(condition: Condition, where: str) -> When:
+    condition = Condition.model_construct(**raw)
     if condition.operator not in OPERATORS:
         known = ", ".join(OPERATORS)
         raise AnswerError(f"{where}: unknown operator {condition.operator!r}; known: {known}")

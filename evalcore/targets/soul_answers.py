@@ -86,14 +86,14 @@ class SoulAnswers:
             if name not in PROTOCOLS:
                 known = ", ".join(dict.fromkeys([*self._providers, *PROTOCOLS]))
                 raise UsageError(f"soul '{soul.id}': unknown provider '{name}'; known: {known}")
-            if soul.model is None:
+            if soul.model_name is None:
                 message = f"soul '{soul.id}' names no model, or is not defined"
                 raise UsageError(f"{message}; give it 'model_name'")
             return Target(name, name, _options({}, soul))
         kind, options = entry["kind"], entry["options"]
         if kind not in PROTOCOLS:
             return Target(name, kind, options)
-        if soul.model is None and not options.get("model"):
+        if soul.model_name is None and not options.get("model"):
             message = f"soul '{soul.id}': neither it nor provider '{name}' names a model"
             raise UsageError(f"{message}; give it 'model_name'")
         return Target(name, kind, _options(options, soul))
@@ -103,7 +103,7 @@ def provider_of(soul: Soul) -> str:
     """Return the provider that a soul names; a model's name says which if it names none."""
     if soul.provider is not None:
         return soul.provider
-    return "anthropic" if (soul.model or "").lower().startswith("claude") else "openai"
+    return "anthropic" if (soul.model_name or "").lower().startswith("claude") else "openai"
 
 
 def _options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def _options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
     from evalcore.providers.chat import ChatOptions
 
     merged = dict(options)
-    if soul.model is not None:
-        merged["model"] = soul.model
+    if soul.model_name is not None:
+        merged["model"] = soul.model_name
     if soul.system_prompt:
         merged.pop("system_prompt", None)
     for name, value in soul.parameters.items():
@@ -146,7 +146,7 @@ def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> Answer:
     return Answer(
         text=evidence.output,
         provider=made.get("provider") or provider,
-        model=made.get("model") or soul.model or "",
+        model=made.get("model") or soul.model_name or "",
         metrics=evidence.metrics,
         attempts=made.get("attempts") or 1,
         recorded=bool(made.get("recorded")),

@@ -15,9 +15,10 @@ from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.soul_answers import SoulAnswers
 from evalcore.targets.work import Work
-from evalcore.workflow.definition import Definition, Soul, behaviour_of, read_definition
-from evalcore.workflow.engine import Finished, Given, run_workflow
+from evalcore.workflow.definition import Definition, Soul
+from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError
+from evalcore.workflow.read_definition import behaviour_of, read_definition
 from evalcore.workflow.run_store import MemoryRunStore
 from evalcore.workflow.services import Answer, Services
 from evalcore.workflow.usage import by_block, sum_calls
@@ -71,8 +72,8 @@ class WorkflowTarget:
     def __init__(self, options: WorkflowOptions, context: BuildContext) -> None:
         unknown = sorted(set(options.variant) - PARTS - SOUL_KEYS)
         if unknown:
-            known = ", ".join(sorted(PARTS | SOUL_KEYS))
-            raise UsageError(f"a variant of a workflow has no '{unknown[0]}'; it has {known}")
+            keys = ", ".join(sorted(PARTS | SOUL_KEYS))
+            raise UsageError(f"a variant of a workflow has no '{unknown[0]}'; it has {keys}")
         self._definition = _definition(options)
         over = soul_fields(options.variant)
         self._workflows = {
@@ -91,18 +92,18 @@ class WorkflowTarget:
         Raise `WorkflowError` where a block fails for good, `SkippedError` where a limit of the run
         prevented a call, `NoExecutorError` where a block needs a model and no provider is set up.
         """
-        given = work.case.given
+        evidence = work.case.given
         started = time.perf_counter()
         try:
             finished = await run_workflow(
                 self._definition,
                 inputs_of(work.case.input),
                 self._services(work),
-                None if given is None else Given(given.outputs, given.block_metrics),
+                None if evidence is None else Fixtures(evidence.outputs, evidence.block_metrics),
             )
         except NoExecutorError as error:
             raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
-        return _evidence(finished, given, (time.perf_counter() - started) * 1000)
+        return _evidence(finished, evidence, (time.perf_counter() - started) * 1000)
 
     def _services(self, work: Work) -> Services:
         async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
@@ -149,7 +150,7 @@ def _read(
         raise UsageError(f"{what} cannot be run: {reason}") from error
 
 
-def _evidence(finished: Finished, given: Evidence | None, took_ms: float) -> Evidence:
+def _evidence(finished: Finished, fixtures: Evidence | None, took_ms: float) -> Evidence:
     """Return what the execution left.
 
     Its time is that of its calls, so that a replay reports what was recorded; where it made none,
@@ -161,7 +162,7 @@ def _evidence(finished: Finished, given: Evidence | None, took_ms: float) -> Evi
     if finished.calls:
         details["calls"] = [call.as_json() for call in finished.calls]
     details["invocations"] = dict(finished.invocations)
-    measured = {} if given is None else dict(given.block_metrics)
+    measured = {} if fixtures is None else dict(fixtures.block_metrics)
     for block, duration_ms in finished.durations_ms.items():
         measured.setdefault(block, Metrics(latency_ms=duration_ms))
     metrics = sum_calls(finished.calls) if finished.calls else Metrics(latency_ms=took_ms)

@@ -218,7 +218,8 @@ class Block(WorkflowPart):
     """One step: what blocks of every type have.
 
     `needs` are keys of which a block that runs has one; declared inputs take their place where
-    `inputs_suffice`. `is_text`: a fixture of the block is text and is not parsed. `declares_outputs`: `outputs` says what the block's output must hold.
+    `inputs_suffice`. `is_text`: a fixture of the block is text and is not parsed.
+    `declares_outputs`: `outputs` says what the block's output must hold.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()

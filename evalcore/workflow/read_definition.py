@@ -49,7 +49,7 @@ def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Definit
     written = raw.get("blocks") or {}
     if not written:
         raise ValueError("a workflow needs 'blocks'")
-    sections = _read(WorkflowSections, {key: raw.get(key) for key in ("workflow", "limits")}, "")
+    sections = {key: raw.get(key) for key in ("workflow", "limits")}
     blocks = {
         name: _read(block_class(member["type"]), member, f"blocks.{name}")
         for name, member in written.items()
@@ -58,7 +58,8 @@ def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Definit
         name: _read(Soul, member, f"souls.{name}", extra="allow")
         for name, member in (raw.get("souls") or {}).items()
     }
-    return definition_of(raw, blocks, souls, sections, checks)
+    rest = _read(WorkflowSections, sections, "", extra="allow")
+    return definition_of(raw, blocks, souls, rest, checks)
 
 
 def definition_of(

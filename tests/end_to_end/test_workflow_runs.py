@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
-from typing_extensions import is_typeddict
 
-from evalcore.formats.workflow_harness import block_shapes as workflow_block_shapes
-from evalcore.formats.workflow_harness.shapes import Soul
+from evalcore.mistakes.shape_lookup import fields_of
+from evalcore.workflow import definition
+from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
 from evalcore.workflow.conditions import OPERATORS
 from evalcore.workflow.events import EventType
-from evalcore.workflow.step import BLOCK_TYPES
+from evalcore.workflow.part import WorkflowPart
 from evalcore.workflow.variant import PARTS
 from tests.support.model_server import model_server
 from tests.support.shell import ROOT, evalcore
@@ -141,12 +140,12 @@ def test_every_word_of_the_engine_is_documented(word: str) -> None:
 
 
 def shape_keys() -> set[str]:
-    shapes = [Soul, *vars(workflow_block_shapes).values()]
+    shapes = [*map(block_class, BLOCK_TYPES), *vars(definition).values()]
     return {
         key
         for shape in shapes
-        if is_typeddict(shape)
-        for key in get_type_hints(shape)
+        if isinstance(shape, type) and issubclass(shape, WorkflowPart)
+        for key in fields_of(shape)
         if key not in {"description", "label", "warn_at_pct", "condition_group", "case", "enabled"}
     }
 

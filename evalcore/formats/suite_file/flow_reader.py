@@ -209,7 +209,7 @@ class FlowReader:
         return self._workflow(kept, loc)
 
     def _workflow(self, raw: Mapping[str, Any], loc: Loc) -> Target | None:
-        from evalcore.workflow.definition import behaviour_of, read_definition
+        from evalcore.workflow.read_definition import behaviour_of, read_definition
 
         definition = behaviour_of(as_json(dict(raw)))
         try:

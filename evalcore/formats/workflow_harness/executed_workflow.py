@@ -1,6 +1,6 @@
 """A workflow that has to run: its whole shape, what it refers to, and what its target needs.
 
-A file whose cases are all given by fixtures is never asked any of this.
+None of this is checked in a file whose cases all have fixtures.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.assertions import read_assertion
-from evalcore.formats.workflow_harness.block_shapes import EXECUTED_BLOCKS, ExecutedFile
+from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import describe, shown_path, suggest
+from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import Variant
 from evalcore.targets.soul_answers import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.workflow.definition import MODEL_TYPES, behaviour_of
-from evalcore.workflow.engine import MAX_DEPTH
+from evalcore.workflow.blocks.registry import asks_model
+from evalcore.workflow.definition import MAX_DEPTH
+from evalcore.workflow.read_definition import behaviour_of
 from evalcore.workflow.references import find_mistakes
 from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant
 
 _SUFFIXES: Final = ("", ".yaml", ".yml")
-_PLACES: Final = ("", "custom/workflows/")
+_FOLDERS: Final = ("", "custom/workflows/")
 
 
 class ExecutedWorkflow:
@@ -55,59 +53,66 @@ class ExecutedWorkflow:
         self._root = repository_root(path.resolve().parent)
         self._with_souls = True
 
-    def options(self, given: frozenset[str], variants: Sequence[Variant] = ()) -> dict[str, Any]:
-        """Return the options of the target; `given` are the blocks that never run.
+    def options(self, fixtures: frozenset[str], variants: Sequence[Variant] = ()) -> dict[str, Any]:
+        """Return the options of the target; `fixtures` are the blocks that never run.
 
-        What is wrong is noted; the options are of no use then.
+        Mistakes are noted; the options are unusable then.
         """
-        if not _check_shape(self._raw, self._problems):
+        self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
+        if not self._check(self._raw, self._problems, fixtures):
             return {}
         definition = behaviour_of(as_json(self._raw))
-        self._with_souls = has_provider(self._raw, given, variants, self._options)
-        for mistake in find_mistakes(definition, given, with_souls=self._with_souls):
-            self._problems.add(mistake.loc, mistake.message)
-        self._check_variants(definition, given, variants)
+        self._check_variants(definition, fixtures, variants)
         checks = _block_checks(self._raw, self._graders, self._problems)
-        self._read_below(definition, self._path, self._problems, given, 1)
-        made: dict[str, Any] = {"definition": definition}
-        if self._workflows:
-            made["workflows"] = self._workflows
-        if checks:
-            made["checks"] = checks
-        providers = self._providers(definition, given, variants)
-        if providers:
-            made["providers"] = providers
-        return made
+        self._read_below(definition, self._path, self._problems, fixtures, 1)
+        options: dict[str, Any] = {
+            "workflows": self._workflows,
+            "checks": checks,
+            "providers": self._providers(definition, fixtures, variants),
+        }
+        return {"definition": definition, **{key: part for key, part in options.items() if part}}
+
+    def _check(
+        self,
+        raw: Mapping[str, Any],
+        problems: Problems,
+        fixtures: frozenset[str] = frozenset(),
+        prefix: Loc = (),
+    ) -> bool:
+        """Note what is wrong with a workflow; return whether its shape is sound."""
+        workflow = read_workflow(raw, problems, prefix)
+        if workflow is None:
+            return False
+        for mistake in find_mistakes(workflow, fixtures, with_souls=self._with_souls):
+            problems.add((*prefix, *mistake.loc), mistake.message)
+        return True
 
     def _check_variants(
-        self, definition: Mapping[str, Any], given: frozenset[str], variants: Sequence[Variant]
+        self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
     ) -> None:
-        known = sorted(PARTS | SOUL_KEYS)
+        keys = sorted(PARTS | SOUL_KEYS)
         for index, variant in enumerate(variants):
             loc: Loc = ("evalcore", "variants", index, "config")
             for key in variant.config:
-                if key not in known:
-                    message = f"unknown key '{key}'.{suggest(key, known)}"
+                if key not in keys:
+                    message = f"unknown key '{key}'.{suggest(key, keys)}"
                     self._problems.add((*loc, key), message)
             changed = apply_variant(definition, variant.config)
-            if self._problems.count or changed == definition:
-                continue
-            if _check_shape(changed, self._problems, loc):
-                for mistake in find_mistakes(changed, given, with_souls=self._with_souls):
-                    self._problems.add((*loc, *mistake.loc), mistake.message)
+            if not self._problems.count and changed != definition:
+                self._check(changed, self._problems, fixtures, loc)
 
     def _read_below(
         self,
         raw: Mapping[str, Any],
         path: Path,
         problems: Problems,
-        given: frozenset[str],
+        fixtures: frozenset[str],
         depth: int,
     ) -> None:
         """Read the workflows that blocks of type `workflow` name, and those that they name."""
         for name, block in raw["blocks"].items():
             reference = block.get("workflow_ref")
-            if block["type"] != "workflow" or name in given or not reference:
+            if block["type"] != "workflow" or name in fixtures or not reference:
                 continue
             loc: Loc = ("blocks", name, "workflow_ref")
             if depth > MAX_DEPTH:
@@ -115,16 +120,16 @@ class ExecutedWorkflow:
                 problems.add(loc, message)
                 return
             try:
-                found = _find(self._root, path.resolve().parent, reference)
+                file = _find(self._root, path.resolve().parent, reference)
             except EvalError as error:
                 problems.add(loc, str(error))
                 continue
-            key = found.relative_to(self._root).as_posix()
+            key = file.relative_to(self._root).as_posix()
             # The block names the key from now on: where the file lies does not matter to a worker.
             block["workflow_ref"] = key
             if key not in self._workflows:
                 self._workflows[key] = {}
-                self._workflows[key] = self._read(found, loc, problems, depth)
+                self._workflows[key] = self._read(file, loc, problems, depth)
 
     def _read(self, path: Path, loc: Loc, outer: Problems, depth: int) -> dict[str, Any]:
         try:
@@ -138,41 +143,39 @@ class ExecutedWorkflow:
         if not isinstance(raw, dict) or not isinstance(raw.get("blocks"), dict):
             outer.add(loc, f"{document.file} is no workflow: it has no 'blocks'")
             return {}
-        if not _check_shape(raw, problems):
+        if not self._check(raw, problems):
             return {}
         definition = behaviour_of(as_json(raw))
-        for mistake in find_mistakes(definition, with_souls=self._with_souls):
-            problems.add(mistake.loc, mistake.message)
         self._read_below(definition, path, problems, frozenset(), depth + 1)
         return definition
 
     def _providers(
-        self, definition: Mapping[str, Any], given: frozenset[str], variants: Sequence[Variant]
+        self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
     ) -> dict[str, Any]:
         """Return the entries of `targets.yaml` that souls of blocks that run name."""
         from evalcore.formats.workflow_harness.providers import find_providers
 
-        wanted: dict[str, Loc] = {}
-        for name, loc in _named_providers(definition, given):
-            wanted.setdefault(name, loc)
+        names: dict[str, Loc] = {}
+        for name, loc in _named_providers(definition, fixtures):
+            names.setdefault(name, loc)
         for index, variant in enumerate(variants):
             if isinstance(variant.config.get("provider"), str):
                 loc = ("evalcore", "variants", index, "config", "provider")
-                wanted.setdefault(variant.config["provider"], loc)
+                names.setdefault(variant.config["provider"], loc)
             changed = apply_variant(definition, variant.config)
-            for name, _ in _named_providers(changed, given):
-                wanted.setdefault(name, ("evalcore", "variants", index, "config"))
+            for name, _ in _named_providers(changed, fixtures):
+                names.setdefault(name, ("evalcore", "variants", index, "config"))
         for raw in self._workflows.values():
             for name, _ in _named_providers(raw, frozenset()) if raw else ():
-                wanted.setdefault(name, ("blocks",))
-        found, others = find_providers(wanted, self._path.parent, self._options, self._problems)
+                names.setdefault(name, ("blocks",))
+        providers, others = find_providers(names, self._path.parent, self._options, self._problems)
         self.others.extend(others)
-        return found
+        return providers
 
 
 def has_provider(
     raw: Mapping[str, Any],
-    given: Collection[str],
+    fixtures: Collection[str],
     variants: Sequence[Variant],
     options: LoadOptions,
 ) -> bool:
@@ -184,18 +187,18 @@ def has_provider(
         return True
     if any("provider" in variant.config or "souls" in variant.config for variant in variants):
         return True
-    return any(_named_providers(raw, given))
+    return any(_named_providers(raw, fixtures))
 
 
 def can_begin(
     raw: Mapping[str, Any],
-    given: Collection[str],
+    fixtures: Collection[str],
     variants: Sequence[Variant],
     options: LoadOptions,
 ) -> bool:
     """Whether anything of the workflow can run: it has blocks, and the first needs no provider.
 
-    Or there is a provider. What is misshapen is taken to be able to: its mistakes are told then.
+    Or there is a provider. A misshapen workflow counts as able, so that its mistakes are noted.
     """
     blocks, workflow = raw.get("blocks"), raw.get("workflow")
     if not isinstance(blocks, dict) or not blocks:
@@ -204,22 +207,20 @@ def can_begin(
     name = entry if isinstance(entry, str) else next(iter(blocks))
     block = blocks.get(name)
     kind = block.get("type") if isinstance(block, dict) else None
-    if name in given or not isinstance(kind, str) or kind not in MODEL_TYPES:
+    if name in fixtures or not asks_model(kind):
         return True
-    return has_provider(raw, given, variants, options)
+    return has_provider(raw, fixtures, variants, options)
 
 
-def _named_providers(raw: Mapping[str, Any], given: Collection[str]) -> Iterator[tuple[str, Loc]]:
+def _named_providers(
+    raw: Mapping[str, Any], fixtures: Collection[str]
+) -> Iterator[tuple[str, Loc]]:
     """Yield the providers that the souls of blocks that run name; nothing of what is misshapen."""
     souls, blocks = raw.get("souls"), raw.get("blocks")
     if not isinstance(souls, dict) or not isinstance(blocks, dict):
         return
     for name, block in blocks.items():
-        if (
-            name in given
-            or not isinstance(block, dict)
-            or block.get("type") not in tuple(MODEL_TYPES)
-        ):
+        if name in fixtures or not isinstance(block, dict) or not asks_model(block.get("type")):
             continue
         exits = block.get("exits")
         named = [item.get("soul_ref") for item in exits or () if isinstance(item, dict)]
@@ -230,66 +231,35 @@ def _named_providers(raw: Mapping[str, Any], given: Collection[str]) -> Iterator
                 yield provider, ("souls", str(reference), "provider")
 
 
-def _check_shape(raw: Mapping[str, Any], problems: Problems, prefix: Loc = ()) -> bool:
-    """Note what is misshapen in a workflow that has to run; return whether nothing is."""
-    before = problems.count
-    blocks = raw.get("blocks")
-    if isinstance(blocks, dict):
-        for name, block in blocks.items():
-            _check_block(block, (*prefix, "blocks", name), problems)
-    rest = {key: value for key, value in raw.items() if key != "blocks"}
-    try:
-        adapter(ExecutedFile).validate_python(rest)
-    except ValidationError as error:
-        problems.add_invalid(error, rest, ExecutedFile, prefix)
-    return problems.count == before
-
-
-def _check_block(block: object, loc: Loc, problems: Problems) -> None:
-    kind = block.get("type") if isinstance(block, dict) else None
-    if not isinstance(block, dict) or not isinstance(kind, str):
-        problems.add(loc, f"a block is a mapping with 'type', got {describe(block)}")
-        return
-    shape: Any = EXECUTED_BLOCKS.get(kind)
-    if shape is None:
-        message = f"unknown type '{kind}'.{suggest(kind, EXECUTED_BLOCKS)}"
-        problems.add((*loc, "type"), message)
-        return
-    try:
-        adapter(shape).validate_python(block)
-    except ValidationError as error:
-        problems.add_invalid(error, block, shape, loc)
-
-
 def _block_checks(raw: Mapping[str, Any], graders: Graders, problems: Problems) -> dict[str, Any]:
     """Return the blocks' own assertions, read; they are checked whenever the block runs."""
     checks: dict[str, Any] = {}
     for name, block in raw["blocks"].items():
-        found = []
+        assertions = []
         for number, entry in enumerate(block.get("assertions") or ()):
             loc: Loc = ("blocks", name, "assertions", number)
             assertion = read_assertion(
                 entry, loc, problems, block=None, folder=graders.folder, graders=graders
             )
             if assertion is not None:
-                found.append(list(assertion))
-        if found:
-            checks[str(name)] = as_json(found)
+                assertions.append(list(assertion))
+        if assertions:
+            checks[str(name)] = as_json(assertions)
     return checks
 
 
 def _find(root: Path, folder: Path, reference: str) -> Path:
     """Return the file of a workflow: a path, or a name in `custom/workflows/`, upward to `root`.
 
-    Raise `EvalError` that says where it was looked for.
+    Raise `EvalError` with the first path that was tried.
     """
     problem: EvalError | None = None
-    for place in _PLACES:
+    for parent in _FOLDERS:
         for suffix in _SUFFIXES:
             try:
-                return resolve_inside(root, folder, f"{place}{reference}{suffix}")
+                return resolve_inside(root, folder, f"{parent}{reference}{suffix}")
             except EvalError as error:
                 problem = problem or error
     if problem is None:
-        raise AssertionError("there are places to look")
+        raise AssertionError("there are folders to search")
     raise problem

@@ -24,14 +24,9 @@ from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
+from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
-from evalcore.formats.workflow_harness.shapes import (
-    BLOCK_SHAPES,
-    BlockShape,
-    EvalSection,
-    Soul,
-    Workflow,
-)
+from evalcore.formats.workflow_harness.shapes import EvalSection
 from evalcore.gates.builtin import Threshold
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
@@ -43,7 +38,9 @@ from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
+from evalcore.workflow.definition import Graph, Soul
 from evalcore.workflow.failure import NO_EXECUTOR
+from evalcore.workflow.read_definition import behaviour_of
 
 TARGET = "workflow"
 _MEASURE_NAMES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
@@ -157,8 +154,6 @@ class _Execution:
 
         `given` are the blocks that never run.
         """
-        from evalcore.workflow.definition import behaviour_of
-
         options: dict[str, Any] = {"definition": as_json(behaviour_of(self._raw))}
         found: list[Problems] = []
         if self.needed and not _is_misshapen(self._problems):
@@ -178,12 +173,6 @@ def _is_misshapen(problems: Problems) -> bool:
     return not roots.isdisjoint({"blocks", "souls", "workflow"})
 
 
-def _block_shape(block: Any) -> Any:
-    """Return the shape of the block's type, so that only the shapes in use are built."""
-    kind = block.get("type") if isinstance(block, dict) else None
-    return BLOCK_SHAPES.get(kind, BlockShape) if isinstance(kind, str) else BlockShape
-
-
 def _checked_sections(
     raw: Mapping[str, Any], problems: Problems
 ) -> tuple[Mapping[str, Any], frozenset[int], Mapping[str, Any]]:
@@ -191,27 +180,25 @@ def _checked_sections(
 
     Of `eval:` (but for its cases), the indices of its misshapen cases, and of `evalcore:`.
     """
-    shapes: list[tuple[Loc, Any]] = []
     if "workflow" in raw:
-        shapes.append((("workflow",), Workflow))
-    for key, shape_of in (("blocks", _block_shape), ("souls", lambda _: Soul)):
-        members = raw.get(key)
-        if isinstance(members, dict):
-            shapes.extend(((key, name), shape_of(member)) for name, member in members.items())
-        elif members is not None:
-            problems.add((key,), f"expected a mapping of ids, got {describe(members)}")
-    for loc, shape in shapes:
-        value: Any = raw
-        for part in loc:
-            value = value[part]
-        try:
-            adapter(shape).validate_python(value)
-        except ValidationError as error:
-            problems.add_invalid(error, value, shape, loc)
+        read_part(Graph, raw["workflow"], ("workflow",), problems, runs=False)
+    for name, block in _members(raw, "blocks", problems):
+        read_block(block, ("blocks", name), problems, runs=False)
+    for name, soul in _members(raw, "souls", problems):
+        read_part(Soul, soul, ("souls", name), problems, runs=False)
     evals, wrong = _sound_section(raw, "eval", EvalSection, problems)
     section, _ = _sound_section(raw, "evalcore", EvalcoreSection, problems)
     misshapen = frozenset(loc[1] for loc in wrong if len(loc) > 1 and isinstance(loc[1], int))
     return evals, misshapen, section
+
+
+def _members(raw: Mapping[str, Any], key: str, problems: Problems) -> Iterable[tuple[str, Any]]:
+    members = raw.get(key)
+    if isinstance(members, dict):
+        return members.items()
+    if members is not None:
+        problems.add((key,), f"expected a mapping of ids, got {describe(members)}")
+    return ()
 
 
 def _sound_section(

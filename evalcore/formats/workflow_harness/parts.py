@@ -16,7 +16,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter, is_model, member_of
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
-from evalcore.workflow.definition import Block, Definition, Soul, WorkflowSections
+from evalcore.workflow.definition import Block, Definition, WorkflowSections
 from evalcore.workflow.part import WorkflowPart
 from evalcore.workflow.read_definition import definition_of
 
@@ -83,10 +83,12 @@ def read_block(raw: object, loc: Loc, problems: Problems, *, runs: bool = True) 
     return None
 
 
-def read_workflow(raw: Mapping[str, Any], problems: Problems, prefix: Loc = ()) -> Definition | None:
+def read_workflow(
+    raw: Mapping[str, Any], problems: Problems, prefix: Loc = ()
+) -> Definition | None:
     """Return a workflow that has to run; None if something is wrong, which is noted."""
     before = problems.count
-    written, souls = raw.get("blocks"), raw.get("souls")
+    written = raw.get("blocks")
     blocks = {
         name: read_block(block, (*prefix, "blocks", name), problems)
         for name, block in (written if isinstance(written, dict) else {}).items()

@@ -25,29 +25,29 @@ def judges_of(folder: Path, options: LoadOptions, problems: Problems) -> Graders
 
 
 def find_providers(
-    wanted: Mapping[str, Loc], folder: Path, options: LoadOptions, problems: Problems
+    names: Mapping[str, Loc], folder: Path, options: LoadOptions, problems: Problems
 ) -> tuple[dict[str, dict[str, Any]], list[Problems]]:
     """Return `{kind, options}` by name, and the collector of the `targets.yaml`.
 
     A name that is neither an entry nor `openai` or `anthropic` is noted at its place.
     """
-    if not wanted:
+    if not names:
         return {}, []
     try:
         targets = Targets(None, folder, variables_for(folder, options), problems)
     except LoadError as error:
         problems.include(error.problems)
         return {}, []
-    for name, loc in wanted.items():
+    for name, loc in names.items():
         if name in targets:
             targets.use(name, loc, problems, without=("model",))  # the soul names it
         elif name not in _PROTOCOLS and targets.complete:
-            known = dict.fromkeys([*targets.names, *_PROTOCOLS])
-            problems.add(loc, f"unknown provider '{name}'.{suggest(name, known)}")
-    found = {
+            providers = dict.fromkeys([*targets.names, *_PROTOCOLS])
+            problems.add(loc, f"unknown provider '{name}'.{suggest(name, providers)}")
+    entries = {
         name: {"kind": target.kind, "options": dict(target.options)}
         for name, target in targets.used.items()
-        if name in wanted
+        if name in names
     }
     others = targets.file_problems
-    return found, [] if others is None else [others]
+    return entries, [] if others is None else [others]

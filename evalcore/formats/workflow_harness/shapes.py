@@ -1,8 +1,7 @@
-"""The foreign text of workflow files with an `eval:` section (spec: workflow-harness)."""
+"""The shapes of what stands under `eval:` in a workflow file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field, with_config
@@ -11,6 +10,7 @@ from typing_extensions import TypedDict
 from evalcore.declared.types import Share, Text, Weight
 from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Fixture
 from evalcore.mistakes.shape_lookup import CALLABLE, CUSTOM_TYPE
+from evalcore.workflow.definition import Graph, Soul
 
 Scalar = Annotated[
     str | int | float | bool,
@@ -161,7 +161,7 @@ AssertionShape = Annotated[
 
 @with_config(STRICT)
 class EvalCase(TypedDict, total=False):
-    """One case: inputs, given outputs, and assertions per block."""
+    """One case: inputs, fixtures, and assertions per block."""
 
     id: Required[Text]
     description: str | None
@@ -179,175 +179,13 @@ class EvalSection(TypedDict, total=False):
 
 
 @with_config(OPEN)
-class Workflow(TypedDict, total=False):
-    """The workflow's name, entry and edges."""
-
-    name: str
-    entry: str
-    transitions: list[dict[str, Any]]
-    conditional_transitions: list[dict[str, Any]]
-
-
-@with_config(STRICT)
-class Soul(TypedDict, total=False):
-    """A persona: system prompt and model."""
-
-    id: str
-    kind: str
-    name: str
-    role: str
-    description: str | None
-    system_prompt: str
-    provider: str | None
-    model_name: str | None
-    temperature: float | None
-    max_tokens: int | None
-    avatar_color: str | None
-
-
-@with_config(STRICT)
-class _Block(TypedDict, total=False):
-    id: str
-    description: str | None
-    assertions: list[Any] | None
-    inputs: dict[str, Any] | None
-    depends: str | list[str]
-    error_route: str | None
-    outputs: dict[str, Any] | None
-    timeout_seconds: Annotated[float, Field(gt=0)]
-    retry_config: dict[str, Any] | None
-    output_conditions: list[dict[str, Any]] | None
-    routes: list[dict[str, Any]] | None
-    exit_conditions: list[dict[str, Any]] | None
-    exits: list[dict[str, Any]] | None
-    limits: dict[str, Any] | None
-
-
-@with_config(STRICT)
-class LlmBlock(_Block, total=False):
-    """One model call from a prompt template."""
-
-    type: Required[Literal["llm"]]
-    soul_ref: str
-    prompt_template: str
-
-
-@with_config(STRICT)
-class LinearBlock(_Block, total=False):
-    """One model call on the block's inputs."""
-
-    type: Required[Literal["linear"]]
-    soul_ref: str
-
-
-_GateFields = TypedDict("_GateFields", {"pass": str | None, "fail": str | None}, total=False)
-
-
-@with_config(STRICT)
-class GateBlock(_Block, _GateFields, total=False):
-    """A model call whose first line decides the branch."""
-
-    type: Required[Literal["gate"]]
-    soul_ref: str
-    eval_key: str
-    extract_field: str
-
-
-@with_config(STRICT)
-class SynthesizeBlock(_Block, total=False):
-    """Joins earlier outputs in one model call."""
-
-    type: Required[Literal["synthesize"]]
-    soul_ref: str
-    input_block_ids: list[str]
-
-
-@with_config(STRICT)
-class DispatchBlock(_Block, total=False):
-    """Parallel model calls, one per exit; outputs stand at `block.exit`."""
-
-    type: Required[Literal["dispatch"]]
-    soul_ref: str
-
-
-@with_config(STRICT)
-class CodeBlock(_Block, total=False):
-    """Python in a subprocess."""
-
-    type: Required[Literal["code"]]
-    code: str
-    callable: str
-
-
-@with_config(STRICT)
-class HttpBlock(_Block, total=False):
-    """One HTTP request."""
-
-    type: Required[Literal["http"]]
-    method: str
-    url: str
-    headers: dict[str, str]
-    body: Any
-    body_template: str
-    timeout: Annotated[float, Field(gt=0)]
-
-
-@with_config(STRICT)
-class LoopBlock(_Block, total=False):
-    """Repeats other blocks."""
-
-    type: Required[Literal["loop"]]
-    inner_block_refs: list[str]
-    max_rounds: int
-    break_condition: Any
-    break_on_exit: str
-    retry_on_exit: str
-    carry_context: Any
-
-
-@with_config(STRICT)
-class WorkflowBlock(_Block, total=False):
-    """A sub-workflow."""
-
-    type: Required[Literal["workflow"]]
-    workflow_ref: str
-    max_depth: int
-    on_error: str
-
-
-BLOCK_SHAPES: Mapping[str, Any] = {
-    "llm": LlmBlock,
-    "linear": LinearBlock,
-    "gate": GateBlock,
-    "synthesize": SynthesizeBlock,
-    "dispatch": DispatchBlock,
-    "code": CodeBlock,
-    "http": HttpBlock,
-    "loop": LoopBlock,
-    "workflow": WorkflowBlock,
-}
-BlockShape = Annotated[
-    LlmBlock
-    | LinearBlock
-    | GateBlock
-    | SynthesizeBlock
-    | DispatchBlock
-    | CodeBlock
-    | HttpBlock
-    | LoopBlock
-    | WorkflowBlock,
-    Field(discriminator="type"),
-]
-
-
-@with_config(OPEN)
 class WorkflowFile(TypedDict, total=False):
     """A workflow file with an `eval:` section; other top-level keys are allowed."""
 
     version: str | float | int
-    blocks: dict[str, BlockShape] | None
+    blocks: dict[str, Any] | None
     souls: dict[str, Soul] | None
-    workflow: Workflow
+    workflow: Graph
     eval: Required[EvalSection]
     evalcore: EvalcoreSection
 

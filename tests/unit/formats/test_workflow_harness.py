@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 
-from evalcore.formats.workflow_harness.block_shapes import EXECUTED_BLOCKS
+from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import ErrorPolicy, Reducer, Suite
 from evalcore.model.target import Variant
+from evalcore.workflow.blocks.registry import block_class
 from tests.unit.formats.loading import cases_of, load_text, problems_of
 
 ONE = """
@@ -278,8 +279,8 @@ def test_without_blocks_any_id_may_be_expected(tmp_path: Path) -> None:
 
 OPTIONAL = [
     key
-    for key, hint in get_type_hints(EXECUTED_BLOCKS["code"]).items()
-    if type(None) in get_args(hint)
+    for key, schema in adapter(block_class("code")).json_schema()["properties"].items()
+    if {"type": "null"} in schema.get("anyOf", ())
 ]
 
 

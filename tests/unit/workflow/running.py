@@ -15,9 +15,10 @@ from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import no_provider
 from evalcore.trust.imports import ImportPolicy
-from evalcore.workflow.definition import Soul, read_definition
-from evalcore.workflow.engine import Finished, Given, run_workflow
+from evalcore.workflow.definition import Soul
+from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.events import Event, Snapshot
+from evalcore.workflow.read_definition import read_definition
 from evalcore.workflow.run_store import MemoryRunStore
 from evalcore.workflow.services import Answer, Services
 
@@ -80,7 +81,7 @@ def run(
     inputs: Mapping[str, Any] | None = None,
     *,
     model: Model = echo,
-    given: Given | None = None,
+    given: Fixtures | None = None,
     folder: Path | None = None,
     workflows: Mapping[str, str] | None = None,
     checks: Mapping[str, tuple[Assertion, ...]] | None = None,
@@ -92,7 +93,7 @@ def run(
     async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
         asked.append((soul, tuple(messages)))
         said = model(soul, messages[-1]["content"])
-        return said if isinstance(said, Answer) else Answer(said, "test", soul.model or "m")
+        return said if isinstance(said, Answer) else Answer(said, "test", soul.model_name or "m")
 
     place = folder or Path.cwd()
     services = Services(

@@ -11,7 +11,7 @@ import pytest
 
 from evalcore.model.evidence import Metrics
 from evalcore.workflow.definition import Soul
-from evalcore.workflow.engine import Given
+from evalcore.workflow.engine import Fixtures
 from evalcore.workflow.services import Answer
 from evalcore.workflow.usage import by_block, sum_calls
 from tests.unit.workflow.running import Ran, read, run
@@ -149,7 +149,7 @@ def test_a_soul_gives_its_system_prompt_and_model() -> None:
         """
     )
     ((soul, messages),) = ran.asked
-    assert (soul.model, soul.parameters) == ("m1", {"temperature": 0.5})
+    assert (soul.model_name, soul.parameters) == ("m1", {"temperature": 0.5})
     assert messages == (
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "hello"},
@@ -202,7 +202,7 @@ workflow: {entry: d}
 
 
 def timed(soul: Soul, prompt: str) -> Answer:
-    return Answer(prompt, "test", soul.model or "", Metrics(40.0 if soul.id == "s" else 30.0))
+    return Answer(prompt, "test", soul.model_name or "", Metrics(40.0 if soul.id == "s" else 30.0))
 
 
 def test_dispatch_asks_for_every_exit() -> None:
@@ -229,7 +229,7 @@ def test_calls_at_the_same_time_count_once() -> None:
 
 
 def test_an_exit_may_be_given() -> None:
-    ran = run(DISPATCH, {"topic": "x"}, given=Given({"d.two": "given"}))
+    ran = run(DISPATCH, {"topic": "x"}, given=Fixtures({"d.two": "given"}))
 
     assert ran.outputs["d"] == {"one": "First of x", "two": "given"}
     assert len(ran.asked) == 2

@@ -14,7 +14,8 @@ from evalcore.workflow.values import State
 
 
 def check(output: Any, operator: str, value: Any = None, key: str | None = "x") -> bool:
-    return condition_holds(Condition(key, operator, value), looker(output, State({})))
+    condition = Condition.model_construct(eval_key=key, operator=operator, value=value)
+    return condition_holds(condition, looker(output, State({})))
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,7 @@ def test_a_search_that_never_ends_is_stopped() -> None:
     ],
 )
 def test_groups(combinator: str, values: tuple[int, ...], expected: bool) -> None:
-    group = Group(tuple(Condition("x", "eq", value) for value in values), combinator)
+    conditions = tuple(Condition(eval_key="x", operator="eq", value=value) for value in values)
+    group = Group.model_construct(conditions=conditions, combinator=combinator)  # type: ignore[arg-type] # a parameter of the test
 
     assert holds(group, looker({"x": 1}, State({}))) is expected

@@ -9,7 +9,7 @@ import pytest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Metrics
 from evalcore.workflow.definition import Soul
-from evalcore.workflow.engine import Given
+from evalcore.workflow.engine import Fixtures
 from evalcore.workflow.services import Answer
 from tests.unit.workflow.running import run
 
@@ -318,7 +318,7 @@ def test_a_given_block_does_not_run_and_routes_as_if_it_had() -> None:
           facts: {type: code, code: "def main(data): return 1", depends: []}
         workflow: {entry: facts, transitions: [{from: facts, to: check}]}
         """,
-        given=Given({"check": "pass\nfine", "facts": '{"words": 7}'}),
+        given=Fixtures({"check": "pass\nfine", "facts": '{"words": 7}'}),
     )
     assert ran.outputs == {"facts": {"words": 7}, "check": "pass\nfine", "x": "7 words"}
     assert [soul.id for soul, _ in ran.asked] == ["default"]
@@ -333,7 +333,7 @@ def test_assertions_of_a_block_are_events_of_blocks_that_really_run() -> None:
           b: {type: llm, prompt_template: x, depends: a}
         workflow: {entry: a}
         """
-    ran = run(text, checks={"a": (check,), "b": (check,)}, given=Given({"a": "given"}))
+    ran = run(text, checks={"a": (check,), "b": (check,)}, given=Fixtures({"a": "given"}))
 
     (event,) = ran.of("assertion_result")
     assert (event.block, event.data["name"], event.data["outcome"]) == ("b", "contains-x", "passed")

@@ -17,7 +17,7 @@ from evalcore.workflow.variant import PARTS
 from tests.support.model_server import model_server
 from tests.support.shell import ROOT, evalcore
 
-PAGE = (ROOT / "docs" / "workflows.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "workflow-engine.md").read_text("utf-8")
 NO_KEYS = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "ANTHROPIC_API_KEY": ""}
 MIXED = """\
 version: "1.0"

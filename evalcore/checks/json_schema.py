@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from evalcore.checks.regex import compile_pattern
 from evalcore.checks.wording import describe_error, one_line, quote
+from evalcore.patterns.bounded import compile_python
+from evalcore.patterns.errors import PatternError
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -36,10 +37,8 @@ def first_mistake(value: Any, schema: Any, regex_timeout_s: float) -> str | None
             f"the schema refers to {quote(str(error.ref))}, which is not in it; "
             "schemas are not fetched"
         ) from None
-    except TimeoutError:
-        raise SchemaProblem(
-            f"a pattern of the schema took longer than {regex_timeout_s:g} s"
-        ) from None
+    except PatternError as error:
+        raise SchemaProblem(f"a pattern of the schema: {error}") from None
     except (ArithmeticError, TypeError, ValueError) as error:
         raise SchemaProblem(f"the schema cannot be applied: {describe_error(error)}") from None
 
@@ -71,7 +70,7 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
         ) from None
 
     def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not compile_pattern(wanted, "", "python")(
+        if isinstance(value, str) and not compile_python(wanted).is_found_in(
             value, regex_timeout_s
         ):
             yield ValidationError(f"{quote(value)} does not match {quote(wanted)}")

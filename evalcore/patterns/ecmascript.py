@@ -29,11 +29,11 @@ from evalcore.patterns.ecmascript_tree import (
     Literal,
     Lookaround,
     Node,
-    PatternError,
     Repeat,
     Sequence,
     Symbol,
 )
+from evalcore.patterns.errors import PatternError
 
 FLAGS = "gimsu"
 # The `regex` package writes out the least number of rounds; this bounds its memory.

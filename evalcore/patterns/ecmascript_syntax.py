@@ -19,12 +19,12 @@ from evalcore.patterns.ecmascript_tree import (
     Literal,
     Lookaround,
     Node,
-    PatternError,
     Repeat,
     Sequence,
     Symbol,
     Tree,
 )
+from evalcore.patterns.errors import PatternError
 
 DIGITS: tuple[Range, ...] = ((0x30, 0x39),)
 WORD: tuple[Range, ...] = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))

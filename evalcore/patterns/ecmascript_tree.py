@@ -1,21 +1,9 @@
-"""The tree of an ECMAScript regular expression, and what is wrong where there is none."""
+"""The tree of an ECMAScript regular expression."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-
-class PatternError(ValueError):
-    """The pattern is not valid: what is wrong, and at which character of it (from 0)."""
-
-    def __init__(self, message: str, position: int) -> None:
-        super().__init__(message, position)
-        self.message = message
-        self.position = position
-
-    def __str__(self) -> str:
-        return f"{self.message} at position {self.position}"
 
 
 @dataclass(frozen=True, slots=True)

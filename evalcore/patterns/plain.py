@@ -15,6 +15,8 @@ _PLAIN = re.compile(
     rf"\^?+(?:\\b|{_ATOM}\?{{0,1}}+(?![+*?]))*+({_ATOM}[+*]\??+(?![+*?]))?+"
     rf"(?:\\b|{_ATOM}\?{{0,1}}+(?![+*?]))*+\$?"
 )
+# About a tenth of a second of `re`.
+AFFORDABLE_STEPS = 10_000_000
 _LONGEST_PATTERN = 1_000
 _MOST_OPTIONAL = 3
 _ESCAPED = re.compile(r"\\.")
@@ -26,18 +28,21 @@ class PlainPattern(NamedTuple):
     """A plain pattern in Python's syntax, and what bounds the steps that a search takes.
 
     A text of n characters takes at most `size`·n steps, or `size`·n² where something repeats. In
-    texts with one of `strangers` the pattern means something else.
+    texts with one of `foreign_characters` the pattern means something else.
     """
 
     text: str
     size: int
     repeats: bool
-    strangers: tuple[str, ...] = ()
+    foreign_characters: tuple[str, ...] = ()
 
     def steps(self, length: int) -> int:
         """Return a bound for the steps of a search in a text of this length."""
-        places = (length + 1) ** 2 if self.repeats else length + 1
-        return self.size * places
+        return self.size * ((length + 1) ** 2 if self.repeats else length + 1)
+
+    def ends_soon(self, length: int) -> bool:
+        """Return whether `re` ends soon in any text of this length or a shorter one."""
+        return self.steps(length) <= AFFORDABLE_STEPS
 
 
 def plain_ecmascript(pattern: str) -> PlainPattern | None:
@@ -48,7 +53,7 @@ def plain_ecmascript(pattern: str) -> PlainPattern | None:
     bare = _ESCAPED.sub("", pattern)
     text = f"{pattern[:-1]}\\Z" if bare.endswith("$") else pattern
     # A set of characters beyond ASCII takes `re` five times as long to compile as the rest.
-    return plain._replace(text=text, strangers=_LINE_TERMINATORS if "." in bare else ())
+    return plain._replace(text=text, foreign_characters=_LINE_TERMINATORS if "." in bare else ())
 
 
 def plain_python(pattern: str) -> PlainPattern | None:

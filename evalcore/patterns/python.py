@@ -11,7 +11,9 @@ from __future__ import annotations
 import importlib
 import math
 import re
+import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from evalcore.patterns.character_sets import (
@@ -22,9 +24,9 @@ from evalcore.patterns.character_sets import (
     literal,
     with_variants,
 )
+from evalcore.patterns.errors import PatternError
+from evalcore.patterns.plain import AFFORDABLE_STEPS
 
-# About a tenth of a second of `re`.
-_AFFORDABLE_STEPS = 10_000_000
 # The `regex` package writes out the least number of rounds; this bounds its memory.
 _LARGEST_PATTERN = 100_000
 
@@ -36,28 +38,32 @@ _CHARACTER_TYPES = int(re.ASCII | re.LOCALE | re.UNICODE)
 Items = Any
 
 
-class Untranslatable(ValueError):  # noqa: N818 - says what the pattern is
-    """The pattern is valid for `re`, but the `regex` package cannot search for it."""
+def silenced(pattern: str) -> AbstractContextManager[None]:
+    """Silence `re`, which warns of sets that a later version might read otherwise."""
+    if "[" not in pattern:
+        return nullcontext()
+    return warnings.catch_warnings(action="ignore", category=FutureWarning)
 
 
 def parse(pattern: str, flags: int) -> tuple[Items, int]:
     """Return the tree that `re` makes of a valid pattern, and the flags that hold for all of it."""
-    tree = importlib.import_module("re._parser").parse(pattern, flags)
+    with silenced(pattern):
+        tree = importlib.import_module("re._parser").parse(pattern, flags)
     return tree, tree.state.flags | flags
 
 
 def ends_soon(items: Items, length: int) -> bool:
     """Return whether `re` finds its answer soon in any text of this length or a shorter one."""
-    return (length + 1) * _size(items) * _ways(items, length) <= _AFFORDABLE_STEPS
+    return (length + 1) * least_size(items) * _ways(items, length) <= AFFORDABLE_STEPS
 
 
 def translate(items: Items, flags: int) -> str:
     """Return the pattern for `regex.compile(…, regex.V0)`; to be searched for, without flags.
 
-    Raises `Untranslatable` where its least repeats come to more than 100 000 characters.
+    Raises `PatternError` where its least repeats come to more than 100 000 characters.
     """
-    if _size(items) > _LARGEST_PATTERN:
-        raise Untranslatable("the quantifiers ask for too many repeats for a text of this length")
+    if least_size(items) > _LARGEST_PATTERN:
+        raise PatternError("the quantifiers ask for too many repeats for a text of this length")
     return _write(items, flags)
 
 
@@ -78,11 +84,11 @@ def _parts(operator: str, argument: Any) -> Iterator[Items]:
             yield from (part for part in argument[1:] if part is not None)
 
 
-def _size(items: Items) -> int:
+def least_size(items: Items) -> int:
     """Return about how many pieces the pattern comes to once its least repeats are written."""
     total = 1
     for operator, argument in items:
-        size = 1 + sum(_size(part) for part in _parts(str(operator), argument))
+        size = 1 + sum(least_size(part) for part in _parts(str(operator), argument))
         total += size * max(int(argument[0]), 1) if str(operator).endswith("_REPEAT") else size
     return total
 
@@ -142,7 +148,7 @@ def _item(operator: str, argument: Any, flags: int) -> str:  # noqa: C901, PLR09
             number, yes, no = argument
             otherwise = "" if no is None else f"|{_write(no, flags)}"
             return f"(?(g{number}){_write(yes, flags)}{otherwise})"
-    raise Untranslatable(f"this pattern cannot be given a time limit ({operator})")
+    raise PatternError(f"this pattern cannot be given a time limit ({operator})")
 
 
 def _folding(flags: int) -> Folding | None:
@@ -187,7 +193,7 @@ def _place(place: str, flags: int) -> str:
             return f"(?:{before}{not_after}|{not_before}{after})"
         case "AT_NON_BOUNDARY":  # `re` finds none in an empty text
             return rf"(?!\A\Z)(?:{before}{after}|{not_before}{not_after})"
-    raise Untranslatable(f"this pattern cannot be given a time limit ({place})")
+    raise PatternError(f"this pattern cannot be given a time limit ({place})")
 
 
 def _category(name: str, flags: int) -> str:

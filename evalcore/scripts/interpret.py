@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
+from evalcore.expressions.match_patterns import match_groups
 from evalcore.expressions.values import SCALARS, in_order, walk
 from evalcore.scripts.failure import ToolError, is_caught
 from evalcore.scripts.running import Running, Scope
@@ -201,7 +202,7 @@ async def _match(statement: Match, scope: Scope, run: Running) -> Any:
             if _is_case(value, case.render(scope)):
                 return await run_body(then, scope, run)
         elif pattern is not None and value is not None:
-            groups = pattern.groups(text_of(value))
+            groups = match_groups(pattern, text_of(value))
             if groups is not None:
                 return await _with_groups(then, list(groups[1:]), scope, run)
     return None if statement.default is None else await run_body(statement.default, scope, run)

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from evalcore.expressions.failure import ExpressionSyntaxError
-from evalcore.expressions.pattern import Pattern, compile_pattern
+from evalcore.expressions.match_patterns import compile_match_pattern
 from evalcore.expressions.tree import Tree, compile_tree
 from evalcore.mistakes.wording import describe, known_names, suggest
+from evalcore.patterns.bounded import PythonPattern
 from evalcore.scripts.mistakes import Mistakes, Place
 from evalcore.scripts.running import Tool
 from evalcore.scripts.toolbox import Toolbox
@@ -71,7 +72,7 @@ class Matcher(NamedTuple):
     """What is run for a value that is equal to `case`, or in which `pattern` is found."""
 
     case: Tree | None
-    pattern: Pattern | None
+    pattern: PythonPattern | None
     then: Body
 
 
@@ -264,7 +265,7 @@ class Compiler:
             self._mistakes.add((*loc, "pattern"), message)
             return None
         try:
-            return Matcher(None, compile_pattern(pattern), then)
+            return Matcher(None, compile_match_pattern(pattern), then)
         except ExpressionSyntaxError as error:
             self._mistakes.add((*loc, "pattern"), str(error))
             return None

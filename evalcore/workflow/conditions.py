@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -10,6 +9,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from evalcore.declared.types import Listed, OrAbsent, Text
+from evalcore.patterns.bounded import compile_python
+from evalcore.patterns.errors import PatternError
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.part import WorkflowPart
 from evalcore.workflow.values import MISSING, text_of
@@ -112,27 +113,12 @@ def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bo
 def search(pattern: str, text: str) -> bool:
     """Whether a pattern of Python's `re` matches somewhere.
 
-    Raises `BlockError` if it is none, or if the search takes too long.
+    Raises `BlockError` if it is not one, or if the search takes longer than 2 s.
     """
-    from evalcore.patterns import python as python_regex
-
     try:
-        compiled = re.compile(pattern)
-        items, flags = python_regex.parse(pattern, 0)
-        if python_regex.ends_soon(items, len(text)):
-            return compiled.search(text) is not None
-        return _timed_search(python_regex.translate(items, flags), text)
-    except (re.error, OverflowError, RecursionError, python_regex.Untranslatable) as error:
-        raise BlockError("condition", f"invalid pattern {pattern!r}: {error}") from error
-    except TimeoutError as error:
-        message = f"the search for {pattern!r} took longer than {_SEARCH_LIMIT_S:g} s"
-        raise BlockError("condition", message) from error
-
-
-def _timed_search(translated: str, text: str) -> bool:
-    import regex  # `re` cannot be interrupted
-
-    return regex.search(translated, text, regex.V0, timeout=_SEARCH_LIMIT_S) is not None
+        return compile_python(pattern).is_found_in(text, _SEARCH_LIMIT_S)
+    except PatternError as error:
+        raise BlockError("condition", str(error)) from error
 
 
 def _prefixed(actual: Any, value: Any) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from evalcore.patterns.ecmascript import translate
-from evalcore.patterns.ecmascript_tree import PatternError
+from evalcore.patterns.errors import PatternError
 
 
 def is_found(pattern: str, text: str, flags: str = "") -> bool:

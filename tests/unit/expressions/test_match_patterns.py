@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
-from evalcore.expressions.pattern import compile_pattern
+from evalcore.expressions.match_patterns import compile_match_pattern, match_groups
 
 FOUND: dict[str, tuple[str, str, tuple[str | None, ...] | None]] = {
     "groups": (r"(\d+)-(\w+)", "a 12-bc d", ("12-bc", "12", "bc")),
@@ -32,21 +32,18 @@ INVALID = {
 def test_a_pattern_finds_its_groups(
     pattern: str, text: str, groups: tuple[str | None, ...] | None
 ) -> None:
-    assert compile_pattern(pattern).groups(text) == groups
-
-
-def test_a_pattern_may_have_to_match_the_whole_text() -> None:
-    pattern = compile_pattern("a+|b")
-    assert (pattern.full_groups("aa"), pattern.full_groups("ab")) == (("aa",), None)
+    assert match_groups(compile_match_pattern(pattern), text) == groups
 
 
 @pytest.mark.parametrize("pattern", INVALID.values(), ids=INVALID)
 def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ExpressionSyntaxError, match="pattern"):
-        compile_pattern(pattern)
+        compile_match_pattern(pattern)
 
 
 def test_a_search_that_takes_too_long_is_stopped() -> None:
     with pytest.raises(ExpressionError) as stopped:
-        compile_pattern("(?:(?:a{1,50}){1,50}){1,50}b").groups("a" * 5_000, timeout_s=0.1)
+        match_groups(
+            compile_match_pattern("(?:(?:a{1,50}){1,50}){1,50}b"), "a" * 5_000, timeout_s=0.1
+        )
     assert stopped.value.kind == "LimitError"

@@ -34,7 +34,8 @@ def _flag(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> Any:
+def text_of(value: Any) -> Any:
+    """Return the value if it is a text that is not empty; else raise `ValueError`."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("a text that is not empty")
     return value
@@ -55,8 +56,8 @@ Level = Annotated[
 ]
 """A number strictly between 0 and 1."""
 Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
-Text = Annotated[str, Rule(_text, {"type": "string", "minLength": 1})]
-MaybeText = Annotated[str | None, Rule(_text, {"type": "string", "minLength": 1})]
+Text = Annotated[str, Rule(text_of, {"type": "string", "minLength": 1})]
+MaybeText = Annotated[str | None, Rule(text_of, {"type": "string", "minLength": 1})]
 """A text that may be left out; a file does not write null."""
 FUNCTION = Rule(_reference, {"type": "string", "pattern": "^[^:\\s]+:[^:\\s]+$"})
 """The reference of a function: `module:function`."""

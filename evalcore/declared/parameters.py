@@ -7,12 +7,12 @@ Pydantic does the checking; it is imported when the first value of a file is rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.wording import describe, suggest
 
 _Declared = TypeVar("_Declared")
 
@@ -121,7 +121,8 @@ def _worded(error: Any, parameters: Mapping[str, Parameter]) -> str:
         return str(first["ctx"]["error"])
     parameter = next(each for each in parameters.values() if each.field == first["loc"][0])
     if first["type"] == "literal_error":
-        return f"'{parameter.key}' is one of {', '.join(choices_of(parameter))}"
+        choices = ", ".join(choices_of(parameter))
+        return f"'{parameter.key}' is one of {choices}, not {describe(first['input'])}"
     return f"'{parameter.key}' is {first['ctx']['error']}"
 
 
@@ -182,18 +183,16 @@ def documented(declared: type) -> str:
     return plain.removesuffix(".")
 
 
-def documented_parameters(declared: type) -> str:
-    """Return the parameters as a cell of a Markdown table, with units and defaults."""
-    return ", ".join(map(_documented, parameters_of(declared).values())) or "–"
+def documented_parameters(declared: type, without: Collection[str] = ()) -> str:
+    """Return the parameters as a cell of a Markdown table, with their defaults and units."""
+    parameters = parameters_of(declared).values()
+    return ", ".join(_documented(each) for each in parameters if each.key not in without) or "–"
 
 
 def _documented(parameter: Parameter) -> str:
-    others = [f"or `{each}`" for each in choices_of(parameter) if each != parameter.default]
-    default = parameter.default
-    if others:
-        shown = ", ".join([f"`{default}`", *others])
-    elif default is not None:
-        shown = str(default).lower()
-    else:
-        shown = parameter.unit
-    return f"`{parameter.key}`" + (f" ({shown})" if shown else "")
+    default = "" if parameter.default is None else str(parameter.default).lower()
+    facts = " ".join(filter(None, (default, parameter.unit)))
+    if choices := choices_of(parameter):
+        others = " or ".join(f"`{each}`" for each in choices if each != parameter.default)
+        facts = f"`{default}`, or {others}"
+    return f"`{parameter.key}`" + (f" ({facts})" if facts else "")

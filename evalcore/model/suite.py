@@ -112,13 +112,13 @@ class Limits:
 class ScorerSpec:
     """A measurement that is reported beside the results and decides nothing by itself.
 
-    `kind` is a row of `scorers.registry`; `params` are JSON values. `named` says that the suite
-    gives the name; a scorer of one's own may have another one otherwise.
+    `kind` is a row of `checks.scorers.registry`; `params` are JSON values. `named` says that the
+    suite gives the name; a custom scorer may have another one otherwise.
     """
 
     name: str
     kind: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
     named: bool = True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -11,6 +11,7 @@ import click
 import pytest
 from typing_extensions import is_typeddict
 
+from evalcore.checks.scorers.registry import scorers_table
 from evalcore.cli.main import cli
 from evalcore.formats.parts import shared_shapes as shapes
 from evalcore.formats.test_file import shapes as test_file_shapes
@@ -24,7 +25,6 @@ REFERENCE = ROOT / "docs/reference"
 COMMAND_LINE = (REFERENCE / "command-line.md").read_text("utf-8")
 FORMAT_PAGES = ("formats", "test-files", "workflow-files", "targets", "workspaces", "suite-options")
 FORMATS = "\n".join((REFERENCE / f"{page}.md").read_text("utf-8") for page in FORMAT_PAGES)
-GATES_PAGE = (REFERENCE / "gates.md").read_text("utf-8")
 
 # Blocks are the workflow engine's, of which this version checks no more than the shape.
 UNDOCUMENTED_SHAPES = {"_Block", "Soul", "Workflow", "WorkflowFile", "_GateFields"}
@@ -88,8 +88,11 @@ def test_every_setting_is_documented(name: str) -> None:
     assert FILE_NAME in COMMAND_LINE
 
 
-def test_the_table_of_gates_is_that_of_their_classes() -> None:
-    assert gates_table() in GATES_PAGE, "run python .ci/tables.py"
+@pytest.mark.parametrize(
+    ("page", "table"), [("gates.md", gates_table), ("suites.md", scorers_table)]
+)
+def test_a_generated_table_is_that_of_the_classes(page: str, table: Callable[[], str]) -> None:
+    assert table() in (REFERENCE / page).read_text("utf-8"), "run python .ci/tables.py"
 
 
 def typed_dicts(module: Any) -> Iterator[type]:

@@ -1,4 +1,4 @@
-"""Scorers that are somebody else's Python."""
+"""The scorer that is the user's Python."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evalcore.checks.scorers.score import Score, json_raw
+from evalcore.checks.scorers.scorer import Scorer, ScorerResources
+from evalcore.declared.parameter_types import FUNCTION, MaybeText
+from evalcore.declared.parameters import REQUIRED, Key
 from evalcore.errors import EvalError
-from evalcore.isolation.mode import NO_WORKERS, Workers
-from evalcore.model.artifact import Artifact
-from evalcore.model.suite import ScorerSpec
+from evalcore.model.artifact import Artifact, artifact_of
+from evalcore.model.evidence import Evidence
+from evalcore.model.suite import Case
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.local_objects import find_callable
@@ -27,81 +31,97 @@ _RAW_KEYS = ("raw_value", "rawValue", "raw")
 _VALUE_KEYS = "{value, raw_value}"
 
 
+@dataclass(frozen=True)
+class CustomScorer(Scorer):
+    """Your `fn(artifact)`, or an object or class with `score(artifact)`, returns a number, a bool,
+    `Score(name, value, raw_value)`, `{value, raw_value}` (`rawValue` too), or None where nothing is
+    measured. The raw value is any JSON value up to 64 KiB. Written `{callable: 'module:function'}`.
+
+    The score has the name that the suite gives, else the object's own, else the answer's. Any other
+    answer, an exception and a time-out are an error of this score.
+    """
+
+    reference: Annotated[str, FUNCTION, Key("callable")] = REQUIRED
+    behaviour: MaybeText = None
+
+    @property
+    def default_name(self) -> str:
+        """The function's name."""
+        return self.reference.rpartition(":")[2]
+
+    @cached_property
+    def is_awaited(self) -> bool:
+        """The function has a time limit, and may run in a worker process."""
+        return True
+
+    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+        """Call the function with the artifact."""
+        artifact = artifact_of(
+            evidence,
+            case_id=case.id,
+            case_input=case.input,
+            expected_output=case.expected_output,
+        )
+        imports, objects = resources.imports, resources.objects
+        pool = None if self.reference in objects else resources.workers.of(None)
+        try:
+            if pool is not None:
+                from evalcore.isolation.worker_pool import Job
+
+                job = Job(_ENTRY, ScorerCall(self, artifact, imports))
+                return Score(*await pool.call_within(job, TIMEOUT_S))
+            function = find_callable(self.reference, imports, objects, _METHOD)
+            return await asyncio.wait_for(self.call(artifact, function), TIMEOUT_S)
+        except EvalError as error:
+            return self.fails(error)
+        except TimeoutError:
+            return self.fails(f"no score within {TIMEOUT_S:g} s")
+
+    async def call(self, artifact: Artifact, scorer: Any) -> Score:
+        """Return the score that a function or an object answers."""
+        name = self.label
+        try:
+            function = _function(scorer)
+            name = self.name or _own_name(scorer) or name
+            answer = await call_foreign(function, artifact)
+            if self.name is None and name == self.label:
+                name = _own_name(answer) or name
+            return _score(name, answer)
+        except (EvalError, ForeignError, ValueError) as error:
+            return Score(name, None, error=str(error))
+
+
 @dataclass(frozen=True, slots=True)
 class ScorerCall:
     """One call of a scorer: which, on what, and where it may be imported from."""
 
-    spec: ScorerSpec
+    scorer: CustomScorer
     artifact: Artifact
     imports: ImportPolicy
-
-
-async def custom(
-    spec: ScorerSpec,
-    artifact: Artifact,
-    imports: ImportPolicy,
-    objects: Mapping[str, Any],
-    workers: Workers = NO_WORKERS,
-) -> Score:
-    """Ask an object's `score(artifact)`, or a function, for a score.
-
-    That is a `Score`, a number in [0, 1], a bool, a mapping `{value, raw_value}`, or None where
-    nothing is measured; it may have a `name`. The score has the name that the suite gives, else the
-    object's own, else the answer's. Anything else, an exception and a time-out are an error of this
-    score.
-    """
-    reference = spec.params["callable"]
-    pool = None if reference in objects else workers.of(None)
-    try:
-        if pool is not None:
-            from evalcore.isolation.worker_pool import Job
-
-            job = Job(_ENTRY, ScorerCall(spec, artifact, imports))
-            return Score(*await pool.call_within(job, TIMEOUT_S))
-        scorer = find_callable(reference, imports, objects, _METHOD)
-        return await asyncio.wait_for(_asked(spec, artifact, scorer), TIMEOUT_S)
-    except EvalError as error:
-        return Score(spec.name, None, error=str(error))
-    except TimeoutError:
-        return Score(spec.name, None, error=f"no score within {TIMEOUT_S:g} s")
 
 
 async def score_in_worker(call: ScorerCall, engine: Engine) -> list[Any]:
     """Return the fields of the score as JSON values: what a worker process runs."""
     try:
-        scorer = call.imports.load(call.spec.params["callable"], _METHOD)
+        function = call.imports.load(call.scorer.reference, _METHOD)
     except EvalError as error:
-        return list(Score(call.spec.name, None, error=str(error)))
+        return list(call.scorer.fails(error))
     engine.loaded()
-    return list(await _asked(call.spec, call.artifact, scorer))
-
-
-async def _asked(spec: ScorerSpec, artifact: Artifact, scorer: Any) -> Score:
-    """Return what a scorer answers."""
-    name = spec.name
-    try:
-        function = _function(scorer)
-        name = name if spec.named else _own_name(scorer) or name
-        answer = await call_foreign(function, artifact)
-        if not spec.named and name == spec.name:
-            name = _own_name(answer) or name
-        return _score(name, answer)
-    except (EvalError, ForeignError, ValueError) as error:
-        return Score(name, None, error=str(error))
+    return list(await call.scorer.call(call.artifact, function))
 
 
 def _function(scorer: Any) -> Callable[..., Any]:
     if inspect.isclass(scorer):
-        made: Any = scorer
-        return lambda artifact: made().score(artifact)
+        constructor: Any = scorer
+        return lambda artifact: constructor().score(artifact)
     method: Callable[..., Any] | None = getattr(scorer, _METHOD, None)
-    found: Callable[..., Any] = method if callable(method) else scorer
-    return found
+    function: Callable[..., Any] = method if callable(method) else scorer
+    return function
 
 
-def _own_name(thing: Any) -> str | None:
+def _own_name(scored: Any) -> str | None:
     """Return the `name` of a scorer or of its answer, if that is a text."""
-    name = thing.get("name") if isinstance(thing, Mapping) else getattr(thing, "name", None)
+    name = scored.get("name") if isinstance(scored, Mapping) else getattr(scored, "name", None)
     return name if isinstance(name, str) and name else None
 
 
@@ -126,6 +146,6 @@ def _parts(answer: Any) -> tuple[Any, Any, Any]:
         raws = [answer[key] for key in _RAW_KEYS if answer.get(key) is not None]
         return answer.get("value"), raws[0] if raws else None, answer.get("error")
     if not isinstance(answer, int | float) and hasattr(answer, "value"):
-        raws = [one for key in _RAW_KEYS if (one := getattr(answer, key, None)) is not None]
+        raws = [raw for key in _RAW_KEYS if (raw := getattr(answer, key, None)) is not None]
         return answer.value, raws[0] if raws else None, getattr(answer, "error", None)
     return answer, None, None

@@ -1,53 +1,55 @@
-"""Scorers that ask: a judge's score, the similarity of embeddings."""
+"""The scorer that a judge's free score gives."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 from evalcore.checks.scorers.score import Score
-from evalcore.checks.scorers.similarity import compared
+from evalcore.checks.scorers.scorer import Scorer, ScorerResources
+from evalcore.declared.parameter_types import MaybeText
 from evalcore.errors import EvalError
-from evalcore.judging.asking import Judges, JudgeSpec
+from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.grading import DEFAULT_PROMPT, grade_freely
 from evalcore.judging.panel import Panel
 from evalcore.judging.texts import conversation_text, expected_text
-from evalcore.judging.vectors import cosine
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case, ScorerSpec
+from evalcore.model.suite import Case
 
 
-async def llm_judge(spec: ScorerSpec, evidence: Evidence, case: Case, judges: Judges) -> Score:
-    """Score the output by `criteria`, else by the case's; no value where no judge gives one."""
-    params = spec.params
-    criteria = params.get("criteria")
-    prompt = None if criteria is None else f"{DEFAULT_PROMPT}\n\nCriteria:\n{_plain(criteria)}"
-    if evidence.output is None:
-        return Score(spec.name, None, error="there is no output")
-    material = {
-        "input": conversation_text(case.input),
-        "output": evidence.output,
-        "expected_output": expected_text(case.expected_output),
-        "criteria": case.criteria or "",
-    }
-    judge = JudgeSpec(params.get("judge"), params.get("model"))
-    try:
-        found = await grade_freely(judges, Panel((judge,)), prompt, material, 0.8)
-    except EvalError as error:
-        return Score(spec.name, None, error=str(error))
-    return Score(spec.name, found.score, found.score)
+@dataclass(frozen=True)
+class LlmJudgeScorer(Scorer):
+    """The score that a [judge](graders.md) gives by `criteria`, else by the case's."""
+
+    criteria: MaybeText = None
+    judge: MaybeText = None
+    model: MaybeText = None
+
+    @cached_property
+    def is_awaited(self) -> bool:
+        """A judge is asked."""
+        return True
+
+    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+        """Return the judge's score; no value where no judge gives one."""
+        prompt = None
+        if self.criteria is not None:
+            prompt = f"{DEFAULT_PROMPT}\n\nCriteria:\n{_escaped(self.criteria)}"
+        if evidence.output is None:
+            return self.fails("there is no output")
+        material = {
+            "input": conversation_text(case.input),
+            "output": evidence.output,
+            "expected_output": expected_text(case.expected_output),
+            "criteria": case.criteria or "",
+        }
+        panel = Panel((JudgeSpec(self.judge, self.model),))
+        try:
+            grade = await grade_freely(resources.judges, panel, prompt, material, 0.8)
+        except EvalError as error:
+            return self.fails(error)
+        return Score(self.label, grade.score, grade.score)
 
 
-async def embedding(spec: ScorerSpec, evidence: Evidence, case: Case, judges: Judges) -> Score:
-    """Score the cosine of the embeddings of what stands at `path` and of what is expected."""
-    texts = compared(spec, evidence, case)
-    if isinstance(texts, Score):
-        return texts
-    asked = JudgeSpec(spec.params.get("judge"), spec.params.get("model"))
-    try:
-        found = await judges.embed(asked, list(texts))
-        value = cosine(*found.vectors)
-    except (EvalError, ValueError) as error:
-        return Score(spec.name, None, error=str(error))
-    return Score(spec.name, min(1.0, max(0.0, value)), value)
-
-
-def _plain(text: str) -> str:
+def _escaped(text: str) -> str:
     return text.replace("{{", "{ {").replace("}}", "} }")

@@ -2,38 +2,102 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
 from evalcore.checks.scorers.score import Score, linear
+from evalcore.checks.scorers.scorer import Scorer
+from evalcore.declared.parameter_types import Amount
+from evalcore.declared.parameters import Key
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case, ScorerSpec
+from evalcore.model.suite import Case
 
 
-def latency(spec: ScorerSpec, evidence: Evidence, case: Case) -> Score:  # noqa: ARG001 - a scorer's form
-    """Score the latency in milliseconds."""
-    return _scored(spec, evidence.metrics.latency_ms)
+class MeasuredScorer(Scorer):
+    """A scorer of an amount: 1 up to an ideal, 0 from a maximum on, a straight line between."""
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the amount; None where it is not measured."""
+        raise NotImplementedError
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The ideal and the maximum."""
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        ideal, maximum = self.bounds
+        if maximum <= ideal:
+            raise ValueError("'max' has to be more than 'ideal'")
+
+    def score(self, evidence: Evidence, case: Case) -> Score:  # noqa: ARG002 - a scorer's form
+        """Return the place of the amount between the bounds."""
+        amount = self.amount(evidence)
+        if amount is None:
+            return Score(self.label, None)
+        return Score(self.label, linear(amount, *self.bounds), amount)
 
 
-def cost(spec: ScorerSpec, evidence: Evidence, case: Case) -> Score:  # noqa: ARG001 - a scorer's form
-    """Score the cost in US dollars."""
-    return _scored(spec, evidence.metrics.cost_usd)
+@dataclass(frozen=True)
+class LatencyScorer(MeasuredScorer):
+    """The latency in milliseconds."""
+
+    ideal_ms: Annotated[Amount, Key("ideal", "ms")] = 0
+    max_ms: Annotated[Amount, Key("max", "ms")] = 30_000
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the latency."""
+        return evidence.metrics.latency_ms
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The ideal and the maximum."""
+        return self.ideal_ms, self.max_ms
 
 
-def tokens(spec: ScorerSpec, evidence: Evidence, case: Case) -> Score:  # noqa: ARG001 - a scorer's form
-    """Score input · input_weight + output · output_weight; unmeasured if one that counts is."""
-    metrics, params = evidence.metrics, spec.params
-    amount = 0.0
-    for counted, weight in (
-        (metrics.input_tokens, params["input_weight"]),
-        (metrics.output_tokens, params["output_weight"]),
-    ):
-        if not weight:
-            continue
-        if counted is None:
-            return _scored(spec, None)
-        amount += counted * weight
-    return _scored(spec, amount)
+@dataclass(frozen=True)
+class CostScorer(MeasuredScorer):
+    """The cost in US dollars."""
+
+    ideal_usd: Annotated[Amount, Key("ideal", "USD")] = 0
+    max_usd: Annotated[Amount, Key("max", "USD")] = 1
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the cost."""
+        return evidence.metrics.cost_usd
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The ideal and the maximum."""
+        return self.ideal_usd, self.max_usd
 
 
-def _scored(spec: ScorerSpec, amount: float | None) -> Score:
-    if amount is None:
-        return Score(spec.name, None)
-    return Score(spec.name, linear(amount, spec.params["ideal"], spec.params["max"]), amount)
+@dataclass(frozen=True)
+class TokensScorer(MeasuredScorer):
+    """Input tokens · `input_weight` + output tokens · `output_weight`."""
+
+    ideal_tokens: Annotated[Amount, Key("ideal")] = 0
+    max_tokens: Annotated[Amount, Key("max")] = 100_000
+    input_weight: Amount = 1
+    output_weight: Amount = 1
+
+    def amount(self, evidence: Evidence) -> float | None:
+        """Return the weighted sum; None if a count that has a weight is not measured."""
+        metrics = evidence.metrics
+        amount = 0.0
+        for count, weight in (
+            (metrics.input_tokens, self.input_weight),
+            (metrics.output_tokens, self.output_weight),
+        ):
+            if not weight:
+                continue
+            if count is None:
+                return None
+            amount += count * weight
+        return amount
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The ideal and the maximum."""
+        return self.ideal_tokens, self.max_tokens

@@ -68,7 +68,7 @@ class NodeInvocations(Check):
         message = f"{quote(self.node_id)} ran {count} times, at most {self.max} expected"
         return failed(message, actual=str(count), expected=expected)
 
-    def expected(self) -> str:
+    def expected_text(self) -> str:
         """Return the bound."""
         return f"max {self.max}"
 

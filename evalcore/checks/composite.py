@@ -11,10 +11,11 @@ from evalcore.checks.graded import aspect, scored
 from evalcore.checks.judge import Judge
 from evalcore.checks.judged import LlmGrader
 from evalcore.checks.negation import apply_negation
-from evalcore.checks.program import Command, GradingProgram, payload_of, run_grader
+from evalcore.checks.program import Command, Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, json_text, one_line
+from evalcore.declared.base import Declared
 from evalcore.declared.types import Share, Text, Weight
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
@@ -39,11 +40,13 @@ class Member(NamedTuple):
         return required is None or reaches(self.verdict.score, required)
 
 
-class Aggregator(GradingProgram):
+class Aggregator(Declared):
     """How the members' scores become one: their mean, the least, a share, a program, a judge."""
 
     type: Literal["mean", "threshold", "minimum", "code", "judge"]
-    command: Command | None = None  # type: ignore[assignment]
+    command: Command | None = None
+    cwd: Text | None = None
+    config: dict[str, Any] | None = None
     weights: dict[str, Weight] | None = None
     threshold: Share | None = None
     prompt: str | None = None
@@ -101,7 +104,8 @@ class Composite(Check):
 
     async def _by_program(self, members: Sequence[Member], subject: Subject) -> Verdict:
         payload = {**payload_of(self.aggregator.config, subject), "results": _results(members)}
-        answer = await run_grader(self.aggregator, payload, subject)
+        program = Program(self.aggregator.command or "", self.aggregator.cwd)
+        answer = await run_grader(program, payload, subject)
         if isinstance(answer, Verdict):
             return answer
         message = one_line(answer.reasoning)

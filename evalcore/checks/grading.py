@@ -157,7 +157,7 @@ def _new_result(
     if expected is not None:
         expected = shorten(expected)
     elif check is not None:
-        expected = check.expected()
+        expected = check.expected_text()
     # In the order of its fields, which `_make` takes in half the time.
     return AssertionResult._make(
         (

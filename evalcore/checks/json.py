@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Self
-
-from pydantic import Field
+from typing import Any, ClassVar, Final
 
 from evalcore.checks import strict_json
 from evalcore.checks.base import Check
@@ -19,14 +17,9 @@ _TOO_DEEP = "the JSON is nested too deeply to be read"
 
 
 class _JsonSchemaCheck(Check):
-    expected_field: ClassVar[str] = "json_schema"
+    expected_field: ClassVar[str] = "schema"
 
-    json_schema: dict[str, Any] | bool | None = Field(None, alias="schema")
-
-    @classmethod
-    def from_stored(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the check of these fields; `schema` is a method of pydantic's models."""
-        return super().from_stored({"json_schema": fields.get("schema")})
+    schema: dict[str, Any] | bool | None = None
 
 
 class IsJson(_JsonSchemaCheck):
@@ -34,8 +27,8 @@ class IsJson(_JsonSchemaCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Parse the output."""
-        if self.json_schema is not None:
-            return _conforms(strict_json.parse, self.json_schema, subject)
+        if self.schema is not None:
+            return _conforms(strict_json.parse, self.schema, subject)
         try:
             return PASSED if strict_json.is_json(subject.output) else failed("is not JSON")
         except RecursionError:
@@ -47,7 +40,7 @@ class ContainsJson(_JsonSchemaCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Parse the first object or array."""
-        return _conforms(strict_json.first_container, self.json_schema, subject)
+        return _conforms(strict_json.first_container, self.schema, subject)
 
 
 class EqualsJson(Check):

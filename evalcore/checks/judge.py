@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -31,7 +32,7 @@ class JudgedCheck(Check):
 
     nested: ClassVar[bool] = True
 
-    judges: list[Judge] = Field(default_factory=list)
+    judges: list[Judge] = field(default_factory=list)
     votes: Annotated[int, Field(ge=1, le=100)] = 1
     aggregation: Literal["mean", "median", "majority"] = "mean"
     threshold: Share | None = None

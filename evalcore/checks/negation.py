@@ -17,7 +17,9 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
         return verdict
     match verdict.outcome:
         case Outcome.PASSED:
-            expected = verdict.expected or load_check(assertion.check, assertion.params).expected()
+            expected = (
+                verdict.expected or load_check(assertion.check, assertion.params).expected_text()
+            )
             what = assertion.check if expected is None else f"{assertion.check} {quote(expected)}"
             message = f"{what} holds, but must not"
             return verdict._replace(

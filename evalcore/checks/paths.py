@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, ClassVar, Literal, NamedTuple, cast
-
-from pydantic import Field
+from collections.abc import Awaitable, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from evalcore.checks.base import Check
 from evalcore.checks.json import same_json
@@ -132,9 +130,7 @@ class AtPath(_PathCheck):
     omitted: ClassVar[frozenset[str]] = frozenset(
         {"negated", "value", "values", "pattern", "threshold"}
     )
-    nested: ClassVar[bool] = True
-
-    inner: str = Field(alias="check")
+    inner: str
     params: dict[str, Any]
     transform: str | None = None
     value: Any = None
@@ -142,13 +138,24 @@ class AtPath(_PathCheck):
     pattern: Any = None
     threshold: Any = None
 
-    def check(self, subject: Subject) -> Verdict:
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the check of these fields; `check` is the name of the inner one."""
+        names = {"check": "inner"}
+        return super().from_stored({names.get(key, key): stored[key] for key in stored})
+
+    def check(self, subject: Subject) -> Verdict | Awaitable[Verdict]:
         """Make the inner check."""
         text = self.text(subject)
         if isinstance(text, Verdict):
             return text
         verdict = self.inner_check.check(subject._replace(output=text))
-        return self.shown(cast("Verdict", verdict), text)
+        if isinstance(verdict, Verdict):
+            return self.shown(verdict, text)
+        return self._shown_later(verdict, text)
+
+    async def _shown_later(self, verdict: Awaitable[Verdict], text: str) -> Verdict:
+        return self.shown(await verdict, text)
 
     @property
     def inner_check(self) -> Check:
@@ -174,21 +181,9 @@ class AtPath(_PathCheck):
             return verdict
         return verdict._replace(actual=shorten(text))
 
-    def expected(self) -> str | None:
+    def expected_text(self) -> str | None:
         """Return what the inner check asks for."""
-        return self.inner_check.expected()
-
-
-class AtPathLater(AtPath):
-    """As `AtPath`, for a check that has to be awaited."""
-
-    async def check(self, subject: Subject) -> Verdict:  # type: ignore[override]
-        """Make the inner check."""
-        text = self.text(subject)
-        if isinstance(text, Verdict):
-            return text
-        verdict = cast("Awaitable[Verdict]", self.inner_check.check(subject._replace(output=text)))
-        return self.shown(await verdict, text)
+        return self.inner_check.expected_text()
 
 
 def _passed(actual: str) -> Verdict:

@@ -15,7 +15,6 @@ from evalcore.checks.grader_environment import environment_of
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import one_line
-from evalcore.declared.base import Declared
 from evalcore.declared.types import Count, Share, Text
 from evalcore.errors import EvalError
 from evalcore.model.assertion import Verdict, broken
@@ -36,8 +35,22 @@ class Graded(NamedTuple):
     reasoning: str
 
 
-class GradingProgram(Declared):
-    """A program that grades: JSON on its standard input, JSON on its output."""
+class Program(NamedTuple):
+    """A program that grades, and how it is run."""
+
+    command: str | list[str]
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    timeout_ms: float = DEFAULT_TIMEOUT_MS
+    memory_mb: int | None = None
+
+
+class CodeGrader(Check):
+    """The program's score is at least `threshold` (0.8).
+
+    An exit code other than 0, no JSON, a score that is not in [0, 1] and a time-out are errors that
+    show the end of what it wrote to standard error.
+    """
 
     command: Command
     cwd: Text | None = None
@@ -45,20 +58,12 @@ class GradingProgram(Declared):
     timeout_ms: Duration = DEFAULT_TIMEOUT_MS
     env: dict[str, str] | None = None
     memory_mb: Count | None = None
-
-
-class CodeGrader(GradingProgram, Check):
-    """The program's score is at least `threshold` (0.8).
-
-    An exit code other than 0, no JSON, a score that is not in [0, 1] and a time-out are errors that
-    show the end of what it wrote to standard error.
-    """
-
     threshold: Share | None = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
-        answer = await run_grader(self, payload_of(self.config, subject), subject)
+        program = Program(self.command, self.cwd, self.env, self.timeout_ms, self.memory_mb)
+        answer = await run_grader(program, payload_of(self.config, subject), subject)
         if isinstance(answer, Verdict):
             return answer
         message = one_line(answer.reasoning)
@@ -107,7 +112,7 @@ def _workspace_of(subject: Subject) -> str | None:
 
 
 async def run_grader(
-    program: GradingProgram, payload: Mapping[str, Any], subject: Subject
+    program: Program, payload: Mapping[str, Any], subject: Subject
 ) -> Graded | Verdict:
     """Return what the program answers to the payload, or the verdict that it failed."""
     from evalcore.trust.commands import run_command

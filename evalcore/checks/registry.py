@@ -46,7 +46,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "output-equals": CheckRow("paths", "OutputEquals"),
     "output-matches": CheckRow("paths", "OutputMatches"),
     "at-path": CheckRow("paths", "AtPath"),
-    "at-path-later": CheckRow("paths", "AtPathLater", is_async=True),
+    "at-path-later": CheckRow("paths", "AtPath", is_async=True),
     "no-errors": CheckRow("behavior", "NoErrors"),
     "node-executed": CheckRow("behavior", "NodeExecuted"),
     "node-invocations": CheckRow("behavior", "NodeInvocations"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import ClassVar
-
-from pydantic import Field
 
 from evalcore.checks.base import Check
 from evalcore.checks.judge import Judge
@@ -28,7 +27,7 @@ class Similar(Check):
 
     value: str | list[str] | None = None
     threshold: float = 0.8
-    judges: list[Judge] = Field(default_factory=list)
+    judges: list[Judge] = field(default_factory=list)
 
     @property
     def panel(self) -> Panel:

@@ -117,7 +117,7 @@ class WordCount(Check):
             return failed(f"{count} words, more than {self.max}")
         return PASSED
 
-    def expected(self) -> str | None:
+    def expected_text(self) -> str | None:
         """Return the bounds."""
         if self.min is None:
             return None if self.max is None else f"max {self.max}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from evalcore.checks.base import Check
 from evalcore.checks.graded import aspect, by_aspects
@@ -119,6 +119,9 @@ def checked_args_match(value: Any) -> Any:
     return value
 
 
+Minimums = Annotated[dict[str, Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+
 class ToolTrajectory(Check):
     """The tool calls are those that are `expected`; the score is the share of what holds.
 
@@ -129,24 +132,23 @@ class ToolTrajectory(Check):
 
     mode: Literal["any_order", "in_order", "exact", "superset", "subset"]
     minimums: Annotated[dict[str, Annotated[int, Field(ge=0)]] | None, Field(min_length=1)] = None
-    expected_calls: list[ExpectedCall] | None = Field(None, alias="expected")
+    expected: list[ExpectedCall] | None = None
     threshold: Share | None = None
 
-    @model_validator(mode="after")
-    def _check_mode(self) -> Self:
+    def __post_init__(self) -> None:
+        """Refuse a mode without what it compares with."""
         if self.mode != "any_order" and self.minimums is not None:
             raise ValueError("'minimums' belong to the mode any_order")
-        if self.minimums is None and self.expected_calls is None:
+        if self.minimums is None and self.expected is None:
             parts = "'minimums' or 'expected'" if self.mode == "any_order" else "'expected'"
             raise ValueError(f"mode {self.mode} needs {parts}")
-        return self
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the calls."""
         calls = calls_of(subject.evidence)
         if calls is None:
             return blocked(NO_TRACE)
-        expected = self.expected_calls or ()
+        expected = self.expected or ()
         aspects = _minimums(self.minimums, calls) if self.minimums else []
         aspects += _COMPARISONS[self.mode](expected, calls)
         # An empty list expects no call, which every trajectory keeps that may have more.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.scripts.fetch_tools import FETCH, FetchTool
+from evalcore.scripts.iteration import Tool
 from evalcore.scripts.model_tools import ModelTool
-from evalcore.scripts.running import Tool
 
 FOREIGN: Final = "llm_workers."
 OWN: Final = "evalcore.tools."

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.running import DEEPEST_CALL, Running, Scope
+from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope
 from evalcore.scripts.statements import Body
 
 if TYPE_CHECKING:
-    from evalcore.scripts.tool_input import Parameter
+    from evalcore.scripts.tool_parameters import Parameter
 
 
 class CustomTool:
@@ -42,14 +42,14 @@ class CustomTool:
 
     def schema(self) -> dict[str, Any]:
         """Return what a model is told of the parameters."""
-        from evalcore.scripts.tool_input import json_schema
+        from evalcore.scripts.tool_parameters import json_schema
 
         return json_schema(self._parameters)
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the result of the body; raise `ToolError` for parameters that do not fit."""
         from evalcore.scripts.interpret import run_body
-        from evalcore.scripts.tool_input import checked_input
+        from evalcore.scripts.tool_parameters import checked_input
 
         for name in params:
             if name not in self._names:

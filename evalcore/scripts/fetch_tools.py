@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from evalcore.model.exchange import Endpoint, ProviderError, Request
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.running import Running, Scope
+from evalcore.scripts.iteration import Iteration, Scope
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
 _PARAMETERS: Final = ("url", "headers", "on_no_content", "on_error")
@@ -76,7 +76,7 @@ class FetchTool:
         properties = {"url": {"type": "string"}}
         return {"type": "object", "properties": properties, "required": ["url"]}
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:  # noqa: ARG002
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return the page's text, Markdown, links or source."""
         given = {**self._config, **params}
         for name in given:
@@ -95,7 +95,7 @@ class FetchTool:
             return self._instead(given, "on_error", f"{url}: {error}")
         return _read(self._kind, text, url)
 
-    async def _text(self, url: str, given: Mapping[str, Any], run: Running) -> str:
+    async def _text(self, url: str, given: Mapping[str, Any], run: Iteration) -> str:
         headers = {"User-Agent": _AGENT, **dict(given.get("headers") or {})}
         parts = urlsplit(url)
         endpoint = Endpoint("http", "fetch", f"{parts.scheme}://{parts.netloc}")

@@ -13,7 +13,7 @@ from evalcore.expressions.budget import Budget, LimitError
 from evalcore.expressions.match_patterns import match_groups
 from evalcore.expressions.values import SCALARS, in_order, walk
 from evalcore.scripts.failure import ToolError, is_caught
-from evalcore.scripts.running import Running, Scope
+from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import (
     Body,
@@ -61,7 +61,7 @@ def _statement_waits(statement: Statement, seen: set[int]) -> bool:
             return False
 
 
-async def run_body(body: Body, scope: Scope, run: Running) -> Any:
+async def run_body(body: Body, scope: Scope, run: Iteration) -> Any:
     """Return the result of a statement, or of the last of a list (None of an empty one).
 
     In a list `_` is the result of the statement before; the first one sees that of the enclosing
@@ -80,7 +80,7 @@ async def run_body(body: Body, scope: Scope, run: Running) -> Any:
     return result
 
 
-async def _run(statement: Statement, scope: Scope, run: Running) -> Any:
+async def _run(statement: Statement, scope: Scope, run: Iteration) -> Any:
     run.count()
     match statement:
         case Eval():
@@ -100,7 +100,7 @@ async def _run(statement: Statement, scope: Scope, run: Running) -> Any:
     return result
 
 
-async def _call(statement: Call, scope: Scope, run: Running) -> Any:
+async def _call(statement: Call, scope: Scope, run: Iteration) -> Any:
     params = {} if statement.params is None else statement.params.render(scope)
     if params is None:
         params = {}
@@ -117,7 +117,7 @@ async def _call(statement: Call, scope: Scope, run: Running) -> Any:
         return None
 
 
-async def _if(statement: If, scope: Scope, run: Running) -> Any:
+async def _if(statement: If, scope: Scope, run: Iteration) -> Any:
     if statement.condition.render(scope):
         return await run_body(statement.then, scope, run)
     if statement.otherwise is not None:
@@ -125,7 +125,7 @@ async def _if(statement: If, scope: Scope, run: Running) -> Any:
     return None
 
 
-async def _for_each(statement: ForEach, scope: Scope, run: Running) -> Any:
+async def _for_each(statement: ForEach, scope: Scope, run: Iteration) -> Any:
     elements = statement.elements.render(scope)
     if isinstance(elements, Mapping):
         rounds = [{**scope, RESULT: value, _KEY: key} for key, value in elements.items()]
@@ -140,7 +140,7 @@ async def _for_each(statement: ForEach, scope: Scope, run: Running) -> Any:
     return await run_body(statement.body, {**scope, RESULT: elements}, run)
 
 
-async def _rounds(statement: ForEach, scopes: list[Scope], run: Running) -> list[Any]:
+async def _rounds(statement: ForEach, scopes: list[Scope], run: Iteration) -> list[Any]:
     """Return the results of the rounds in their order, each with a scope of its own."""
     import asyncio
 
@@ -193,7 +193,7 @@ def _size(value: Any, room: Budget) -> int:
         return _MOST_BYTES + 1
 
 
-async def _match(statement: Match, scope: Scope, run: Running) -> Any:
+async def _match(statement: Match, scope: Scope, run: Iteration) -> Any:
     value = statement.value.render(scope)
     if statement.trim and isinstance(value, str):
         value = value.strip()
@@ -208,7 +208,7 @@ async def _match(statement: Match, scope: Scope, run: Running) -> Any:
     return None if statement.default is None else await run_body(statement.default, scope, run)
 
 
-async def _with_groups(then: Body, groups: list[Any], scope: Scope, run: Running) -> Any:
+async def _with_groups(then: Body, groups: list[Any], scope: Scope, run: Iteration) -> Any:
     outer = {name: scope[name] for name in (_GROUPS,) if name in scope}
     scope[_GROUPS] = groups
     try:
@@ -225,7 +225,7 @@ def _is_case(value: Any, case: Any) -> bool:
     return bool(value == case)
 
 
-async def _starlark(statement: Starlark, scope: Scope, run: Running) -> Any:
+async def _starlark(statement: Starlark, scope: Scope, run: Iteration) -> Any:
     import asyncio
 
     from evalcore.expressions.starlark import run_starlark

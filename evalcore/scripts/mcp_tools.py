@@ -6,9 +6,10 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
-from evalcore.scripts.mistakes import Mistakes, Place
-from evalcore.scripts.running import Running, Scope, Tool
+from evalcore.scripts.iteration import Iteration, Scope, Tool
+from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.toolbox import OpenPrefix
 from evalcore.scripts.words import check_keys, is_text
 from evalcore.trust.secret_options import telling_values
@@ -57,7 +58,7 @@ class McpTool:
         """Return what a model is told of the parameters."""
         return {"type": "object"}
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:  # noqa: ARG002
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the server answers; raise `ToolError`."""
         return await run.servers.call(self.server, self.tool, params)
 
@@ -79,7 +80,7 @@ class McpPrefix(OpenPrefix):
         return McpTool(name, self._server, name.removeprefix(self.prefix))
 
 
-def check_servers(raw: Any, loc: Place, mistakes: Mistakes) -> dict[str, Any]:
+def check_servers(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, Any]:
     """Return the servers of `mcp`; what is wrong with them is noted."""
     if not isinstance(raw, Mapping):
         if raw is not None:
@@ -96,7 +97,7 @@ def check_servers(raw: Any, loc: Place, mistakes: Mistakes) -> dict[str, Any]:
     return {str(name): dict(server) for name, server in raw.items() if isinstance(server, Mapping)}
 
 
-def _check_server(server: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> None:
+def _check_server(server: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:
     default = "streamable_http" if "url" in server else "stdio"
     transport = server.get("transport", default)
     if transport not in _TRANSPORTS:
@@ -123,7 +124,7 @@ def _check_server(server: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> 
             _check_secrets(server[key], (*loc, key), mistakes)
 
 
-def _check_secrets(values: Mapping[Any, Any], loc: Place, mistakes: Mistakes) -> None:
+def _check_secrets(values: Mapping[Any, Any], loc: Loc, mistakes: MistakeCollector) -> None:
     """Note keys and tokens that the file holds itself: what is planned is stored."""
     for name, value in values.items():
         literal = isinstance(value, str) and value and "${" not in value

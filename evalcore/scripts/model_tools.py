@@ -10,7 +10,7 @@ from typing import Any, Final
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.exchange import Reply
 from evalcore.scripts.failure import ToolError, is_caught, kind_of
-from evalcore.scripts.running import Running, Scope, Tool
+from evalcore.scripts.iteration import Iteration, Scope, Tool
 from evalcore.scripts.score import text_of
 
 DEFAULT_MODEL: Final = "default"
@@ -77,7 +77,7 @@ class ModelTool:
         properties = {"prompt": text, "system_message": text}
         return {"type": "object", "properties": properties, "required": ["prompt"]}
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the answer's text, or the JSON in it (`extract_json`); raise `ProviderError`."""
         for name in params:
             if name not in _CALL:
@@ -131,7 +131,7 @@ class ModelTool:
             for name, tool in self.tools.items()
         )
 
-    async def _answers(self, reply: Reply, scope: Scope, run: Running) -> list[Mapping[str, Any]]:
+    async def _answers(self, reply: Reply, scope: Scope, run: Iteration) -> list[Mapping[str, Any]]:
         """Call the tools that the model asked for; return its message and their answers."""
         calls = [dict(call) for call in reply.tool_calls]
         made: list[Mapping[str, Any]] = [
@@ -142,7 +142,7 @@ class ModelTool:
             made.append({"role": "tool", "tool_call_id": call.get("id"), "content": content})
         return made
 
-    async def _answer(self, call: Mapping[str, Any], scope: Scope, run: Running) -> str:
+    async def _answer(self, call: Mapping[str, Any], scope: Scope, run: Iteration) -> str:
         tool = self.tools.get(str(call.get("name")))
         if tool is None:
             return f"Error: there is no tool '{call.get('name')}'"
@@ -158,7 +158,7 @@ class ModelTool:
             return f"Error: {kind_of(error)}: {error}"
 
 
-def _result(text: str, extract: Any, run: Running) -> Any:
+def _result(text: str, extract: Any, run: Iteration) -> Any:
     """Return the text, or the value of the JSON blocks in it that `extract` names."""
     if extract in (None, False, "none"):
         return text
@@ -169,7 +169,7 @@ def _result(text: str, extract: Any, run: Running) -> Any:
     return _parsed(chosen, run)
 
 
-def _parsed(text: str, run: Running) -> Any:
+def _parsed(text: str, run: Iteration) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
-from evalcore.scripts.mistakes import Mistakes, Place
+from evalcore.scripts.mistake_collector import MistakeCollector
 
 PROTOCOLS: Final = ("openai", "anthropic")
 _OWN: Final = ("name", "provider", "config", "params", "rate_limiter", "pricing")
@@ -35,9 +36,9 @@ class ModelEntry(NamedTuple):
     requests_per_minute: float | None = None
 
 
-def read_models(raw: Any, loc: Place, mistakes: Mistakes) -> dict[str, dict[str, Any]]:
+def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dict[str, Any]]:
     """Return the entries of `models` by name: a list of `{name, …}` or a mapping."""
-    entries: list[tuple[Any, Any, Place]]
+    entries: list[tuple[Any, Any, Loc]]
     if isinstance(raw, Mapping):
         entries = [(str(name), one, (*loc, str(name))) for name, one in raw.items()]
     elif isinstance(raw, list):
@@ -63,7 +64,7 @@ def read_models(raw: Any, loc: Place, mistakes: Mistakes) -> dict[str, dict[str,
     return found
 
 
-def _check(entry: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> None:
+def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:
     for key in ("config", "params", "rate_limiter", "pricing"):
         if not isinstance(entry.get(key, {}), Mapping):
             mistakes.add((*loc, key), f"expected a mapping, got {describe(entry[key])}")
@@ -85,7 +86,7 @@ def _check(entry: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> None:
     _check_options(entry, loc, mistakes)
 
 
-def _check_options(entry: Mapping[str, Any], loc: Place, mistakes: Mistakes) -> None:
+def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:
     from pydantic import ValidationError
 
     from evalcore.providers.chat import ChatOptions

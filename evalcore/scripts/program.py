@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from evalcore.expressions.tree import Tree
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.interpret import RESULT, run_body, waits
+from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.mcp_tools import McpPrefix
-from evalcore.scripts.mistakes import Mistakes, Place
-from evalcore.scripts.running import Running, Scope
+from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.statements import Body, Compiler
 from evalcore.scripts.toolbox import Toolbox
 from evalcore.scripts.tools import ToolReader
@@ -51,7 +52,7 @@ class Test(NamedTuple):
     body: Body
     waits: bool
 
-    async def run(self, outermost: Mapping[str, Any], iteration: int, run: Running) -> Any:
+    async def run(self, outermost: Mapping[str, Any], iteration: int, run: Iteration) -> Any:
         """Return what the test's statements give; raise whatever ends the iteration."""
         scope: Scope = dict(outermost)
         for level in self.levels:
@@ -64,12 +65,12 @@ class Test(NamedTuple):
 class LevelReader:
     """Reads what the levels of a script and its suite file add, the outermost first."""
 
-    def __init__(self, reader: ToolReader, mistakes: Mistakes) -> None:
+    def __init__(self, reader: ToolReader, mistakes: MistakeCollector) -> None:
         self._reader = reader
         self._mistakes = mistakes
 
     def read(
-        self, raw: Any, loc: Place, parent: Toolbox | None, *, chain: bool, keys: tuple[str, ...]
+        self, raw: Any, loc: Loc, parent: Toolbox | None, *, chain: bool, keys: tuple[str, ...]
     ) -> Level:
         """Return a level inside of `parent`; `chain` says that no tool of it may be defined twice.
 
@@ -86,7 +87,7 @@ class LevelReader:
             return Level(data, parent)
         return Level(data, self._reader.read(tools, (*loc, "tools"), parent, chain=chain))
 
-    def test(self, raw: Any, loc: Place, levels: tuple[Level, ...]) -> Test | None:
+    def test(self, raw: Any, loc: Loc, levels: tuple[Level, ...]) -> Test | None:
         """Return a test inside of these levels, None if it has no statements."""
         if not isinstance(raw, Mapping):
             self._mistakes.add(loc, f"expected {{do: …}}, got {describe(raw)}")
@@ -104,7 +105,7 @@ class LevelReader:
         body = Compiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
         return Test((*levels, *own), body, waits(body))
 
-    def _data(self, raw: Any, loc: Place) -> tuple[_Entry, ...]:
+    def _data(self, raw: Any, loc: Loc) -> tuple[_Entry, ...]:
         if not isinstance(raw, Mapping):
             if raw is not None:
                 self._mistakes.add(loc, f"expected a mapping of values, got {describe(raw)}")
@@ -125,7 +126,7 @@ class LevelReader:
 class Layer(NamedTuple):
     """One place of a definition: its path, what stands there, which toolbox it belongs to."""
 
-    path: Place
+    path: Loc
     raw: Any
     chain: bool
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.running import Running, Scope
+from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.trust.imports import ImportPolicy
 
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*[.:][^\W\d]\w*")
@@ -68,7 +68,7 @@ class PythonTool:
         """Import the symbol and make the tool; raise `EvalError`."""
         self._load(imports)
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:  # noqa: ARG002
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the function returns; `ForeignError` if it raises."""
         from evalcore.trust.foreign_calls import call_foreign
 

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 from evalcore.expressions.failure import ExpressionSyntaxError
 from evalcore.expressions.match_patterns import compile_match_pattern
 from evalcore.expressions.tree import Tree, compile_tree
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, known_names, suggest
 from evalcore.patterns.bounded import PythonPattern
-from evalcore.scripts.mistakes import Mistakes, Place
-from evalcore.scripts.running import Tool
+from evalcore.scripts.iteration import Tool
+from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.toolbox import Toolbox
 from evalcore.scripts.words import MOST_LISTED, check_keys, is_text
 
@@ -106,12 +107,12 @@ def _evaluated(text: str) -> Body:
 class Compiler:
     """Makes statements; what is wrong with them is noted, and they are left out."""
 
-    def __init__(self, toolbox: Toolbox, mistakes: Mistakes) -> None:
+    def __init__(self, toolbox: Toolbox, mistakes: MistakeCollector) -> None:
         """Take the tools that can be called from these statements."""
         self._toolbox = toolbox
         self._mistakes = mistakes
 
-    def body(self, raw: Any, loc: Place) -> Body:
+    def body(self, raw: Any, loc: Loc) -> Body:
         """Return a statement or a list of them."""
         if type(raw) is dict and len(raw) == 1 and type(raw.get("eval")) is str:
             try:
@@ -127,7 +128,7 @@ class Compiler:
         found = [self._statement(one, (*loc, index)) for index, one in enumerate(raw)]
         return Body(tuple(one for one in found if one is not None), listed=True)
 
-    def tree(self, raw: Any, loc: Place) -> Tree | None:
+    def tree(self, raw: Any, loc: Loc) -> Tree | None:
         """Return a value whose texts are templates; note what cannot be read."""
         try:
             return compile_tree(raw)
@@ -135,7 +136,7 @@ class Compiler:
             self._mistakes.add((*loc, *error.path), str(error))
             return None
 
-    def _statement(self, raw: Any, loc: Place) -> Statement | None:
+    def _statement(self, raw: Any, loc: Loc) -> Statement | None:
         known = ", ".join(KEYS)
         if not isinstance(raw, Mapping):
             self._mistakes.add(loc, f"expected a statement ({known}), got {describe(raw)}")
@@ -159,11 +160,11 @@ class Compiler:
         made: Statement | None = getattr(self, f"_{kind}")(raw, loc, store_as)
         return made
 
-    def _eval(self, raw: Mapping[str, Any], loc: Place, store_as: str | None) -> Eval | None:
+    def _eval(self, raw: Mapping[str, Any], loc: Loc, store_as: str | None) -> Eval | None:
         tree = self.tree(raw["eval"], (*loc, "eval"))
         return None if tree is None else Eval(tree, store_as)
 
-    def _call(self, raw: Mapping[str, Any], loc: Place, store_as: str | None) -> Call | None:
+    def _call(self, raw: Mapping[str, Any], loc: Loc, store_as: str | None) -> Call | None:
         name, params = raw["call"], raw.get("params")
         catch = self._catch(raw.get("catch"), (*loc, "catch"))
         tree = self._params(params, (*loc, "params"))
@@ -183,7 +184,7 @@ class Compiler:
                     self._mistakes.warn((*loc, "params", key), message)
         return Call(tool, tree, catch, store_as)
 
-    def _params(self, raw: Any, loc: Place) -> Tree | None:
+    def _params(self, raw: Any, loc: Loc) -> Tree | None:
         if raw is None:
             return None
         if not isinstance(raw, Mapping | str) or (isinstance(raw, str) and "${" not in raw):
@@ -196,7 +197,7 @@ class Compiler:
             return None
         return self.tree(raw, loc)
 
-    def _catch(self, raw: Any, loc: Place) -> tuple[str, ...]:
+    def _catch(self, raw: Any, loc: Loc) -> tuple[str, ...]:
         names = raw if isinstance(raw, list) else [] if raw is None else [raw]
         if not all(isinstance(name, str) and name for name in names):
             wanted = "the name of an exception class, a list of such, or '*'"
@@ -204,7 +205,7 @@ class Compiler:
             return ()
         return tuple(names)
 
-    def _if(self, raw: Mapping[str, Any], loc: Place, store_as: str | None) -> If | None:
+    def _if(self, raw: Mapping[str, Any], loc: Loc, store_as: str | None) -> If | None:
         condition = self.tree(raw["if"], (*loc, "if"))
         if "then" not in raw:
             self._mistakes.add((*loc, "then"), "is required")
@@ -213,7 +214,7 @@ class Compiler:
         otherwise = self.body(raw["else"], (*loc, "else")) if raw.get("else") is not None else None
         return None if condition is None else If(condition, then, otherwise, store_as)
 
-    def _for_each(self, raw: Mapping[str, Any], loc: Place, store_as: str | None) -> ForEach | None:
+    def _for_each(self, raw: Mapping[str, Any], loc: Loc, store_as: str | None) -> ForEach | None:
         elements = self.tree(raw["for_each"], (*loc, "for_each"))
         if "do" not in raw:
             self._mistakes.add((*loc, "do"), "is required")
@@ -226,7 +227,7 @@ class Compiler:
             return None
         return None if elements is None else ForEach(elements, body, parallelism, store_as)
 
-    def _match(self, raw: Mapping[str, Any], loc: Place, store_as: str | None) -> Match | None:
+    def _match(self, raw: Mapping[str, Any], loc: Loc, store_as: str | None) -> Match | None:
         value = self.tree(raw["match"], (*loc, "match"))
         trim = raw.get("trim", False)
         if not isinstance(trim, bool):
@@ -243,7 +244,7 @@ class Compiler:
         body = None if default is None else self.body(default, (*loc, "default"))
         return None if value is None else Match(value, bool(trim), found, body, store_as)
 
-    def _matcher(self, raw: Any, loc: Place) -> Matcher | None:
+    def _matcher(self, raw: Any, loc: Loc) -> Matcher | None:
         if not isinstance(raw, Mapping):
             self._mistakes.add(loc, f"expected {{case or pattern, then}}, got {describe(raw)}")
             return None
@@ -270,7 +271,7 @@ class Compiler:
             self._mistakes.add((*loc, "pattern"), str(error))
             return None
 
-    def _starlark(self, raw: Mapping[str, Any], loc: Place, store_as: str | None) -> Any:
+    def _starlark(self, raw: Mapping[str, Any], loc: Loc, store_as: str | None) -> Any:
         from evalcore.expressions.starlark import check_starlark
 
         source = raw["starlark"]

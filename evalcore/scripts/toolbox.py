@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from evalcore.scripts.mistakes import Place
-from evalcore.scripts.running import Running, Scope, Tool
+from evalcore.mistakes.locations import Loc
+from evalcore.scripts.iteration import Iteration, Scope, Tool
 
 
 class Found(NamedTuple):
     """A tool and where it is defined: a path in its file, and what finds its line there."""
 
     tool: Tool
-    loc: Place
-    line: Callable[[Place], str]
+    loc: Loc
+    line: Callable[[Loc], str]
 
 
 class Toolbox:
@@ -93,7 +93,7 @@ class NamedTool:
         """Return what a model is told of the parameters."""
         return self._tool.schema()
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Call the tool."""
         return await self._tool.call(params, scope, run)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.custom_tool import CustomTool
+from evalcore.scripts.iteration import Tool
 from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, read_mcp_reference
-from evalcore.scripts.mistakes import Mistakes, Place
+from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.model_tools import ModelTool, read_model_config
 from evalcore.scripts.python_tools import PythonTool, reference_of
-from evalcore.scripts.running import Tool
 from evalcore.scripts.statements import Compiler
 from evalcore.scripts.toolbox import Found, NamedTool, Toolbox
 from evalcore.scripts.words import check_keys, is_text
@@ -42,23 +43,26 @@ class ToolReader:
     """Reads lists of tools; what is wrong with them is noted."""
 
     def __init__(
-        self, mistakes: Mistakes, servers: Mapping[str, Any], models: Mapping[str, Any] | None
+        self,
+        mistakes: MistakeCollector,
+        servers: Mapping[str, Any],
+        models: Mapping[str, Any] | None,
     ) -> None:
         """Take the MCP servers and the models by name (None: a model of any name)."""
         self._mistakes = mistakes
         self._servers = servers
         self._models = models
-        self.imported: list[tuple[str, Place]] = []
+        self.imported: list[tuple[str, Loc]] = []
 
-    def read(self, raw: Any, loc: Place, parent: Toolbox | None, *, chain: bool = False) -> Toolbox:
+    def read(self, raw: Any, loc: Loc, parent: Toolbox | None, *, chain: bool = False) -> Toolbox:
         """Return the tools of a list inside of `parent`; each sees all others of its list."""
         box = Toolbox(parent, chain=chain)
         if not isinstance(raw, list):
             if raw is not None:
                 self._mistakes.add(loc, f"expected a list of tools, got {describe(raw)}")
             return box
-        bodies: list[tuple[CustomTool, Mapping[str, Any], Place]] = []
-        models: list[tuple[ModelTool, Place]] = []
+        bodies: list[tuple[CustomTool, Mapping[str, Any], Loc]] = []
+        models: list[tuple[ModelTool, Loc]] = []
         for index, one in enumerate(raw):
             at = (*loc, index)
             tool = self._tool(one, at, box)
@@ -78,14 +82,14 @@ class ToolReader:
             self._bind(model, at, box)
         return box
 
-    def _add(self, tool: Tool, loc: Place, box: Toolbox) -> None:
+    def _add(self, tool: Tool, loc: Loc, box: Toolbox) -> None:
         other = box.add(Found(tool, loc, self._mistakes.line))
         if other is not None:
             where = other.line(other.loc)
             message = f"a tool '{tool.name}' is defined already, at {where}"
             self._mistakes.add(loc, message)
 
-    def _tool(self, raw: Any, loc: Place, box: Toolbox) -> Tool | None:
+    def _tool(self, raw: Any, loc: Loc, box: Toolbox) -> Tool | None:
         if not isinstance(raw, Mapping):
             wanted = "a tool: {import_tool: …} or {name, input, do}"
             self._mistakes.add(loc, f"expected {wanted}, got {describe(raw)}")
@@ -102,8 +106,8 @@ class ToolReader:
             return None
         return self._imported(raw, loc, box)
 
-    def _custom(self, raw: Mapping[str, Any], loc: Place) -> CustomTool | None:
-        from evalcore.scripts.tool_input import read_parameters
+    def _custom(self, raw: Mapping[str, Any], loc: Loc) -> CustomTool | None:
+        from evalcore.scripts.tool_parameters import read_parameters
 
         check_keys(raw, ("input", "tools", "do", *_COMMON), loc, self._mistakes)
         if "name" not in raw:
@@ -115,12 +119,12 @@ class ToolReader:
         parameters = read_parameters(raw.get("input"), (*loc, "input"), self._mistakes)
         return CustomTool(raw["name"], str(raw.get("description") or ""), parameters)
 
-    def _description(self, raw: Mapping[str, Any], loc: Place) -> None:
+    def _description(self, raw: Mapping[str, Any], loc: Loc) -> None:
         text = raw.get("description")
         if text is not None and not isinstance(text, str):
             self._mistakes.add((*loc, "description"), f"expected text, got {describe(text)}")
 
-    def _imported(self, raw: Mapping[str, Any], loc: Place, box: Toolbox) -> Tool | None:
+    def _imported(self, raw: Mapping[str, Any], loc: Loc, box: Toolbox) -> Tool | None:
         at = (*loc, "import_tool")
         check_keys(raw, ("import_tool", *_COMMON), loc, self._mistakes)
         self._description(raw, loc)
@@ -156,7 +160,7 @@ class ToolReader:
         self.imported.append((tool.reference, at))
         return tool
 
-    def _check_model(self, tool: ModelTool, loc: Place) -> None:
+    def _check_model(self, tool: ModelTool, loc: Loc) -> None:
         at = (*loc, "config")
         wrong = read_model_config(tool.config)
         if wrong is not None:
@@ -166,7 +170,7 @@ class ToolReader:
             message = f"there is no model '{name}'.{suggest(name, self._models)}"
             self._mistakes.add((*at, "model_ref"), message)
 
-    def _bind(self, tool: ModelTool, loc: Place, box: Toolbox) -> None:
+    def _bind(self, tool: ModelTool, loc: Loc, box: Toolbox) -> None:
         """Give a model the tools that its configuration lists."""
         listed = tool.config.get("tools")
         if listed is None:
@@ -190,7 +194,7 @@ class ToolReader:
         if inline:
             tool.tools.update({name: entry.tool for name, entry in inner.tools.items()})
 
-    def _mcp(self, reference: str, name: str | None, loc: Place) -> McpTool | None:
+    def _mcp(self, reference: str, name: str | None, loc: Loc) -> McpTool | None:
         read = read_mcp_reference(reference)
         at = (*loc, "import_tool")
         if read is None:
@@ -200,14 +204,14 @@ class ToolReader:
         server, tool = read
         return McpTool(name or tool, server, tool) if self._has_server(server, at) else None
 
-    def _has_server(self, server: str, loc: Place) -> bool:
+    def _has_server(self, server: str, loc: Loc) -> bool:
         if server in self._servers:
             return True
         message = f"the script's 'mcp' has no server '{server}'.{suggest(server, self._servers)}"
         self._mistakes.add(loc, message)
         return False
 
-    def _many(self, raw: Mapping[str, Any], loc: Place, box: Toolbox) -> None:
+    def _many(self, raw: Mapping[str, Any], loc: Loc, box: Toolbox) -> None:
         """Open the names of all of a server's tools."""
         check_keys(raw, _MANY, loc, self._mistakes)
         at, reference, prefix = (*loc, "import_tools"), raw["import_tools"], raw.get("prefix", "")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
-from evalcore.scripts.mistakes import Mistakes, Place
+from evalcore.scripts.mistake_collector import MistakeCollector
 
 MOST_LISTED = 40
 
 
 def check_keys(
-    raw: Mapping[Any, Any], known: Iterable[str], loc: Place, mistakes: Mistakes
+    raw: Mapping[Any, Any], known: Iterable[str], loc: Loc, mistakes: MistakeCollector
 ) -> bool:
     """Note keys that are no text or not known; return whether all are."""
     names = tuple(known)
@@ -31,7 +32,7 @@ def check_keys(
     return sound
 
 
-def is_text(value: Any, loc: Place, mistakes: Mistakes, *, what: str = "text") -> bool:
+def is_text(value: Any, loc: Loc, mistakes: MistakeCollector, *, what: str = "text") -> bool:
     """Whether a value is a text that is not empty; note it if not."""
     if isinstance(value, str) and value:
         return True

@@ -13,11 +13,11 @@ from evalcore.model.exchange import SkippedError
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case
 from evalcore.scripts.failure import kind_of
+from evalcore.scripts.iteration import Iteration
 from evalcore.scripts.mcp_client import McpServers
-from evalcore.scripts.mistakes import NoMistakes
+from evalcore.scripts.mistake_collector import RaisingCollector
 from evalcore.scripts.models import merged_models, model_entry
 from evalcore.scripts.program import Layer, LevelReader, Program, Test, open_servers, read_levels
-from evalcore.scripts.running import Running
 from evalcore.scripts.score import score_of, text_of
 from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
@@ -61,7 +61,7 @@ class ScriptTarget:
         self._servers = McpServers(servers, self._outermost)
         self._starts_servers = any("url" not in server for server in servers.values())
         self._secrets = _secrets(self._outermost["env"], names)
-        mistakes = NoMistakes()
+        mistakes = RaisingCollector()
         reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
         layers = [Layer(tuple(path), raw, chain) for path, raw, chain in definition["layers"]]
         if variant.get("data"):
@@ -86,11 +86,11 @@ class ScriptTarget:
     def _test(self, case: Case) -> Test:
         return self._program.test(case.id, case.input)
 
-    def _running(self, work: Work) -> Running:
+    def _running(self, work: Work) -> Iteration:
         models = _Models(self, work.mode)
         if self._starts_servers:
             work.imports.check_command("an MCP server")
-        return Running(work.imports, models, self._servers, work.complete)
+        return Iteration(work.imports, models, self._servers, work.complete)
 
     def model(self, name: str, mode: str) -> ChatModel:
         """Return the model of that name, made once; raise `TargetError`."""
@@ -170,7 +170,7 @@ def _hidden(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-def _evidence(value: Any, run: Running, secrets: tuple[str, ...]) -> Evidence:
+def _evidence(value: Any, run: Iteration, secrets: tuple[str, ...]) -> Evidence:
     score, warning = score_of(value)
     details: dict[str, Any] = {"score": score}
     warnings = [*run.warnings, *([warning] if warning else ())]

@@ -13,7 +13,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
-from evalcore.targets.soul_answers import SoulAnswers
+from evalcore.targets.persona_provider import PersonaProvider
 from evalcore.targets.work import Work
 from evalcore.workflow.definition import Definition, Soul
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
@@ -80,7 +80,7 @@ class WorkflowTarget:
             name: _read(apply_variant(raw, over), f"workflow '{name}'")
             for name, raw in options.workflows.items()
         }
-        self._souls = SoulAnswers(options.providers, context)
+        self._souls = PersonaProvider(options.providers, context)
 
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Return True: a workflow takes its time."""

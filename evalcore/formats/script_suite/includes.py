@@ -85,7 +85,7 @@ class ScriptDocument:
 
 
 class ScriptProblems(Problems):
-    """Mistakes of a file and of what it includes; takes warnings as well."""
+    """MistakeCollector of a file and of what it includes; takes warnings as well."""
 
     def __init__(self, source: ScriptDocument, *, strict: bool = False) -> None:
         """In strict mode warnings are mistakes."""

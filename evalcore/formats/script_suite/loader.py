@@ -21,7 +21,7 @@ from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
 from evalcore.formats.script_suite.script_file import Script, read_script
-from evalcore.formats.script_suite.stored import stored, stored_layer
+from evalcore.formats.script_suite.stored_form import stored, stored_layer
 from evalcore.formats.text.documents import collector_paused
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import raise_all

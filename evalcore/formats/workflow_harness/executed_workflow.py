@@ -19,7 +19,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import Variant
-from evalcore.targets.soul_answers import ENVIRONMENT
+from evalcore.targets.persona_provider import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.workflow.blocks.registry import asks_model
 from evalcore.workflow.definition import MAX_DEPTH

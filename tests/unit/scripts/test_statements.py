@@ -13,9 +13,9 @@ from evalcore.errors import UsageError
 from evalcore.expressions.failure import ExpressionError
 from evalcore.providers.chat import ChatModel
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.mistakes import NoMistakes
+from evalcore.scripts.iteration import Iteration
+from evalcore.scripts.mistake_collector import RaisingCollector
 from evalcore.scripts.program import Layer, LevelReader, open_servers, read_levels
-from evalcore.scripts.running import Running
 from evalcore.scripts.tools import ToolReader
 from evalcore.trust.imports import ImportPolicy
 
@@ -32,12 +32,12 @@ class NoServers:
 
 def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
     """Return what a test gives inside of layers, the outermost first."""
-    mistakes = NoMistakes()
+    mistakes = RaisingCollector()
     reader = LevelReader(ToolReader(mistakes, {}, None), mistakes)
     raw = tuple(Layer((), yaml.safe_load(layer), chain=False) for layer in layers or ("{}",))
     made = reader.test(yaml.safe_load(test), (), read_levels(raw, reader, open_servers({})))
     assert made is not None
-    run = Running(ImportPolicy(), NoModels(), NoServers())
+    run = Iteration(ImportPolicy(), NoModels(), NoServers())
     return asyncio.run(made.run({"env": {}}, iteration, run))
 
 
@@ -202,12 +202,12 @@ def test_a_key_of_data_does_not_see_those_below_it() -> None:
 
 
 def test_data_is_made_anew_for_each_iteration() -> None:
-    mistakes = NoMistakes()
+    mistakes = RaisingCollector()
     reader = LevelReader(ToolReader(mistakes, {}, None), mistakes)
     levels = read_levels((Layer((), {"data": {"xs": [1]}}, chain=False),), reader, open_servers({}))
     test = reader.test({"do": [{"eval": "${xs.append(2)}"}, {"eval": "${xs}"}]}, (), levels)
     assert test is not None
-    run = Running(ImportPolicy(), NoModels(), NoServers())
+    run = Iteration(ImportPolicy(), NoModels(), NoServers())
 
     for iteration in range(2):
         assert asyncio.run(test.run({}, iteration, run)) == [1, 2]

@@ -7,9 +7,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.mistakes import Mistakes, Place
+from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.words import check_keys, is_text
 
 _PLAIN: Final[Mapping[str, Any]] = {
@@ -70,7 +71,7 @@ def _parameters(text: str, name: str) -> list[str] | None:
     return parts
 
 
-def read_parameters(raw: Any, loc: Place, mistakes: Mistakes) -> tuple[Parameter, ...]:
+def read_parameters(raw: Any, loc: Loc, mistakes: MistakeCollector) -> tuple[Parameter, ...]:
     """Return the parameters of `input`; what is wrong is noted."""
     if not isinstance(raw, list):
         if raw is not None:
@@ -88,7 +89,7 @@ def read_parameters(raw: Any, loc: Place, mistakes: Mistakes) -> tuple[Parameter
     return tuple(found.values())
 
 
-def _parameter(raw: Any, loc: Place, mistakes: Mistakes) -> Parameter | None:
+def _parameter(raw: Any, loc: Loc, mistakes: MistakeCollector) -> Parameter | None:
     if not isinstance(raw, Mapping):
         mistakes.add(loc, f"expected {{name, description, type, default}}, got {describe(raw)}")
         return None

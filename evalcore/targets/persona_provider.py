@@ -31,7 +31,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _KEYLESS_MODES: Final = ("replay", "auto")
 
 
-class SoulAnswers:
+class PersonaProvider:
     """Builds the target behind each soul once, and asks it."""
 
     def __init__(self, providers: Mapping[str, Mapping[str, Any]], context: BuildContext) -> None:

@@ -34,7 +34,7 @@ class Servers(Protocol):
 
 
 @dataclass(slots=True)
-class Running:
+class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
     `warnings` are told beside the score. `statements` counts what was run, `depth` the tools that
@@ -74,5 +74,5 @@ class Tool(Protocol):
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the parameters, for a model that may call the tool."""
 
-    async def call(self, params: dict[str, Any], scope: Scope, run: Running) -> Any:
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the result; raise whatever the tool raises. `scope` is the caller's."""

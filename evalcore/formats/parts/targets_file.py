@@ -6,15 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from evalcore.errors import UsageError
 from evalcore.formats.parts.interpolation import Variables, interpolate
-from evalcore.formats.test_file.shapes import TargetCommon, TargetShape
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.target_shapes import TargetCommon, TargetShape
+from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
@@ -30,14 +29,14 @@ FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/ta
 _OWN_KEYS = {"name", "provider", "use_target"}
 
 
-class _Written(NamedTuple):
-    """A target as it is written, and where; `done` says that its variables stand in it."""
+class _Entry(NamedTuple):
+    """A target as it is written, and where; `interpolated` says that its variables are read."""
 
-    entry: Mapping[str, Any]
+    raw: Mapping[str, Any]
     problems: Problems
     loc: Loc
     file: Path
-    done: bool
+    interpolated: bool
 
 
 class _Definition(NamedTuple):
@@ -73,9 +72,9 @@ class Targets:
         self.file_problems: Problems | None = None
         self._variables = variables
         self._folder = folder
-        self._written: dict[str, _Written] = {}
-        self._defined: dict[str, _Definition | None] = {}
-        # What may be defined in what cannot be read is not missed a second time.
+        self._entries: dict[str, _Entry] = {}
+        self._definitions: dict[str, _Definition | None] = {}
+        # A name may be defined in what cannot be read: it is not reported as unknown then.
         self.complete = True
         path, refused = find_upward(folder, FILE_NAMES)
         self.warnings = tuple(map(str, refused))
@@ -87,20 +86,21 @@ class Targets:
             listed = raw["targets"] if nested else raw
             self._read(listed, ("targets",) if nested else (), self.file_problems, path)
         if inline is not None:
-            # Whatever the file is called in messages, it lies in the suite's folder.
-            self._read(inline, ("targets",), problems, folder / Path(problems.file).name, done=True)
+            # Messages may call the file otherwise; it lies in the suite's folder.
+            file = folder / Path(problems.file).name
+            self._read(inline, ("targets",), problems, file, interpolated=True)
             if not in_file:
-                for written in self._written.values():
-                    if written.problems is problems:
-                        self.refuse_literals(written.entry, written.loc, problems)
+                for entry in self._entries.values():
+                    if entry.problems is problems:
+                        self.refuse_literals(entry.raw, entry.loc, problems)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._written
+        return name in self._entries
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of all targets, used or not."""
-        return tuple(self._written)
+        return tuple(self._entries)
 
     def explain(self, collectors: Sequence[Problems]) -> None:
         """Note the files that were passed over beside other mistakes: they may be the reason."""
@@ -108,43 +108,52 @@ class Targets:
             for warning in self.warnings:
                 collectors[0].add((), warning)
 
-    def define(self, name: str, entry: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
+    def chosen(self, options: LoadOptions, file: str) -> str | None:
+        """Return the target that the caller names; raise `UsageError` if there is none."""
+        name = options.target
+        if name is not None and name not in self:
+            hint = suggest(name, self.names) or " None is defined."
+            raise UsageError(
+                f"{file}: {options.called('--target')}: unknown target '{name}'.{hint}"
+            )
+        return name
+
+    def define(self, name: str, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
-        self._written[name] = _Written(entry, problems, loc, file, True)
-        self.refuse_literals(entry, loc, problems)
+        self._entries[name] = _Entry(raw, problems, loc, file, True)
+        self.refuse_literals(raw, loc, problems)
 
     def use(
         self, name: str, loc: Loc, problems: Problems, *, without: Collection[str] = ()
     ) -> None:
-        """Note at `loc` that no target has this name, or where it is defined what is wrong.
+        """Note at `loc` that no target has this name, or at its definition what is wrong there.
 
-        Options `without` which it may be are those that somebody else gives.
+        Options in `without` may be missing: they are set elsewhere.
         """
         if name in self.used:
             return
-        written = self._written.get(name)
-        if written is None:
+        entry = self._entries.get(name)
+        if entry is None:
             self._note_unknown(name, loc, problems)
             return
-        found, place = written.problems, written.loc
-        before = found.count
+        before = entry.problems.count
         definition = self._definition(name)
         if definition is None:
             return
         target = Target(name, definition.kind, definition.options)
         self.used[name] = target
-        self._check_options(target, DEFAULT_VARIANT, place, found, without)
-        self._embed_fallbacks(target, place, found)
+        self._check_options(target, DEFAULT_VARIANT, entry.loc, entry.problems, without)
+        self._embed_fallbacks(target, entry)
         grader = definition.options.get("grader_target")
         if grader is not None:
-            self.use(grader, (*place, "grader_target"), found)
-        if found.count == before:
+            self.use(grader, (*entry.loc, "grader_target"), entry.problems)
+        if entry.problems.count == before:
             self.sound.add(name)
 
     def _note_unknown(self, name: str, loc: Loc, problems: Problems) -> None:
-        if self.complete and self._written:
-            problems.add(loc, f"unknown target '{name}'.{suggest(name, self._written)}")
+        if self.complete and self._entries:
+            problems.add(loc, f"unknown target '{name}'.{suggest(name, self._entries)}")
         elif self.complete:
             hint = "define it under 'targets:' or in a targets.yaml"
             problems.add(loc, f"unknown target '{name}': none is defined; {hint}")
@@ -154,54 +163,55 @@ class Targets:
 
         `after` are the targets whose `use_target` led here.
         """
-        if name not in self._defined:
-            self._defined[name] = self._read_definition(name, after)
-        return self._defined[name]
+        if name not in self._definitions:
+            self._definitions[name] = self._read_definition(self._entries[name], name, after)
+        return self._definitions[name]
 
-    def _read_definition(self, name: str, after: tuple[str, ...]) -> _Definition | None:
-        written = self._written[name]
-        found, place = written.problems, written.loc
-        entry = written.entry
-        if not written.done:
+    def _read_definition(
+        self, entry: _Entry, name: str, after: tuple[str, ...]
+    ) -> _Definition | None:
+        raw, problems, loc = entry.raw, entry.problems, entry.loc
+        if not entry.interpolated:
 
-            def is_secret(loc: Loc) -> bool:
-                return is_secret_path(loc[len(place) :])
+            def is_secret(path: Loc) -> bool:
+                return is_secret_path(path[len(loc) :])
 
-            entry = interpolate(entry, self._variables, place, found, is_secret)
-        options = {key: value for key, value in entry.items() if key not in _OWN_KEYS}
-        if not _has_sound_common(name, options, place, found):
+            raw = interpolate(raw, self._variables, loc, problems, is_secret)
+        options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
+        if not _has_sound_common(name, options, loc, problems):
             return None
-        stored = without_literals(as_json(options), name, written.file, self._folder)
-        other = entry.get("use_target")
+        stored = without_literals(as_json(options), name, entry.file, self._folder)
+        other = raw.get("use_target")
         if other is None:
-            return _Definition(entry["provider"], stored)
+            return _Definition(raw["provider"], stored)
         if other in (*after, name):
             chain = " → ".join((*after, name, other))
-            found.add((*place, "use_target"), f"goes round in a circle: {chain}")
+            problems.add((*loc, "use_target"), f"goes round in a circle: {chain}")
             return None
-        if other not in self._written:
-            self._note_unknown(other, (*place, "use_target"), found)
+        if other not in self._entries:
+            self._note_unknown(other, (*loc, "use_target"), problems)
             return None
         used = self._definition(other, (*after, name))
         return None if used is None else used._replace(options={**used.options, **stored})
 
-    def _embed_fallbacks(self, target: Target, place: Loc, found: Problems) -> None:
-        """Put the definitions of the target's fallbacks in the place of their names."""
+    def _embed_fallbacks(self, target: Target, entry: _Entry) -> None:
+        """Replace the names of the target's fallbacks by their definitions."""
+        problems = entry.problems
         names: Any = target.options.get("fallback_targets", ())
         entries = []
         for index, name in enumerate(names):
-            loc = (*place, "fallback_targets", index)
+            loc = (*entry.loc, "fallback_targets", index)
             if name == target.name:
-                found.add(loc, f"'{name}' cannot stand in for itself")
-            elif name not in self._written:
-                self._note_unknown(name, loc, found)
+                problems.add(loc, f"'{name}' cannot stand in for itself")
+            elif name not in self._entries:
+                self._note_unknown(name, loc, problems)
             elif (definition := self._definition(name)) is not None:
                 options = {
                     key: value
                     for key, value in definition.options.items()
                     if key not in COMMON_OPTIONS
                 }
-                self.use(name, loc, found)
+                self.use(name, loc, problems)
                 entries.append({"name": name, "kind": definition.kind, "options": options})
         if names:
             options = {**target.options, "fallback_targets": entries}
@@ -229,13 +239,9 @@ class Targets:
             problems.add((*loc, "provider"), str(error), label=label)
             return
         merged = merged_options(target, variant)
-        # Some value that the model takes for certain: its own name.
-        given = {**{name: name for name in without if name in model.model_fields}, **merged}
-        try:
-            model.model_validate(given)
-        except ValidationError as error:
-            problems.add_invalid(error, given, model, loc, label=label)
-        else:
+        # A value that the model accepts for certain: the name of the option.
+        options = {**{name: name for name in without if name in model.model_fields}, **merged}
+        if problems.check_shape(options, model, loc, label=label):
             _check_addresses(merged, self._variables, loc, problems, label)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
@@ -250,19 +256,22 @@ class Targets:
                 problems.add((*loc, *option.path), hint)
 
     def _read(
-        self, raw: object, prefix: Loc, problems: Problems, file: Path, *, done: bool = False
+        self,
+        raw: object,
+        prefix: Loc,
+        problems: Problems,
+        file: Path,
+        *,
+        interpolated: bool = False,
     ) -> None:
         if not isinstance(raw, list):
             problems.add(prefix, "expected a list of targets, each with 'name' and 'provider'")
             self.complete = False
             return
-        first: dict[str, Loc] = {}
+        names = UniqueIds("duplicate target '{}'", "name")
         for index, entry in enumerate(raw):
             loc = (*prefix, index)
-            try:
-                adapter(TargetShape).validate_python(entry)
-            except ValidationError as error:
-                problems.add_invalid(error, entry, TargetShape, loc)
+            if not problems.check_shape(entry, TargetShape, loc):
                 self.complete = False
                 continue
             if "use_target" in entry and "provider" in entry:
@@ -271,11 +280,8 @@ class Targets:
                 self.complete = False
                 continue
             name = entry["name"]
-            if name in first:
-                line = problems.locate(first[name])
-                problems.add((*loc, "name"), f"duplicate target '{name}' (first at line {line})")
-            first.setdefault(name, loc)
-            self._written[name] = _Written(entry, problems, loc, file, done)
+            names.note(name, loc, problems)
+            self._entries[name] = _Entry(entry, problems, loc, file, interpolated)
 
 
 def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Problems) -> bool:
@@ -286,18 +292,13 @@ def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Pr
         # What stands there may be a key all the same: it is not shown.
         problems.add((*loc, "api_key"), "expected text, such as ${{ NAME }}", label=label)
         return False
-    try:
-        adapter(TargetCommon).validate_python(common)
-    except ValidationError as error:
-        problems.add_invalid(error, common, TargetCommon, loc, label=label)
-        return False
-    return True
+    return problems.check_shape(common, TargetCommon, loc, label=label)
 
 
 def _check_addresses(
     options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
 ) -> None:
-    """Note addresses that are none with the values of their variables, where those are set."""
+    """Note addresses that are invalid with the values of their variables, if those are set."""
     for option in known_addresses(options, variables):
         from evalcore.targets.build_context import check_address
 

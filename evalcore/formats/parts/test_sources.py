@@ -1,11 +1,11 @@
-"""Where the tests of a test file stand: in it, in JSONL lines, in tables, in other files."""
+"""Where the tests of a suite stand: in its file, in JSONL lines, in tables, in other files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.parts.interpolation import MARK
@@ -21,6 +21,37 @@ from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.globs import has_magic, matching_files
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+
+
+class NamedFiles(NamedTuple):
+    """How files of tests that a suite names are read.
+
+    `columns` maps fields of a test to columns of tables; addresses `s3://…` have to lie below one
+    of `datasets`.
+    """
+
+    folder: Path
+    columns: Mapping[str, str]
+    datasets: Sequence[str] = ()
+
+
+def suite_tests(
+    tests: Any, loc: Loc, files: NamedFiles, problems: Problems, *, noun: str
+) -> Iterator[RawTest]:
+    """Yield the raw tests of `tests`: a list of them, a path or address, or a list of those.
+
+    `noun` is what a test is called in the suite's format.
+    """
+    if isinstance(tests, str):
+        return named_tests([tests], loc, files, problems)
+    if not isinstance(tests, list):
+        problems.add(loc, f"expected a list of {noun}s, a path, or a list of paths")
+        return iter(())
+    if not tests:
+        problems.add(loc, f"holds no {noun}")
+    if tests and all(isinstance(item, str) for item in tests):
+        return named_tests(tests, loc, files, problems)
+    return listed_tests(tests, loc, problems)
 
 
 def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTest]:
@@ -124,33 +155,27 @@ def _move_output(value: dict[str, Any], problems: Problems) -> None:
 
 
 def named_tests(
-    names: list[str],
-    loc: Loc,
-    folder: Path,
-    columns: Mapping[str, str],
-    problems: Problems,
-    datasets: Sequence[str] = (),
+    names: list[str], loc: Loc, files: NamedFiles, problems: Problems
 ) -> Iterator[RawTest]:
-    """Yield the tests of the files that `tests` names (paths or globs, `file://` allowed).
-
-    Addresses `s3://…` have to lie below one of `datasets`.
+    """Yield the tests of the files that `names` are (paths, globs or addresses).
 
     A file that cannot be read is a mistake of its own; the others are read all the same.
     """
+    folder = files.folder
     root = repository_root(folder)
     for index, written in enumerate(names):
-        place = (*loc, index) if len(names) > 1 else loc
+        name_loc = (*loc, index) if len(names) > 1 else loc
         if is_remote(written):
-            yield from remote_tests(written, datasets, columns, place, problems)
+            yield from remote_tests(written, files.datasets, files.columns, name_loc, problems)
             continue
-        for name in _matching(written.removeprefix("file://"), folder, root, place, problems):
+        for name in _matching(written.removeprefix("file://"), folder, root, name_loc, problems):
             try:
                 path = resolve_inside(root, folder, name)
             except EvalError as error:
-                problems.add(place, str(error))
+                problems.add(name_loc, str(error))
                 continue
             try:
-                yield from file_tests(path, shown_path(path), columns, problems)
+                yield from file_tests(path, shown_path(path), files.columns, problems)
             except LoadError as error:
                 problems.include(error.problems)
 
@@ -170,10 +195,10 @@ def _matching(pattern: str, folder: Path, root: Path, loc: Loc, problems: Proble
     if not has_magic(pattern):
         return [pattern]
     try:
-        found = matching_files(pattern, folder, root)
+        names = matching_files(pattern, folder, root)
     except (EvalError, OSError, ValueError) as error:
         problems.add(loc, f"cannot look for '{pattern}': {error}")
         return []
-    if not found:
+    if not names:
         problems.add(loc, f"no file matches '{pattern}' in {folder.resolve()}")
-    return found
+    return names

@@ -8,17 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from evalcore.formats.parts.load_options import (
-    LoadOptions,
-    baseline_of,
-    limits_of,
-    policy_of,
-    refuse_both,
-    suite_name,
-    variants_of,
-)
+from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
 from evalcore.formats.script_suite.script_file import Script, read_script
 from evalcore.formats.script_suite.stored_form import stored, stored_layer
@@ -30,7 +24,6 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
     Case,
-    ErrorPolicy,
     Format,
     Limits,
     Policy,
@@ -79,8 +72,8 @@ def load_script_suite(
     policy = loading.policy()
     if not selection.active:
         check_required_cases(policy, (case.id for case in spool), problems)
-    variants = variants_of(loading.section, problems)
-    baseline = baseline_of(loading.section, variants, problems)
+    variants = loading.settings.variants()
+    baseline = loading.settings.baseline([variant.id for variant in variants])
     raise_all((script.problems, problems) if script.problems is not None else (problems,))
     document = source.document
     definition = SuiteDefinition(
@@ -119,6 +112,7 @@ class _Loading:
         self._flat = "suites" not in raw and "tests" in raw
         check_keys(raw, FLAT_KEYS if self._flat else KEYS, (), problems)
         self.section = self._section()
+        self.settings = SectionReader(self.section, options, problems)
         self._tools = ToolReader(problems, script.servers, script.models)
         self._script_imports: list[tuple[str, Loc]] = []
         self._reader = LevelReader(self._tools, problems)
@@ -131,13 +125,14 @@ class _Loading:
         if script.servers and find_spec("mcp") is None and script.problems is not None:
             script.problems.add(("mcp",), EXTRA)
 
-    def _section(self) -> dict[str, Any]:
-        section = {}
+    def _section(self) -> EvalcoreSection:
+        section: EvalcoreSection = {}
         if "evalcore" in self._raw:
-            section = _sound_section(self._raw["evalcore"], self._problems)
+            raw = self._raw["evalcore"]
+            section = self._problems.sound_part(raw, EvalcoreSection, ("evalcore",))
         iterations = self._raw.get("iterations")
-        own = {"iterations": iterations}
-        refuse_both(section, {"iterations": "iterations"}, own, self._problems)
+        reader = SectionReader(section, self._options, self._problems)
+        reader.refuse_both({"iterations": ("iterations", iterations)})
         if "iterations" in self._raw:
             if not isinstance(iterations, int) or isinstance(iterations, bool):
                 message = f"expected a whole number, got {describe(iterations)}"
@@ -147,7 +142,7 @@ class _Loading:
                 self._problems.add(("iterations",), message)
             else:
                 section = {**section, "iterations": iterations}
-        return {"errors": ErrorPolicy.ZERO.value, **section}
+        return {"errors": "zero", **section}
 
     def _script_levels(self) -> tuple[Level, ...]:
         script = self._script
@@ -274,25 +269,16 @@ class _Loading:
 
     @property
     def _threshold(self) -> float:
-        for given in (self._options.threshold, self.section.get("threshold")):
-            if given is not None:
-                return float(given)
-        return DEFAULT_THRESHOLD
+        own = self.section.get("threshold")
+        return threshold_of(self._options.threshold, own, default=DEFAULT_THRESHOLD)
 
     def policy(self) -> Policy:
         """Return the policy: no gates, and an error scores 0, unless the file says otherwise."""
-        return policy_of(
-            self.section,
-            self._options,
-            score_rule=ScoreRule.WEIGHTED,
-            default_gates=(),
-            threshold=self._threshold,
-            problems=self._problems,
-        )
+        return self.settings.policy(ScoreRule.WEIGHTED, (), self._threshold)
 
     def limits(self) -> Limits:
         """Return the bounds of the run, with the rates that models have in the script."""
-        limits = limits_of(self.section, self._options)
+        limits = self.settings.limits()
         rates = {
             name: ProviderLimits(requests_per_minute=found.requests_per_minute)
             for name, raw in (self._script.models or {}).items()
@@ -300,22 +286,6 @@ class _Loading:
             and name not in limits.providers
         }
         return limits if not rates else _with_rates(limits, rates)
-
-
-def _sound_section(raw: Any, problems: ScriptProblems) -> dict[str, Any]:
-    """Return the section without what is wrong in it, which is noted."""
-    from pydantic import ValidationError
-
-    from evalcore.formats.parts.shared_shapes import EvalcoreSection
-    from evalcore.mistakes.shape_errors import sound_part
-    from evalcore.mistakes.shape_lookup import adapter
-
-    try:
-        adapter(EvalcoreSection).validate_python(raw)
-    except ValidationError as error:
-        wrong = problems.add_invalid(error, raw, EvalcoreSection, ("evalcore",))
-        return sound_part(raw, EvalcoreSection, wrong) if isinstance(raw, dict) else {}
-    return dict(raw)
 
 
 def _with_rates(limits: Limits, rates: Mapping[str, ProviderLimits]) -> Limits:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from evalcore.checks.scorers.registry import ScorerSyntaxError, parse_scorer
-from evalcore.errors import UsageError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.case_spooling import spool_rows
 from evalcore.formats.parts.data_row_rules import declared_types
+from evalcore.formats.parts.evalcore_section import SectionReader
 from evalcore.formats.parts.interpolation import interpolate, variables_for
-from evalcore.formats.parts.load_options import (
-    LoadOptions,
-    limits_of,
-    policy_of,
-    refuse_both,
-)
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.raw_test import RawTest
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.suite_file.cases import CaseReader, raw_cases
+from evalcore.formats.parts.test_sources import NamedFiles, suite_tests
+from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.suite_file.cases import CaseReader
 from evalcore.formats.suite_file.flow_reader import Flow, FlowReader, blocks_of, check_function
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.text.camel_case import Renames
@@ -33,9 +30,7 @@ from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_errors import sound_part
-from evalcore.mistakes.shape_lookup import adapter, fields_of
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.shape_lookup import fields_of
 from evalcore.model.suite import (
     Format,
     Policy,
@@ -45,7 +40,7 @@ from evalcore.model.suite import (
     Suite,
     SuiteDefinition,
 )
-from evalcore.model.target import DEFAULT_VARIANT, Variant
+from evalcore.model.target import DEFAULT_VARIANT
 
 _SHARED = (
     "name",
@@ -92,9 +87,9 @@ def read_suite(
     cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
-    sound = _sound_level(raw, problems)
+    sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
     targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
-    level = _Level(raw, sound, options, problems)
+    level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets)
     graders.use_suites({}, level.section, problems)
@@ -109,18 +104,16 @@ def read_suite(
     )
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
-    rows = raw_cases(cases, folder, sound.get("columns", {}), problems, options.datasets)
-    others = [targets.file_problems] if targets.file_problems else []
     spool, collectors, absent = spool_rows(
-        rows,
+        _raw_cases(cases, NamedFiles(folder, sound.get("columns", {}), options.datasets), problems),
         reader,
         selection,
-        [problems, *others],
+        [problems, *([targets.file_problems] if targets.file_problems else [])],
         noun="case",
         references=graders.reference_fields,
         declared=declared_types(sound),
     )
-    check_required_cases(definition.policy, reader.ids, problems, level.loc("gates"))
+    check_required_cases(definition.policy, reader.ids.names, problems, level.loc("gates"))
     if reader.executes:
         check_function(flow, sound.get("flow"), folder, options, problems)
     targets.explain(collectors)
@@ -141,25 +134,22 @@ def _renamed(raw: dict[str, Any], renames: Renames) -> tuple[Any, dict[str, Any]
     rest = renames.read(raw, (*fields_of(SuiteLevel), "cases"), ())
     cases = rest.pop("cases", None)
     if isinstance(rest.get("variants"), list):
-        known = fields_of(SuiteVariant)
+        keys = fields_of(SuiteVariant)
         rest["variants"] = [
-            renames.read(one, known, ("variants", index))
-            for index, one in enumerate(rest["variants"])
+            renames.read(variant, keys, ("variants", index))
+            for index, variant in enumerate(rest["variants"])
         ]
     return cases, rest
 
 
-def _sound_level(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """Return the suite level without what is wrong in it, which is noted."""
-    try:
-        adapter(SuiteLevel).validate_python(raw)
-    except ValidationError as error:
-        wrong = problems.add_invalid(error, raw, SuiteLevel)
-        return sound_part(raw, SuiteLevel, wrong)
-    return raw
+def _raw_cases(cases: Any, files: NamedFiles, problems: Problems) -> Iterator[RawTest]:
+    if cases is None:
+        problems.add(("cases",), "is required: a list of cases, or the path of one")
+        return iter(())
+    return suite_tests(cases, ("cases",), files, problems, noun="case")
 
 
-class _Level:
+class _SuiteLevelReader:
     """What the suite level says, together with what the caller lays over it.
 
     `section` is `evalcore:` with the suite's own keys, which are the same under their own names.
@@ -168,17 +158,21 @@ class _Level:
     def __init__(
         self,
         written: Mapping[str, Any],
-        raw: Mapping[str, Any],
+        raw: SuiteLevel,
         options: LoadOptions,
         problems: Problems,
     ) -> None:
+        """Take the level as it is `written`, and its sound part."""
         self._written, self._raw = written, raw
         self._options, self._problems = options, problems
-        evalcore: Mapping[str, Any] = raw.get("evalcore", {})
-        own = {key: raw[key] for key in _SHARED if raw.get(key) is not None}
-        refuse_both(evalcore, {key: key for key in _SHARED}, own, problems)
-        self.section: dict[str, Any] = {**evalcore, **own}
+        evalcore = raw.get("evalcore", {})
+        own: Any = {key: raw.get(key) for key in _SHARED if raw.get(key) is not None}
+        self.section: EvalcoreSection = {**evalcore, **own}
         self._in_evalcore = {key for key in evalcore if key not in own}
+        self._settings = SectionReader(self.section, options, problems, self.loc)
+        SectionReader(evalcore, options, problems).refuse_both(
+            {key: (key, value) for key, value in own.items()}
+        )
         if "threshold" in evalcore:
             message = (
                 "has no effect on a suite: write the gate {gate: score_at_least, threshold: …}"
@@ -190,53 +184,40 @@ class _Level:
     @property
     def primary_output(self) -> str | None:
         """Which block's output is checked, as far as the suite itself says so."""
-        found = self._raw.get("primary_output")
+        primary: object = self._raw.get("primary_output")
         flow = self._raw.get("flow")
-        if found is None and isinstance(flow, Mapping) and "flow" in flow:
-            found = flow.get("primary_output", flow.get("primaryOutput"))
-        return found if isinstance(found, str) else None
+        if primary is None and isinstance(flow, Mapping) and "flow" in flow:
+            primary = flow.get("primary_output", flow.get("primaryOutput"))
+        return primary if isinstance(primary, str) else None
 
     def loc(self, key: str) -> Loc:
+        """Return where a key of the section stands."""
         return ("evalcore", key) if key in self._in_evalcore else (key,)
 
     def flow(self, targets: Targets, folder: Path) -> Flow:
         """Return the flow with its variants; without any sound flow, only what is known."""
         reader = FlowReader(targets, folder, self._raw, self._problems)
-        written = self.section.get("variants", ())
-        name = self._options.target
+        variants = self.section.get("variants", ())
+        name = targets.chosen(self._options, self._problems.file)
         if name is not None:
-            if name not in targets:
-                hint = suggest(name, targets.names) or " None is defined."
-                where = f"{self._problems.file}: {self._options.called('--target')}"
-                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
-            return reader.named(name, written)
-        return reader.read(self._raw.get("flow"), written)
+            return reader.named(name, variants)
+        return reader.read(self._raw.get("flow"), variants)
 
-    def _variants(self, flow: Flow) -> tuple[tuple[Variant, ...], str | None]:
-        """Return the variants and the baseline; note none, duplicates and an unknown baseline."""
-        loc = self.loc("variants")
-        written = self.section.get("variants", ())
-        if "variants" not in self._written and not written:
+    def _baseline(self) -> str | None:
+        """Return the baseline; note no variants, duplicates, and an unknown baseline."""
+        variants = self.section.get("variants", ())
+        if "variants" not in self._written and not variants:
             self._problems.add(("variants",), "is required: at least one {id: …}")
-        first: dict[str, int] = {}
-        for index, raw in enumerate(written):
-            name = raw["id"]
-            if name in first:
-                line = self._problems.locate((*loc, first[name], "id"))
-                where = "" if line is None else f" (first at line {line})"
-                self._problems.add((*loc, index, "id"), f"duplicate variant id: {name}{where}")
-            first.setdefault(name, index)
-        baseline = self.section.get("baseline")
-        if baseline is not None and baseline not in first:
-            message = f"no variant is called '{baseline}'.{suggest(baseline, first)}"
-            self._problems.add(self.loc("baseline"), message)
-        return flow.variants or (DEFAULT_VARIANT,), baseline
+        ids = UniqueIds("duplicate variant id: {}")
+        for index, variant in enumerate(variants):
+            ids.note(variant["id"], (*self.loc("variants"), index), self._problems)
+        return self._settings.baseline(ids.names)
 
     def definition(self, source: Source, flow: Flow, graders: Graders) -> SuiteDefinition:
         """Return everything but the cases; note what is wrong in it."""
         policy = self._policy()
         scorers = self._scorers(graders)
-        variants, baseline = self._variants(flow)
+        baseline = self._baseline()
         return SuiteDefinition(
             name=str(self.section.get("name")),
             format=Format.SUITE,
@@ -244,9 +225,9 @@ class _Level:
             policy=policy,
             targets=flow.targets,
             default_target=flow.default,
-            variants=variants,
+            variants=flow.variants or (DEFAULT_VARIANT,),
             baseline=baseline,
-            limits=limits_of(self.section, self._options),
+            limits=self._settings.limits(),
             tags=tuple(self.section.get("tags", ())),
             scorers=scorers,
             require_calibrated=bool(self.section.get("require_calibrated")),
@@ -255,31 +236,24 @@ class _Level:
     def _policy(self) -> Policy:
         """Return the policy; the default gate: no regressions, all pass without a baseline."""
         compared = self.section.get("baseline") is not None or self._options.baseline is not None
-        return policy_of(
-            self.section,
-            self._options,
-            score_rule=ScoreRule.BLOCKS,
-            default_gates=(NoRegressions().spec if compared else PassRate(1.0).spec,),
-            threshold=None,
-            problems=self._problems,
-            gates_loc=self.loc("gates"),
-        )
+        gate = NoRegressions().spec if compared else PassRate(1.0).spec
+        return self._settings.policy(ScoreRule.BLOCKS, (gate,), None)
 
     def _scorers(self, graders: Graders) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""
-        found: dict[str, ScorerSpec] = {}
+        scorers: dict[str, ScorerSpec] = {}
         for index, raw in enumerate(self._raw.get("scorers", ())):
+            loc: Loc = ("scorers", index)
             try:
                 scorer = parse_scorer(raw)
             except ScorerSyntaxError as error:
-                self._problems.add(("scorers", index), str(error))
+                self._problems.add(loc, str(error))
                 continue
-            if scorer.name in found:
+            if scorer.name in scorers:
                 message = f"another scorer is called '{scorer.name}'; give this one a 'name'"
-                self._problems.add(("scorers", index), message)
-            found[scorer.name] = scorer
-            if scorer.kind == "llm_judge":
-                graders.use(scorer.params.get("judge"), ("scorers", index), self._problems)
-            elif scorer.params.get("judge") is not None:
-                graders.use(scorer.params["judge"], ("scorers", index), self._problems)
-        return tuple(found.values())
+                self._problems.add(loc, message)
+            scorers[scorer.name] = scorer
+            judge = scorer.params.get("judge")
+            if judge is not None or scorer.kind == "llm_judge":
+                graders.use(judge, loc, self._problems)
+        return tuple(scorers.values())

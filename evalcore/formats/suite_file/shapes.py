@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Share, Text, Weight
 from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection, LimitsShape
-from evalcore.formats.test_file.shapes import TargetShape
+from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.mistakes.shape_lookup import CALLABLE
 
 Path = Annotated[str, Field(min_length=1, description="outputs.main.code, state.items[0].name, …")]

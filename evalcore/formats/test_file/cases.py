@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,23 @@ from pydantic import ValidationError
 from evalcore.formats.assertions.grader_errors import AssertionValueError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.interpolation import Variables, interpolate
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.parts.workspaces import WorkspaceReader
 from evalcore.formats.test_file.assertions import (
     make_assertion,
     make_text_assertion,
 )
 from evalcore.formats.test_file.input_messages import (
-    InputPlace,
+    InputOrigin,
     as_messages,
     check_file,
     check_messages,
     read_reference,
     with_files,
 )
-from evalcore.formats.test_file.shapes import GRADERS, Test, TestAlias
+from evalcore.formats.test_file.shapes import GRADERS, Test, TestAlias, TestExecution
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
@@ -47,7 +49,6 @@ NOTHING_TO_CHECK = (
 )
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
 DEFAULT_GRADER = {"type": "llm-grader"}
-MAX_WARNINGS = 20
 MAX_SHARED_ASSERTIONS = 1_000
 
 
@@ -70,27 +71,17 @@ class SuiteDefaults:
 
 
 class TestReader:
-    """Turns raw tests into cases; knows which ids it has seen."""
+    """Turns raw tests into cases; notes every mistake in them."""
 
     def __init__(
         self, defaults: SuiteDefaults, variables: Variables, *, strict: bool = False
     ) -> None:
         self.defaults = defaults
         self.variables = variables
-        self.warnings: list[str] = []
-        self.warned = 0
-        self._strict = strict
-        self._first: Problems | None = None
-        # Where each id stands: its line if that costs nothing, else its path; with the collector
-        # if that is not the first one.
-        self._seen: dict[str, Any] = {}
+        self.warnings = CaseWarnings("tests with unused criteria", strict=strict)
+        self.ids = UniqueIds("duplicate test id '{}'")
         self._validate = adapter(Test).validate_python
         self._maker = AssertionMaker(defaults.graders)
-
-    @property
-    def ids(self) -> Iterable[str]:
-        """The ids of all tests that were read."""
-        return self._seen
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
@@ -103,7 +94,7 @@ class TestReader:
         test = self._checked(raw, loc, problems)
         if test is None:
             return None
-        self._note_id(test["id"], loc, problems)
+        self.ids.note(test["id"], loc, problems)
         assertions = self._assertions(test, loc, problems)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
@@ -112,42 +103,21 @@ class TestReader:
         case = self._case(test, assertions, fixture, loc, problems)
         return case if problems.count == before else None
 
-    def _note_id(self, case_id: str, loc: Loc, problems: Problems) -> None:
-        """Remember where the id stands; note one that another test has."""
-        if case_id in self._seen:
-            line, file = self._place(self._seen[case_id])
-            here = "" if file == problems.file else f" of {file}"
-            where = f"first at line {line}{here}" if line else "first in " + file
-            problems.add((*loc, "id"), f"duplicate test id '{case_id}' ({where})")
-            return
-        place: Any = problems.locate(loc) if problems.cheap else loc
-        if problems is not self._first:
-            self._first = self._first or problems
-            place = (problems, place)
-        self._seen[case_id] = place
-
-    def _place(self, seen: Any) -> tuple[int | None, str]:
-        """Return the line and the file of what `_note_id` remembers."""
-        foreign = isinstance(seen, tuple) and seen[:1] and isinstance(seen[0], Problems)
-        found: Any
-        found, place = seen if foreign else (self._first, seen)
-        return (place if found.cheap else found.locate(place)), found.file
-
-    def _checked(self, raw: Any, loc: Loc, problems: Problems) -> dict[str, Any] | None:
+    def _checked(self, raw: Any, loc: Loc, problems: Problems) -> Test | None:
         """Return the validated test with the aliases resolved."""
+        checked: Any
         try:
             if type(raw) is not dict or "assert" in raw:
-                checked: dict[str, Any] = adapter(TestAlias).validate_python(raw)
-            elif (known := self._maker.find_all(raw.get("assertions"))) is not None:
+                checked = adapter(TestAlias).validate_python(raw)
+            elif (shared := self._maker.find_all(raw.get("assertions"))) is not None:
                 checked = self._validate({**raw, "assertions": []})
-                checked["assertions"] = known
+                checked["assertions"] = shared
             else:
                 checked = self._validate(raw)
         except ValidationError as error:
             case_id = raw.get("id") if isinstance(raw, dict) else None
             problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
-            if case_id and isinstance(case_id, str):
-                self._note_id(case_id, loc, problems)
+            self.ids.note(case_id, loc, problems)
             return None
         for alias, name in (("assert", "assertions"), ("expected_outcome", "criteria")):
             if alias in checked:
@@ -155,18 +125,17 @@ class TestReader:
                     message = f"is another name of '{name}'; keep one of them"
                     problems.add((*loc, alias), message, label=_label(checked["id"]))
                 checked[name] = checked[alias]
-        return checked
+        test: Test = checked
+        return test
 
-    def _assertions(
-        self, test: Mapping[str, Any], loc: Loc, problems: Problems
-    ) -> tuple[Assertion, ...]:
+    def _assertions(self, test: Test, loc: Loc, problems: Problems) -> tuple[Assertion, ...]:
         """Return the test's assertions, then the suite's; the default grader if there is none."""
-        execution = test.get("execution") or {}
+        execution: TestExecution = test.get("execution") or {}
         before, case_id = problems.count, test["id"]
         own = self._maker.make(test.get("assertions"), (*loc, "assertions"), problems, case_id)
         if execution:
-            place = (*loc, "execution", "assertions")
-            own.extend(self._maker.make(execution.get("assertions"), place, problems, case_id))
+            inner = (*loc, "execution", "assertions")
+            own.extend(self._maker.make(execution.get("assertions"), inner, problems, case_id))
         if test.get("rubrics"):
             rubric = {"type": "rubrics", "criteria": test["rubrics"]}
             own.extend(self._maker.make([rubric], (*loc, "rubrics"), problems, case_id))
@@ -181,33 +150,25 @@ class TestReader:
                 problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=_label(case_id))
             return tuple(self._maker.make([DEFAULT_GRADER], loc, problems, case_id))
         if criteria and not any(assertion.type in GRADERS for assertion in own):
-            self._warn(UNUSED_CRITERIA.format(id=case_id), (*loc, "criteria"), problems)
+            text = UNUSED_CRITERIA.format(id=case_id)
+            self.warnings.add(text, (*loc, "criteria"), problems)
         return tuple(own)
 
-    def _warn(self, text: str, loc: Loc, problems: Problems) -> None:
-        """Keep a warning; in strict mode it is a mistake."""
-        if self._strict:
-            problems.add(loc, text)
-            return
-        self.warned += 1
-        if self.warned <= MAX_WARNINGS:
-            self.warnings.append(text)
-
-    def _fixture(self, test: Mapping[str, Any]) -> Evidence | None:
-        given = test.get("fixtures")
-        if given is None:
+    def _fixture(self, test: Test) -> Evidence | None:
+        fixture = test.get("fixtures")
+        if fixture is None:
             return None
-        metrics = given.get("metrics")
+        metrics = fixture.get("metrics")
         measured = Metrics(**metrics) if metrics else UNMEASURED
-        messages = list(given.get("messages", ()))
-        if "tool_calls" in given:
-            calls = {"content": given["output"], "tool_calls": given["tool_calls"]}
+        messages: list[Any] = list(fixture.get("messages", ()))
+        if "tool_calls" in fixture:
+            calls = {"content": fixture["output"], "tool_calls": fixture["tool_calls"]}
             messages.append({"role": "assistant", **calls})
         details = {"messages": messages} if messages else NOTHING
-        return Evidence(given["output"], metrics=measured, details=details)
+        return Evidence(fixture["output"], metrics=measured, details=details)
 
     def _check_answer(
-        self, test: Mapping[str, Any], fixture: Evidence | None, loc: Loc, problems: Problems
+        self, test: Test, fixture: Evidence | None, loc: Loc, problems: Problems
     ) -> None:
         """Note a test that nothing answers, or whose target is unknown."""
         execution = test.get("execution") or {}
@@ -222,7 +183,7 @@ class TestReader:
 
     def _case(
         self,
-        test: Mapping[str, Any],
+        test: Test,
         assertions: tuple[Assertion, ...],
         fixture: Evidence | None,
         loc: Loc,
@@ -249,23 +210,22 @@ class TestReader:
             conversation=test.get("conversation", defaults.conversation),
         )
 
-    def _workspace(
-        self, test: Mapping[str, Any], loc: Loc, problems: Problems
-    ) -> Mapping[str, Any] | None:
+    def _workspace(self, test: Test, loc: Loc, problems: Problems) -> Mapping[str, Any] | None:
         reader = self.defaults.workspaces
         if reader is None:
             return None
         return reader.of_test(test.get("workspace"), (*loc, "workspace"), problems)
 
-    def _reference(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
+    def _reference(self, test: Test, loc: Loc, problems: Problems) -> Any:
         value = test.get("expected_output")
         if not isinstance(value, list):
             return value
         at = (*loc, "expected_output")
-        place = InputPlace(self.defaults.folder, at, problems, _label(test["id"]))
-        return read_reference(value, place)
+        return read_reference(
+            value, InputOrigin(self.defaults.folder, at, problems, _label(test["id"]))
+        )
 
-    def _input(self, test: Mapping[str, Any], loc: Loc, problems: Problems) -> Any:
+    def _input(self, test: Test, loc: Loc, problems: Problems) -> Any:
         """Return the test's input with the suite's messages before it and the files in it."""
         execution, defaults = test.get("execution") or {}, self.defaults
         skip = defaults.skip or execution.get("skip_defaults")
@@ -274,10 +234,10 @@ class TestReader:
         own = test["input"]
         if not files and not before and not isinstance(own, list):
             return own
-        place = InputPlace(defaults.folder, (*loc, "input"), problems, _label(test["id"]))
-        check_messages(own, place)
+        origin = InputOrigin(defaults.folder, (*loc, "input"), problems, _label(test["id"]))
+        check_messages(own, origin)
         for index, name in enumerate(test.get("input_files", ())):
-            check_file(name, place._replace(loc=(*loc, "input_files", index)))
+            check_file(name, origin._replace(loc=(*loc, "input_files", index)))
         messages = [*before, *as_messages(own)]
         first = test.get("conversation", defaults.conversation)
         return with_files(messages, files, len(before), first=first)
@@ -288,8 +248,8 @@ class AssertionMaker:
 
     def __init__(self, graders: Graders | None = None) -> None:
         self._graders = graders
-        self._made: dict[tuple[tuple[str, Any], ...], Assertion] = {}
-        # Of those, the ones that are texts throughout: nothing else is equal to them.
+        self._shared: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+        # Of those, the ones whose values are all text: nothing else is equal to them.
         self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
 
     def find_all(self, raw: Any) -> list[Assertion] | None:
@@ -299,16 +259,16 @@ class AssertionMaker:
         """
         if type(raw) is not list:
             return None
-        found = []
+        assertions = []
         try:
             for entry in raw:
-                known = self._texts.get(tuple(entry.items()))
-                if known is None:
+                assertion = self._texts.get(tuple(entry.items()))
+                if assertion is None:
                     return None
-                found.append(known)
+                assertions.append(assertion)
         except (AttributeError, TypeError):  # no mapping, or a list as value
             return None
-        return found
+        return assertions
 
     def make(
         self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
@@ -316,38 +276,38 @@ class AssertionMaker:
         """Return the assertions; note those that are wrong all the same."""
         if raw and type(raw[0]) is Assertion:
             return list(raw)  # of `find_all`
-        made = []
+        assertions = []
         for index, entry in enumerate(raw or ()):
             try:
-                made.append(self._one(entry, (*loc, index), problems))
+                assertions.append(self._assertion(entry, (*loc, index), problems))
             except AssertionValueError as error:
                 problems.add((*loc, index), str(error), label=_label(case_id))
-        return made
+        return assertions
 
-    def _one(self, raw: dict[str, Any], loc: Loc, problems: Problems) -> Assertion:
+    def _assertion(self, raw: dict[str, Any], loc: Loc, problems: Problems) -> Assertion:
         # `required: true` and `required: 1` are equal to Python and differ here.
         if "required" in raw or "min_score" in raw:
             return make_assertion(raw, self._graders, loc, problems)
         key = tuple(raw.items())
         try:
-            found = self._made.get(key)
+            assertion = self._shared.get(key)
         except TypeError:  # a list as value
             return make_assertion(raw, self._graders, loc, problems)
-        if found is not None:
-            return found
+        if assertion is not None:
+            return assertion
         plain = len(raw) == 2 and "value" in raw
-        found = make_text_assertion(raw["type"], raw["value"]) if plain else None
-        if found is None:
+        assertion = make_text_assertion(raw["type"], raw["value"]) if plain else None
+        if assertion is None:
             before = problems.count
-            found = make_assertion(raw, self._graders, loc, problems)
+            assertion = make_assertion(raw, self._graders, loc, problems)
             if problems.count > before:
-                return found
+                return assertion
         # What many tests repeat comes up early; values of a test's own would fill any cache.
-        if len(self._made) < MAX_SHARED_ASSERTIONS:
-            self._made[key] = found
+        if len(self._shared) < MAX_SHARED_ASSERTIONS:
+            self._shared[key] = assertion
             if all(type(value) is str for value in raw.values()):
-                self._texts[key] = found
-        return found
+                self._texts[key] = assertion
+        return assertion
 
 
 def _label(case_id: object) -> str:

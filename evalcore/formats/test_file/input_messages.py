@@ -17,8 +17,8 @@ _FILE_SEGMENTS: Final = frozenset({"file", "image"})
 _LARGEST_REFERENCE: Final = 64 * 1024
 
 
-class InputPlace(NamedTuple):
-    """Where an input stands: the suite's folder, its path, who notes its mistakes, whose it is."""
+class InputOrigin(NamedTuple):
+    """Where an input stands: the suite's folder, its path, the collector, the test's label."""
 
     folder: Path
     loc: Loc
@@ -44,49 +44,49 @@ def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**message, "content": text}
 
 
-def check_messages(value: Any, place: InputPlace) -> None:
+def check_messages(value: Any, origin: InputOrigin) -> None:
     """Note messages without content, and files in them that are not there."""
     if not isinstance(value, list):
         return
     for index, message in enumerate(value):
-        loc = (*place.loc, index)
+        loc = (*origin.loc, index)
         content = message.get("content")
         if content is None and not message.get("tool_calls"):
-            place.problems.add(loc, "has no 'content'", label=place.label)
+            origin.problems.add(loc, "has no 'content'", label=origin.label)
         for part, segment in enumerate(content if isinstance(content, list) else ()):
             name = segment["value"]
             if segment["type"] != "text" and not name.startswith(_ELSEWHERE):
                 at = (*loc, "content", part, "value")
-                check_file(name.removeprefix("file://"), place._replace(loc=at))
+                check_file(name.removeprefix("file://"), origin._replace(loc=at))
 
 
-def check_file(name: str, place: InputPlace) -> Path | None:
+def check_file(name: str, origin: InputOrigin) -> Path | None:
     """Return the path of a file; note one that does not exist or lies outside the repository."""
     try:
-        return resolve_inside(repository_root(place.folder), place.folder, name)
+        return resolve_inside(repository_root(origin.folder), origin.folder, name)
     except EvalError as error:
-        place.problems.add(place.loc, str(error), label=place.label)
+        origin.problems.add(origin.loc, str(error), label=origin.label)
         return None
 
 
-def read_reference(value: Any, place: InputPlace) -> Any:
+def read_reference(value: Any, origin: InputOrigin) -> Any:
     """Return an expected output with the text of the files that its messages name.
 
     Files that are not there or lie outside the repository are noted. One that is larger than
     64 KiB or no text stays a segment, which is shown as its name.
     """
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not all(isinstance(message, Mapping) for message in value):
         return value
     return [
-        {**message, "content": _read_segments(message["content"], place._replace(loc=at))}
+        {**message, "content": _read_segments(message["content"], origin._replace(loc=at))}
         if isinstance(message.get("content"), list)
         else message
         for index, message in enumerate(value)
-        for at in [(*place.loc, index, "content")]
+        for at in [(*origin.loc, index, "content")]
     ]
 
 
-def _read_segments(content: list[Any], place: InputPlace) -> list[Any]:
+def _read_segments(content: list[Any], origin: InputOrigin) -> list[Any]:
     read = []
     for index, segment in enumerate(content):
         named = isinstance(segment, Mapping) and segment.get("type") in _FILE_SEGMENTS
@@ -94,7 +94,7 @@ def _read_segments(content: list[Any], place: InputPlace) -> list[Any]:
         if not isinstance(name, str) or name.startswith(_ELSEWHERE):
             read.append(segment)
             continue
-        at = place._replace(loc=(*place.loc, index, "value"))
+        at = origin._replace(loc=(*origin.loc, index, "value"))
         path = check_file(name.removeprefix("file://"), at)
         text = None if path is None or segment["type"] == "image" else _text_in(path)
         read.append(segment if text is None else {"type": "text", "value": text})

@@ -3,58 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from evalcore.errors import LoadError, Problem, UsageError
+from evalcore.errors import LoadError, Problem
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.case_spooling import spool_rows
 from evalcore.formats.parts.data_row_rules import declared_types
 from evalcore.formats.parts.defaults_file import TESTS_KEYS, defaults_beside
+from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
 from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
-from evalcore.formats.parts.load_options import (
-    LoadOptions,
-    baseline_of,
-    limits_of,
-    policy_of,
-    refuse_both,
-    suite_name,
-    variants_of,
-)
-from evalcore.formats.parts.raw_test import RawTest
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
+    NamedFiles,
     file_tests,
-    listed_tests,
-    named_tests,
     open_reason,
+    suite_tests,
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
 from evalcore.formats.test_file.cases import (
-    MAX_WARNINGS,
     AssertionMaker,
     SuiteDefaults,
     TestReader,
 )
 from evalcore.formats.test_file.input_messages import (
-    InputPlace,
+    InputOrigin,
     as_messages,
     check_file,
     check_messages,
 )
-from evalcore.formats.test_file.shapes import TestSuite
+from evalcore.formats.test_file.shapes import SuiteExecution, TestSuite
 from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.problems import Problems, raise_all
-from evalcore.mistakes.shape_errors import sound_part
-from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import suggest
 from evalcore.model.suite import (
     Format,
     Limits,
@@ -120,39 +106,42 @@ def _load(
     """Read the suite level, then every test in one pass into a spool."""
     variables = variables_for(path.parent, options)
     raw = interpolate(raw, variables, (), problems)
-    raw, sound = _sound_level(raw, problems)
-    level = _SuiteLevel(raw, path, options, variables, problems)
+    before = problems.count
+    # Most often there is none: lines of JSON without defaults beside them.
+    suite: TestSuite = problems.sound_part(raw, TestSuite) if raw else {}
+    sound = problems.count == before
+    level = _SuiteLevel(suite, path, options, variables, problems)
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
     selection = Selection(options)
-    others = [level.targets.file_problems] if level.targets.file_problems else []
-    others += level.workspaces.file_problems
-    columns = raw.get("columns", {})
-    rows = _raw_tests(tests, key, path, columns, problems, options.datasets)
+    files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets)
+    rows = (
+        file_tests(path, tests, files.columns, problems)
+        if path.suffix.lower() in ROW_SUFFIXES
+        else suite_tests(tests, (key,), files, problems, noun="test")
+    )
     spool, collectors, absent = spool_rows(
         rows,
         reader,
         selection,
-        [problems, *others],
+        [problems, *level.file_problems],
         noun="test",
         references=level.graders.reference_fields,
-        declared=declared_types(raw),
+        declared=declared_types(suite),
     )
-    check_required_cases(level.policy, reader.ids, problems)
+    check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
     raise_all(collectors)
-    shown = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
+    file = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
     warnings = [
         *level.targets.warnings,
         *level.warnings,
-        *reader.warnings,
-        *selection.finish(shown),
+        *reader.warnings.texts,
+        *selection.finish(file),
     ]
-    if reader.warned > MAX_WARNINGS:
-        warnings.append(f"and {reader.warned - MAX_WARNINGS} more tests with unused criteria")
     definition = SuiteDefinition(
-        name=suite_name(path, level.section.get("name"), raw.get("name")),
+        name=suite_name(path, level.section.get("name"), suite.get("name")),
         format=Format.TEST_FILE,
-        source=Source(shown, str(path.resolve().parent), sha256),
+        source=Source(file, str(path.resolve().parent), sha256),
         policy=level.policy,
         targets=level.targets.used,
         default_target=level.default_target,
@@ -161,45 +150,10 @@ def _load(
         limits=level.limits,
         judge=level.graders.default,
         require_calibrated=bool(level.section.get("require_calibrated")),
-        tags=tuple(raw.get("tags", ())) or tuple(level.section.get("tags", ())),
+        tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
         absent_fields=absent,
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
-
-
-def _sound_level(raw: dict[str, Any], problems: Problems) -> tuple[dict[str, Any], bool]:
-    """Return the suite level without what is wrong in it, and whether nothing was."""
-    if not raw:
-        return raw, True  # most often: lines of JSON with no defaults beside them
-    try:
-        adapter(TestSuite).validate_python(raw)
-    except ValidationError as error:
-        wrong = problems.add_invalid(error, raw, TestSuite)
-        return sound_part(raw, TestSuite, wrong), False
-    return raw, True
-
-
-def _raw_tests(
-    tests: Any,
-    key: str,
-    path: Path,
-    columns: Mapping[str, str],
-    problems: Problems,
-    datasets: Sequence[str],
-) -> Iterator[RawTest]:
-    """Yield the raw tests of whatever `tests` is: a list, a path, a list of paths."""
-    if path.suffix.lower() in ROW_SUFFIXES:
-        return file_tests(path, tests, columns, problems)
-    if isinstance(tests, str):
-        tests = [tests]
-    if isinstance(tests, list) and tests and all(isinstance(item, str) for item in tests):
-        return named_tests(tests, (key,), path.parent, columns, problems, datasets)
-    if isinstance(tests, list):
-        if not tests:
-            problems.add((key,), "holds no test")
-        return listed_tests(tests, (key,), problems)
-    problems.add((key,), "expected a list of tests, a path, or a list of paths")
-    return iter(())
 
 
 class _SuiteLevel:
@@ -207,15 +161,16 @@ class _SuiteLevel:
 
     def __init__(
         self,
-        raw: dict[str, Any],
+        raw: TestSuite,
         path: Path,
         options: LoadOptions,
         variables: Variables,
         problems: Problems,
     ) -> None:
         self.raw, self.path, self.options, self.problems = raw, path, options, problems
-        self.section: dict[str, Any] = raw.get("evalcore", {})
-        self.execution: dict[str, Any] = raw.get("execution", {})
+        self.section: EvalcoreSection = raw.get("evalcore", {})
+        self.execution: SuiteExecution = raw.get("execution", {})
+        self._settings = SectionReader(self.section, options, problems)
         self.warnings: list[str] = []
         self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
         self.workspaces = WorkspaceReader(
@@ -234,9 +189,15 @@ class _SuiteLevel:
             if key in self.execution:
                 self._warn("execution", key, "has no effect in this version")
 
+    @property
+    def file_problems(self) -> list[Problems]:
+        """The collectors of the files that the suite level names."""
+        of_targets = self.targets.file_problems
+        return [*([of_targets] if of_targets else []), *self.workspaces.file_problems]
+
     def _limits(self) -> Limits:
         """Return the bounds of the run; of two budgets the smaller one holds."""
-        limits = limits_of(self.section, self.options)
+        limits = self._settings.limits()
         budgets = [self.execution.get("total_budget_usd"), limits.max_cost_usd]
         return replace(
             limits,
@@ -251,10 +212,10 @@ class _SuiteLevel:
             problems.add(("assert",), "is another name of 'assertions'; keep one of them")
         key = "assert" if "assert" in raw else "assertions"
         folder = self.path.resolve().parent
-        place = InputPlace(folder, ("input",), problems)
-        check_messages(raw.get("input"), place)
+        origin = InputOrigin(folder, ("input",), problems)
+        check_messages(raw.get("input"), origin)
         for index, name in enumerate(raw.get("input_files", ())):
-            check_file(name, place._replace(loc=("input_files", index)))
+            check_file(name, origin._replace(loc=("input_files", index)))
         return SuiteDefaults(
             folder=folder,
             graders=self.graders,
@@ -263,7 +224,7 @@ class _SuiteLevel:
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,
             targets=self.targets,
-            # What is wrong here may be what answers the tests: told once, not for each of them.
+            # What is wrong here may be what answers the tests: one mistake, not one for each test.
             has_target=(
                 self.default_target is not None
                 or "targets" in self.execution
@@ -283,39 +244,27 @@ class _SuiteLevel:
             self.warnings.append(f"{section}.{key} {message}")
 
     def _refuse_conflicts(self) -> None:
-        execution, problems = self.execution, self.problems
-        own = {
-            "threshold": "execution.threshold",
-            "name": "name",
-            "tags": "tags",
-            "variants": "execution.targets",
-            "iterations": "execution.trials.count",
-            "reducer": "execution.trials.strategy",
-            "k": "execution.trials.k",
-            "judge": "execution.grader_target",
-        }
-        trials = execution.get("trials") or {}
-        present = {
-            "threshold": execution.get("threshold"),
-            "name": self.raw.get("name"),
-            "tags": self.raw.get("tags"),
-            "variants": execution.get("targets"),
-            "iterations": trials.get("count"),
-            "reducer": trials.get("strategy"),
-            "k": trials.get("k"),
-            "judge": execution.get("grader_target"),
-        }
-        refuse_both(self.section, own, present, problems)
+        execution = self.execution
+        trials: Any = execution.get("trials") or {}
+        self._settings.refuse_both(
+            {
+                "threshold": ("execution.threshold", execution.get("threshold")),
+                "name": ("name", self.raw.get("name")),
+                "tags": ("tags", self.raw.get("tags")),
+                "variants": ("execution.targets", execution.get("targets")),
+                "iterations": ("execution.trials.count", trials.get("count")),
+                "reducer": ("execution.trials.strategy", trials.get("strategy")),
+                "k": ("execution.trials.k", trials.get("k")),
+                "judge": ("execution.grader_target", execution.get("grader_target")),
+            }
+        )
         if execution.get("target") and execution.get("targets"):
-            problems.add(("execution", "targets"), "is given beside 'target'; keep one of them")
+            message = "is given beside 'target'; keep one of them"
+            self.problems.add(("execution", "targets"), message)
 
     def _default_target(self) -> str | None:
-        name = self.options.target
+        name = self.targets.chosen(self.options, self.problems.file)
         if name is not None:
-            if name not in self.targets:
-                hint = suggest(name, self.targets.names) or " None is defined."
-                where = f"{self.problems.file}: {self.options.called('--target')}"
-                raise UsageError(f"{where}: unknown target '{name}'.{hint}")
             self.targets.use(name, (), self.problems)
             return name
         name = self.execution.get("target")
@@ -328,11 +277,11 @@ class _SuiteLevel:
     def _variants(self) -> tuple[Variant, ...]:
         """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
         names = () if self.options.target else self.execution.get("targets", ())
-        for index, name in enumerate(names):
-            self.targets.use(name, ("execution", "targets", index), self.problems)
+        for index, target in enumerate(names):
+            self.targets.use(target, ("execution", "targets", index), self.problems)
         if names:
-            return tuple(Variant(id=name, target=name) for name in dict.fromkeys(names))
-        variants = variants_of(self.section, self.problems)
+            return tuple(Variant(id=target, target=target) for target in dict.fromkeys(names))
+        variants = self._settings.variants()
         for index, variant in enumerate(variants):
             loc = ("evalcore", "variants", index)
             if variant.target is not None:
@@ -343,30 +292,17 @@ class _SuiteLevel:
         return variants
 
     def _baseline(self) -> str | None:
-        baseline: str | None = self.section.get("baseline")
         if self.options.target and self.execution.get("targets"):
             return None  # the variants that it could name are not run
-        return baseline_of(self.section, self.variants, self.problems) if baseline else None
+        return self._settings.baseline([variant.id for variant in self.variants])
 
     def _threshold(self) -> float:
-        for given in (
-            self.options.threshold,
-            self.execution.get("threshold"),
-            self.section.get("threshold"),
-        ):
-            if given is not None:
-                return float(given)
-        return DEFAULT_THRESHOLD
+        execution, section = self.execution.get("threshold"), self.section.get("threshold")
+        return threshold_of(self.options.threshold, execution, section, default=DEFAULT_THRESHOLD)
 
     def _policy(self) -> Policy:
-        policy = policy_of(
-            self.section,
-            self.options,
-            score_rule=ScoreRule.WEIGHTED,
-            default_gates=(PassRate(1.0).spec,),
-            threshold=self.threshold,
-            problems=self.problems,
-        )
+        gates = (PassRate(1.0).spec,)
+        policy = self._settings.policy(ScoreRule.WEIGHTED, gates, self.threshold)
         trials = self.execution.get("trials")
         if not trials:
             return policy

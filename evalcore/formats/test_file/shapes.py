@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from evalcore.declared.types import Count, Share, Text, Weight
 from evalcore.formats.assertions.grader_shapes import GRADER_SHAPES, Common, Criteria
 from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Metrics
+from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.workspace_shapes import WorkspaceValue
 
 
@@ -218,42 +219,6 @@ _SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[AssertionShape]}, total=F
 @with_config(STRICT)
 class TestAlias(Test, _SuiteAlias, total=False):
     """A test, `assert` allowed for `assertions`."""
-
-
-@with_config(OPEN)
-class ProviderTarget(TypedDict, total=False):
-    """A named target: the provider says its kind, the rest are that kind's options."""
-
-    name: Required[Text]
-    provider: Required[Text]
-
-
-@with_config(OPEN)
-class OtherTarget(TypedDict, total=False):
-    """A named target with the kind and the options of another, its own laid over them."""
-
-    name: Required[Text]
-    use_target: Required[Text]
-
-
-def _kind_of_target(value: object) -> str:
-    uses = isinstance(value, dict) and "use_target" in value
-    return "<use_target>" if uses else "<provider>"
-
-
-TargetShape = Annotated[
-    Annotated[ProviderTarget, Tag("<provider>")] | Annotated[OtherTarget, Tag("<use_target>")],
-    Discriminator(_kind_of_target),
-]
-
-
-@with_config(STRICT)
-class TargetCommon(TypedDict, total=False):
-    """Options of a target of any kind (`COMMON_OPTIONS`)."""
-
-    grader_target: Text
-    fallback_targets: list[Text]
-    workers: Count
 
 
 @with_config(STRICT)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from evalcore.errors import UsageError
 from evalcore.formats.assertions.graders import Graders
-from evalcore.formats.parts.load_options import (
-    LoadOptions,
-    baseline_of,
-    limits_of,
-    policy_of,
-    refuse_both,
-    suite_name,
-    variants_of,
-)
+from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.parts import read_block, read_part
@@ -31,7 +23,6 @@ from evalcore.gates.builtin import Threshold
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_errors import sound_part
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
@@ -56,26 +47,23 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     if "eval" not in raw:
         problems.add((), "Workflow YAML has no eval section")
     evals, misshapen, section = _checked_sections(raw, problems)
-    refuse_both(section, {"threshold": "eval.threshold"}, evals, problems)
-    variants = _variants(section, problems)
+    settings = SectionReader(section, options, problems)
+    settings.refuse_both({"threshold": ("eval.threshold", evals.get("threshold"))})
+    variants = settings.variants()
+    _check_variants(variants, problems)
     graders = judges_of(path.parent, options, problems)
     graders.use_suites({}, section, problems)
     reader = _CaseReader(raw, misshapen, graders, problems, strict=options.strict)
     selection = Selection(options)
     execution = _Execution(raw, path, problems, options, variants, graders)
     spool = reader.spool(selection, execution)
-    target, others = execution.target(reader.always_given)
-    threshold = _threshold(evals, section, options)
-    policy = policy_of(
-        section,
-        options,
-        score_rule=ScoreRule.BLOCKS,
-        default_gates=(Threshold(threshold).spec,),
-        threshold=threshold,
-        problems=problems,
+    target, others = execution.target(reader.fixture_blocks)
+    threshold = threshold_of(
+        options.threshold, evals.get("threshold"), section.get("threshold"), default=1.0
     )
-    check_required_cases(policy, reader.ids, problems)
-    baseline = baseline_of(section, variants, problems)
+    policy = settings.policy(ScoreRule.BLOCKS, (Threshold(threshold).spec,), threshold)
+    check_required_cases(policy, reader.ids.names, problems)
+    baseline = settings.baseline([variant.id for variant in variants])
     raise_all((problems, *others, *graders.others))
     _check_target(options, document.file)
     warnings = [*reader.warnings, *selection.finish(document.file)]
@@ -89,7 +77,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         default_target=TARGET,
         variants=variants,
         baseline=baseline,
-        limits=limits_of(section, options),
+        limits=settings.limits(),
         judge=graders.default,
         require_calibrated=bool(section.get("require_calibrated")),
         tags=tuple(section.get("tags", ())),
@@ -97,13 +85,11 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
 
-def _variants(section: Mapping[str, Any], problems: Problems) -> tuple[Variant, ...]:
-    variants = variants_of(section, problems)
+def _check_variants(variants: Sequence[Variant], problems: Problems) -> None:
     for index, variant in enumerate(variants):
         if variant.target not in {None, TARGET}:
             message = f"unknown target '{variant.target}'; a workflow file has only '{TARGET}'"
             problems.add(("evalcore", "variants", index, "target"), message)
-    return variants
 
 
 def _check_target(options: LoadOptions, file: str) -> None:
@@ -112,15 +98,8 @@ def _check_target(options: LoadOptions, file: str) -> None:
         raise UsageError(f"{file}: {options.called('--target')}: {message}")
 
 
-def _threshold(evals: Mapping[str, Any], section: Mapping[str, Any], options: LoadOptions) -> float:
-    for given in (options.threshold, evals.get("threshold"), section.get("threshold")):
-        if given is not None:
-            return float(given)
-    return 1.0
-
-
 class _Execution:
-    """Whether the cases that are not given can be executed, and by what target."""
+    """Whether the cases without fixtures can be executed, and by what target."""
 
     def __init__(
         self,
@@ -136,35 +115,35 @@ class _Execution:
         self._raw, self._path, self._problems = raw, path, problems
         self._options, self._variants = options, variants
 
-    def possible(self, given: Collection[str]) -> bool:
-        """Whether a case with these outputs given can be executed: there is a workflow to run.
+    def possible(self, fixture_blocks: Collection[str]) -> bool:
+        """Whether a case with fixtures for these blocks can be executed.
 
-        Without a provider a workflow that begins with a model call cannot.
+        That needs a workflow, and a provider if the workflow begins with a model call.
         """
         if self._options.executor:
             return True
         from evalcore.formats.workflow_harness.executed_workflow import can_begin
 
-        begins = can_begin(self._raw, given, self._variants, self._options)
+        begins = can_begin(self._raw, fixture_blocks, self._variants, self._options)
         self.needed |= begins
         return begins
 
-    def target(self, given: frozenset[str]) -> tuple[Target, list[Problems]]:
+    def target(self, fixture_blocks: frozenset[str]) -> tuple[Target, list[Problems]]:
         """Return the target, and the collectors of the other files that it was read from.
 
-        `given` are the blocks that never run.
+        The `fixture_blocks` never run.
         """
         options: dict[str, Any] = {"definition": as_json(behaviour_of(self._raw))}
-        found: list[Problems] = []
+        others: list[Problems] = []
         if self.needed and not _is_misshapen(self._problems):
             from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 
             workflow = ExecutedWorkflow(
                 self._raw, self._path, self._problems, self._options, self._graders
             )
-            options = workflow.options(given, self._variants)
-            found = workflow.others
-        return Target(TARGET, "workflow", options), found
+            options = workflow.options(fixture_blocks, self._variants)
+            others = workflow.others
+        return Target(TARGET, "workflow", options), others
 
 
 def _is_misshapen(problems: Problems) -> bool:
@@ -175,7 +154,7 @@ def _is_misshapen(problems: Problems) -> bool:
 
 def _checked_sections(
     raw: Mapping[str, Any], problems: Problems
-) -> tuple[Mapping[str, Any], frozenset[int], Mapping[str, Any]]:
+) -> tuple[EvalSection, frozenset[int], EvalcoreSection]:
     """Note what is misshapen; return what is sound.
 
     Of `eval:` (but for its cases), the indices of its misshapen cases, and of `evalcore:`.
@@ -186,8 +165,15 @@ def _checked_sections(
         read_block(block, ("blocks", name), problems, runs=False)
     for name, soul in _members(raw, "souls", problems):
         read_part(Soul, soul, ("souls", name), problems, runs=False)
-    evals, wrong = _sound_section(raw, "eval", EvalSection, problems)
-    section, _ = _sound_section(raw, "evalcore", EvalcoreSection, problems)
+    evals: Any = raw.get("eval", {})
+    wrong = []
+    if "eval" in raw:
+        wrong = problems.wrong_paths(evals, EvalSection, ("eval",)) or []
+    if wrong:
+        evals = sound_part(evals, EvalSection, wrong) if isinstance(evals, dict) else {}
+    section: EvalcoreSection = {}
+    if "evalcore" in raw:
+        section = problems.sound_part(raw["evalcore"], EvalcoreSection, ("evalcore",))
     misshapen = frozenset(loc[1] for loc in wrong if len(loc) > 1 and isinstance(loc[1], int))
     return evals, misshapen, section
 
@@ -199,21 +185,6 @@ def _members(raw: Mapping[str, Any], key: str, problems: Problems) -> Iterable[t
     if members is not None:
         problems.add((key,), f"expected a mapping of ids, got {describe(members)}")
     return ()
-
-
-def _sound_section(
-    raw: Mapping[str, Any], key: str, shape: Any, problems: Problems
-) -> tuple[Mapping[str, Any], list[Loc]]:
-    """Return what is sound of a section, and the paths into it of what is wrong."""
-    if key not in raw:
-        return {}, []
-    value: Any = raw[key]
-    try:
-        adapter(shape).validate_python(value)
-    except ValidationError as error:
-        wrong = problems.add_invalid(error, value, shape, (key,))
-        return (sound_part(value, shape, wrong) if isinstance(value, dict) else {}), wrong
-    return value, []
 
 
 class _CaseReader:
@@ -231,22 +202,17 @@ class _CaseReader:
         self.warnings: list[str] = []
         self._misshapen = misshapen
         self._graders, self._problems, self._strict = graders, problems, strict
-        self._known = _block_ids(raw)
-        self._first: dict[str, Loc] = {}
+        self._block_ids = _block_ids(raw)
+        self.ids = UniqueIds("duplicate eval case id: {}")
         evals = raw.get("eval")
         cases = evals.get("cases") if isinstance(evals, dict) else None
         self._cases: list[Any] = cases if isinstance(cases, list) else []
-        self._given: frozenset[str] | None = None
+        self._fixture_blocks: frozenset[str] | None = None
 
     @property
-    def ids(self) -> Iterable[str]:
-        """The ids of all cases that were read."""
-        return self._first
-
-    @property
-    def always_given(self) -> frozenset[str]:
-        """Return the blocks whose outputs every case gives that has to be executed."""
-        return self._given or frozenset()
+    def fixture_blocks(self) -> frozenset[str]:
+        """Return the blocks that have fixtures in every case that has to be executed."""
+        return self._fixture_blocks or frozenset()
 
     def spool(self, selection: Selection, execution: _Execution) -> CaseSpool:
         """Return the selected cases; a misshapen one is noted already and left out."""
@@ -268,8 +234,8 @@ class _CaseReader:
         """Return a case whose fixtures do not cover what it expects: executed, if that can be."""
         if not execution.possible(fixtures):
             return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
-        given = frozenset(fixtures)
-        self._given = given if self._given is None else self._given & given
+        blocks, before = frozenset(fixtures), self._fixture_blocks
+        self._fixture_blocks = blocks if before is None else before & blocks
         return case._replace(given=_evidence(fixtures, {})) if fixtures else case
 
     def _read(self, raw: Any, loc: Loc, misshapen: bool) -> Case | None:
@@ -277,7 +243,7 @@ class _CaseReader:
         if not isinstance(raw, dict):
             return None
         before = self._problems.count
-        self._note_id(raw.get("id"), (*loc, "id"))
+        self.ids.note(raw.get("id"), loc, self._problems)
         fixtures, expected = raw.get("fixtures") or {}, raw.get("expected") or {}
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
             self._check_blocks(blocks, (*loc, key))
@@ -291,22 +257,13 @@ class _CaseReader:
             return None
         return _case(raw, fixtures, expected, assertions)
 
-    def _note_id(self, case_id: object, loc: Loc) -> None:
-        if not isinstance(case_id, str) or not case_id:
-            return
-        if case_id in self._first:
-            line = self._problems.locate(self._first[case_id])
-            message = f"duplicate eval case id: {case_id} (first at line {line})"
-            self._problems.add(loc, message)
-        self._first.setdefault(case_id, loc)
-
     def _check_blocks(self, blocks: object, loc: Loc) -> None:
         """Note ids that are neither a block nor `block.exit`, if the file has blocks."""
-        if self._known is None or not isinstance(blocks, dict):
+        if self._block_ids is None or not isinstance(blocks, dict):
             return
         for block in blocks:
-            if block not in self._known:
-                hint = suggest(block, self._known)
+            if block not in self._block_ids:
+                hint = suggest(block, self._block_ids)
                 self._problems.add((*loc, block), f"unknown block '{block}'.{hint}")
 
     def _assertions(self, expected: object, loc: Loc) -> tuple[Assertion, ...]:
@@ -319,7 +276,7 @@ class _CaseReader:
                 message = "asserts nothing; add an assertion or remove the block"
                 self._problems.add((*loc, block), message)
             for number, entry in enumerate(entries):
-                found = read_assertion(
+                assertion = read_assertion(
                     entry,
                     (*loc, block, number),
                     self._problems,
@@ -327,8 +284,8 @@ class _CaseReader:
                     folder=self._graders.folder,
                     graders=self._graders,
                 )
-                if found is not None:
-                    assertions.append(found)
+                if assertion is not None:
+                    assertions.append(assertion)
         return tuple(assertions)
 
 
@@ -338,12 +295,12 @@ def _case(
     expected: Mapping[str, Any],
     assertions: tuple[Assertion, ...],
 ) -> Case:
-    given = all(block in fixtures for block in expected)
+    is_complete = all(block in fixtures for block in expected)
     return Case(
         id=raw["id"],
         input=raw.get("inputs"),
         assertions=assertions,
-        fixture=_evidence(fixtures, expected) if given else None,
+        fixture=_evidence(fixtures, expected) if is_complete else None,
     )
 
 
@@ -351,13 +308,13 @@ def _evidence(fixtures: Mapping[str, Any], expected: Mapping[str, Any]) -> Evide
     """Return the evidence that fixtures give; the primary output is the last expected block's."""
     outputs: dict[str, str] = {}
     measured: dict[str, Metrics] = {}
-    for block, given in fixtures.items():
-        if isinstance(given, str):
-            outputs[block] = given
+    for block, fixture in fixtures.items():
+        if isinstance(fixture, str):
+            outputs[block] = fixture
         else:
-            outputs[block] = given["output"]
-            if given.get("metrics"):
-                measured[block] = Metrics(**given["metrics"])
+            outputs[block] = fixture["output"]
+            if fixture.get("metrics"):
+                measured[block] = Metrics(**fixture["metrics"])
     last = next(reversed(list(expected or fixtures)), None)
     return Evidence(
         output=outputs.get(last, "") if last is not None else "",

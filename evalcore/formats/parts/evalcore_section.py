@@ -1,0 +1,161 @@
+"""The `evalcore:` section of every format, with what the caller lays over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from evalcore.declared.parameters import parameters_of
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.text.documents import as_json
+from evalcore.gates.builtin import Errors
+from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import suggest
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import (
+    ErrorPolicy,
+    Limits,
+    Policy,
+    ProviderLimits,
+    Reducer,
+    ScoreRule,
+)
+from evalcore.model.target import DEFAULT_VARIANT, Variant
+
+
+def in_evalcore(key: str) -> Loc:
+    """Return where a key of the section stands in a format that has no other place for it."""
+    return ("evalcore", key)
+
+
+def suite_name(path: Path, *named: str | None) -> str:
+    """Return the first of `named` that is not empty, else the file's stem without `.eval`."""
+    for name in named:
+        if name:
+            return name
+    return path.name.split(".")[0] if path.name.startswith(".") else path.stem.removesuffix(".eval")
+
+
+def threshold_of(*thresholds: float | None, default: float) -> float:
+    """Return the first threshold that is set: the caller's, the format's, the section's."""
+    return next((float(value) for value in thresholds if value is not None), default)
+
+
+class SectionReader:
+    """Reads the section, the caller's options laid over it; notes what is wrong with it."""
+
+    def __init__(
+        self,
+        section: EvalcoreSection,
+        options: LoadOptions,
+        problems: Problems,
+        loc_of: Callable[[str], Loc] = in_evalcore,
+    ) -> None:
+        """Take the section, well shaped, and where each of its keys stands."""
+        self._section, self._options, self._problems = section, options, problems
+        self._loc_of = loc_of
+
+    def refuse_both(self, own: Mapping[str, tuple[str, object]]) -> None:
+        """Note each key of `evalcore:` that the format also gives in its own place.
+
+        `own` maps the key to the format's path for it, and to the value that stands there.
+        """
+        for key, (path, value) in own.items():
+            if key in self._section and value is not None:
+                message = f"is given here and as '{path}'; remove one of them"
+                self._problems.add(in_evalcore(key), message)
+
+    def policy(
+        self, score_rule: ScoreRule, default_gates: Sequence[GateSpec], threshold: float | None
+    ) -> Policy:
+        """Return the policy that the section, the format and the caller make together."""
+        section, note = self._section, self._problems.add
+        gates = self._gates()
+        if self._options.gates:
+            gates = self._options.gates
+        policy = ErrorPolicy(section.get("errors", ErrorPolicy.FAIL))
+        if policy is ErrorPolicy.EXCLUDE and "max_error_share" not in section:
+            message = "'exclude' needs 'max_error_share' (a share, 0 to 1)"
+            note(self._loc_of("errors"), message)
+        chosen = tuple(gates if gates is not None else default_gates)
+        has_errors_gate = policy is ErrorPolicy.ZERO or any(g.gate == Errors.gate for g in chosen)
+        reducer = Reducer(section.get("reducer", Reducer.MEAN))
+        iterations = self._options.iterations or section.get("iterations", 1)
+        k = section.get("k")
+        if reducer is Reducer.AT_LEAST_K and k is None:
+            note(self._loc_of("reducer"), "'at_least_k' needs 'k' (how many must pass)")
+        if k is not None and k > iterations:
+            note(self._loc_of("k"), f"is {k}, but there are only {iterations} iterations")
+        return Policy(
+            score_rule=score_rule,
+            gates=chosen if has_errors_gate else (*chosen, Errors().spec),
+            threshold=threshold,
+            iterations=iterations,
+            reducer=reducer,
+            k=k,
+            errors=policy,
+            max_error_share=section.get("max_error_share"),
+            cluster=section.get("cluster"),
+        )
+
+    def _gates(self) -> Sequence[GateSpec] | None:
+        if "gates" not in self._section:
+            return None
+        gates = []
+        for index, raw in enumerate(self._section["gates"]):
+            try:
+                gates.append(parse_gate(raw))
+            except GateSyntaxError as error:
+                loc = (*self._loc_of("gates"), index)
+                self._problems.add(loc, f"{error}{_gate_hint(raw)}")
+        return gates
+
+    def limits(self) -> Limits:
+        """Return the bounds of the run; the caller's concurrency wins."""
+        limits = self._section.get("limits", {})
+        providers = limits.get("providers", {})
+        return Limits(
+            concurrency=self._options.concurrency or limits.get("concurrency"),
+            timeout_s=limits.get("timeout_s"),
+            max_cost_usd=limits.get("max_cost_usd"),
+            max_tokens=limits.get("max_tokens"),
+            max_duration_s=limits.get("max_duration_s"),
+            providers={name: ProviderLimits(**bounds) for name, bounds in providers.items()},
+        )
+
+    def variants(self) -> tuple[Variant, ...]:
+        """Return the variants of the section, or the one unchanged variant."""
+        variants: dict[str, Variant] = {}
+        ids = UniqueIds("duplicate variant '{}'")
+        for index, raw in enumerate(self._section.get("variants", ())):
+            ids.note(raw["id"], (*self._loc_of("variants"), index), self._problems)
+            variants[raw["id"]] = Variant(
+                id=raw["id"],
+                target=raw.get("target"),
+                config=as_json(raw.get("config", {})),
+                tags=tuple(raw.get("tags", ())),
+            )
+        return tuple(variants.values()) or (DEFAULT_VARIANT,)
+
+    def baseline(self, variants: Collection[str]) -> str | None:
+        """Return the variant that is the baseline; note one that is none of the `variants`."""
+        baseline = self._section.get("baseline")
+        if baseline is not None and baseline not in variants:
+            message = f"no variant is called '{baseline}'.{suggest(baseline, variants)}"
+            self._problems.add(self._loc_of("baseline"), message)
+        return baseline
+
+
+def _gate_hint(raw: object) -> str:
+    """Return how to write `pass_rate: 0.9` or `name: pass_rate`."""
+    if not isinstance(raw, Mapping) or "gate" in raw:
+        return ""
+    for name in (*raw, raw.get("name")):
+        if isinstance(name, str) and name in GATES:
+            parameters = "".join(f", {key}: …" for key in list(parameters_of(GATES[name]))[:1])
+            return f", here {{gate: {name}{parameters}}}"
+    return ", such as {gate: pass_rate, threshold: 0.9}"

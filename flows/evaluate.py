@@ -18,7 +18,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import EvalError, StoreError
 from evalcore.execution.stored_shards import ShardReceipt
-from evalcore.formats.parts.load_options import suite_name
+from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.pipeline import (
     DecideOptions,

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.docs.test_links import PAGES, ROOT, prose
 
 VAGUE_PERSON = re.compile(r"\b(somebody|nobody|whoever|anybody|someone)\b", re.IGNORECASE)
-WRITTEN_HERE = [page for page in PAGES if page != "CHANGELOG.md"]
+WRITTEN_HERE = [page for page in PAGES if page.startswith(("docs/", "README", "CONTRIBUTING"))]
 
 
 @pytest.mark.parametrize("page", WRITTEN_HERE)

@@ -1,4 +1,4 @@
-"""What a process executes of a plan that stands in a store (docs/reference/trust.md, row by row)."""
+"""What a process executes of a stored plan (docs/reference/trust.md, row by row)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,200 @@
+"""What earlier versions stored is read, decided, resumed, graded and compared as they did it.
+
+Each folder of `tests/stores` is a version: its store, the suites that it was made from, what that
+version said of its runs (`expected.json`), and the program that made them (`make.py`).
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import shutil
+import tarfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.support.reports import stable_report
+from tests.support.shell import Ended, evalcore
+
+STORED = Path(__file__).parents[1] / "stores" / "v0_1"
+# Plans hold the absolute folder of their suite and are signed: it is the one of `make.py`.
+PROJECT = Path("/tmp/evalcore-stored-v0_1")
+KEY = "a-key-of-the-stored-fixture-alone"
+
+Json = dict[str, Any]
+
+
+@cache
+def expected() -> Json:
+    """Return what the earlier version said."""
+    document: Json = json.loads((STORED / "expected.json").read_text("utf-8"))
+    return document
+
+
+RUNS = tuple(expected()["runs"])
+STOPPED = tuple(expected()["stopped"])
+# Their calls would be made again, and no server answers.
+ASK_MODELS = ("models", "scripts")
+
+
+def same_files(made: filecmp.dircmp[str]) -> bool:
+    """Whether everything on the left is the same on the right."""
+    same = not (made.left_only or made.diff_files or made.funny_files)
+    return same and all(same_files(inner) for inner in made.subdirs.values())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _project() -> None:
+    """Put the suites where their plans look for them; other processes may do so, too."""
+    source = STORED / "project"
+    if PROJECT.exists() and same_files(filecmp.dircmp(source, PROJECT)):
+        return
+    copy = PROJECT.with_name(f"{PROJECT.name}.{uuid4().hex}")
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    if PROJECT.exists():
+        PROJECT.rename(copy.with_name(f"{copy.name}.old"))
+        shutil.rmtree(copy.with_name(f"{copy.name}.old"))
+    copy.rename(PROJECT)
+
+
+class Store:
+    """A copy of the store that the earlier version made."""
+
+    def __init__(self, folder: Path) -> None:
+        with tarfile.open(STORED / "store.tar.gz") as archive:
+            archive.extractall(folder, filter="data")
+        self.root = folder / "store"
+
+    def __call__(self, *arguments: str, folder: str = ".") -> Ended:
+        environment = {"EVALCORE_PLAN_KEY": KEY, "OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": ""}
+        return evalcore(*arguments, store=self.root, cwd=PROJECT / folder, env=environment)
+
+    def run_folder(self, run_id: str) -> Path:
+        (folder,) = self.root.glob(f"runs/*/{run_id}")
+        return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def grades(report: Json) -> Json:
+    """Return what a second execution has to repeat: everything but measures and messages."""
+    return {
+        "decision": report["decision"],
+        "score": report["score"],
+        "gates": [(gate["name"], gate["outcome"]) for gate in report["gates"]],
+        "items": {
+            (case["id"], case["variant"], item["iteration"]): (
+                item["status"],
+                item["outcome"],
+                item["score"],
+                [
+                    (graded["name"], graded["outcome"], graded["score"], graded["weight"])
+                    for graded in item["assertions"]
+                ],
+            )
+            for case in report["cases"]
+            for item in case["items"]
+        },
+    }
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_stored_run_has_the_report_that_it_had(store: Store, name: str) -> None:
+    run = expected()["runs"][name]
+    ended = store("report", run["run"], "--json")
+    assert (ended.code, ended.report) == (0, run["report"])
+
+
+@pytest.mark.parametrize("name", [*ASK_MODELS, *STOPPED])
+def test_a_stored_run_is_whole(store: Store, name: str) -> None:
+    run = (expected()["runs"] | expected()["stopped"])[name]
+    ended = store("runs", "verify", run["run"], "--json")
+    assert (ended.code, ended.report["damaged"]) == (0, []), ended
+
+
+def test_stored_runs_are_listed_as_they_were(store: Store) -> None:
+    assert json.loads(store("runs", "list", "--json").out) == expected()["list"]
+
+
+@pytest.mark.parametrize("name", ["gates", "with-baseline", *STOPPED])
+def test_a_stored_manifest_is_shown_with_all_its_facts(store: Store, name: str) -> None:
+    run = (expected()["runs"] | expected()["stopped"])[name]
+    stored = json.loads((store.run_folder(run["run"]) / "manifest.json").read_text("utf-8"))
+    shown = store("runs", "show", run["run"], "--json").report
+    assert {key: shown[key] for key in stored} == stored
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name not in ASK_MODELS])
+def test_a_shard_of_a_stored_plan_is_executed_and_decided_again(store: Store, name: str) -> None:
+    """The plan, the evidence of the other shards, the gates: everything is read."""
+    run = expected()["runs"][name]
+    (store.run_folder(run["run"]) / "results" / "00000.parquet").unlink()
+    ended = store("runs", "verify", run["run"], "--repair", "--json", folder=run["folder"])
+    assert (ended.code, ended.report["repaired"]) == (0, [0]), ended
+    report = store("report", run["run"], "--json").report
+    assert grades(report) == grades(run["report"])
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_run_that_was_stopped_goes_on_to_the_report_of_an_undisturbed_one(
+    store: Store, name: str
+) -> None:
+    run = expected()["stopped"][name]
+    parts = {
+        part: part.read_bytes() for part in store.run_folder(run["run"]).glob("results/*.parquet")
+    }
+    assert len(parts) == run["committed"]
+    ended = store("run", "--resume", run["run"], "--json", folder=run["folder"])
+    assert ended.code == 0, ended
+    assert grades(ended.report) == grades(expected()["runs"]["slow"]["report"])
+    assert {part: part.read_bytes() for part in parts} == parts
+
+
+@pytest.mark.parametrize("name", ["checks", "blocks", "gates", "extraction", "tables", "models"])
+def test_stored_evidence_is_graded_again(store: Store, name: str) -> None:
+    run = expected()["runs"][name]
+    mode = ["--mode", "replay"] if name in ASK_MODELS else []
+    ended = store("regrade", run["run"], "--json", *mode, folder=run["folder"])
+    wanted = expected()["runs"]["regraded" if name == "checks" else name]
+    assert (ended.code, grades(ended.report)) == (wanted["code"], grades(wanted["report"])), ended
+
+
+def test_stored_runs_are_compared_as_they_were(store: Store) -> None:
+    runs = expected()["runs"]
+    ended = store("compare", runs["slow"]["run"], runs["reused"]["run"], "--json")
+    assert ended.report == expected()["compared"]
+
+
+def test_a_stored_run_is_a_baseline_of_a_new_one(store: Store) -> None:
+    flags = ("--baseline", "main", "--json")
+    ended = store("run", "suite.eval.yaml", *flags, folder="route-generator")
+    run = expected()["runs"]["with-baseline"]
+    assert ended.report["comparison"][0]["run"] == run["report"]["comparison"][0]["run"]
+    assert grades(ended.report) == grades(run["report"])
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [("models", ("models.eval.yaml",)), ("scripts", ("script.yaml", "suite.yaml"))],
+)
+def test_stored_recordings_are_replayed(store: Store, name: str, files: tuple[str, ...]) -> None:
+    run = expected()["runs"][name]
+    ended = store("run", "--mode", "replay", "--json", *files, folder=run["folder"])
+    assert grades(ended.report) == grades(run["report"]), ended
+    if name == "models":
+        assert stable_report(json.dumps(ended.report["cases"])) == stable_report(
+            json.dumps(expected()["runs"]["models-replayed"]["report"]["cases"])
+        )
+
+
+def test_what_a_stored_run_executed_is_reused(store: Store) -> None:
+    ended = store("run", "slow.eval.yaml", "--reuse", "--json", folder="slow")
+    assert [run["items"] for run in ended.report["run"]["reused"]] == [24]
+    assert grades(ended.report) == grades(expected()["runs"]["slow"]["report"])

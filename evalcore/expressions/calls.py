@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from evalcore.expressions.budget import Budget
 from evalcore.expressions.collection_methods import (
     DICT_METHODS,
     FLOAT_METHODS,
@@ -18,7 +19,7 @@ from evalcore.expressions.collection_methods import (
     TUPLE_METHODS,
     VIEW_METHODS,
 )
-from evalcore.expressions.compiler import compile_elements
+from evalcore.expressions.compiler import Compiler, compile_elements
 from evalcore.expressions.frames import BUDGET, SCOPE, Frame, Run
 from evalcore.expressions.functions import (
     FIRST_IS_FUNCTION,
@@ -31,10 +32,6 @@ from evalcore.expressions.lookup import suggestion
 from evalcore.expressions.loops import compile_lambda
 from evalcore.expressions.text_methods import TEXT_METHODS
 from evalcore.expressions.values import VIEWS, Failure, describe
-
-if TYPE_CHECKING:
-    from evalcore.expressions.budget import Budget
-    from evalcore.expressions.compiler import Compiler
 
 Named = Callable[[Frame], dict[str, Any]]
 

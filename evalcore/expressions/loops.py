@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from evalcore.expressions.compiler import Compiler
 from evalcore.expressions.frames import BUDGET, LOCALS, SCOPE, UNSET, Frame, Run
 from evalcore.expressions.values import Failure, Lazy, check_key, describe, iterate, take
-
-if TYPE_CHECKING:
-    from evalcore.expressions.compiler import Compiler
 
 Store = Callable[[Frame, Any], None]
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from evalcore.expressions.budget import Budget, LimitError
-from evalcore.expressions.compiler import Code, compile_expression
+from evalcore.expressions.expression import Code, compile_expression
 from evalcore.expressions.failure import (
     LONGEST_SOURCE,
     ExpressionError,

@@ -42,7 +42,7 @@ from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import ISOLATIONS, Isolation
 from evalcore.model.gate import Decision
-from evalcore.model.mode import Mode
+from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import State
 from evalcore.model.suite import Suite
 from evalcore.pipeline import (
@@ -59,7 +59,6 @@ from evalcore.pipeline import (
 )
 from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.integrity import check_plan
-from evalcore.pipeline.plan import HISTORY
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy

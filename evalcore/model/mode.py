@@ -1,8 +1,12 @@
-"""How a run gets the answers of its providers."""
+"""How a run gets the answers of its providers, and which evidence it takes over."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
+
+HISTORY: Final = "history"
+"""Instead of the id of a run whose evidence is taken over: the suite's last completed runs."""
 
 
 class Mode(StrEnum):

@@ -15,7 +15,7 @@ from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
-from evalcore.model.mode import Mode
+from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
@@ -36,8 +36,6 @@ from evalcore.version import VERSION
 DEFAULT_CONCURRENCY = 16
 # Small in-process runs of given outputs gain nothing from more shards.
 _MIN_LOCAL_SHARD_ITEMS = 1_000
-# `PlanOptions.reuse`: the suite's last completed runs.
-HISTORY = "history"
 _GUESSED_LATENCY_S = 1.0
 
 
@@ -45,7 +43,7 @@ _GUESSED_LATENCY_S = 1.0
 class PlanOptions:
     """How a plan is cut: `workers` share it; `single_items` names each case of a small run.
 
-    `reuse` says where evidence is taken from instead of executing: `HISTORY` of pipeline.reuse, or
+    `reuse` says where evidence is taken from instead of executing: `HISTORY`, or
     the id of a run whose evidence is graded again and nothing is executed; None executes all.
     `isolation` says where the suite's Python runs; None leaves it to who executes.
     """

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
 from evalcore.errors import DamagedRunError
 from evalcore.execution.reused_items import REUSE_ITEMS
+from evalcore.model.mode import HISTORY
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.integrity import check_parts, check_shards
-from evalcore.pipeline.plan import HISTORY
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run

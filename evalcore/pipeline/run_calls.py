@@ -18,9 +18,8 @@ from evalcore.execution.open_shards import Progress
 from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
-from evalcore.model.mode import Mode
+from evalcore.model.mode import HISTORY, Mode
 from evalcore.pipeline.integrity import naming_damage
-from evalcore.pipeline.plan import HISTORY
 from evalcore.pipeline.run_observer import observer_of
 from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import DEFAULT_SETTINGS, Settings

@@ -109,9 +109,10 @@ class FlowTarget:
         self._context.check(work.mode)
         workers = self._workers(work)
         if workers is not None:
-            from evalcore.targets.flow_worker import answer_in_worker
+            from evalcore.targets.flow_call import answer_in_worker
 
-            return await answer_in_worker(self, self._options, self._context.name, work, workers)
+            options = self._options.model_dump(exclude={"providers"})
+            return await answer_in_worker(self, options, self._context.name, work, workers)
         calls = CountedCalls(work.complete)
         context = self._call_context(work, calls)
         started = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.storage.object_store import ObjectStore
 
 SCHEME = "s3://"
+ReadFile = Callable[[Path, str, Mapping[str, str], Problems], Iterator[RawTest]]
 
 
 def names_objects(tests: Any) -> bool:
@@ -38,13 +39,13 @@ def remote_tests(
     columns: Mapping[str, str],
     loc: Loc,
     problems: Problems,
+    read_file: ReadFile,
 ) -> Iterator[RawTest]:
     """Yield the tests of the object (or, with `*`, the objects) at an address.
 
     One object at a time stands in a temporary file while it is read. What is wrong with the address
     is noted at `loc`; what is wrong in an object names the object.
     """
-    from evalcore.formats.parts.test_sources import file_tests
     from evalcore.storage.download import download
 
     bucket, _, key = address[len(SCHEME) :].partition("/")
@@ -65,7 +66,7 @@ def remote_tests(
                 path = Path(folder) / f"tests{PurePosixPath(name).suffix.lower()}"
                 download(store, name, path)
                 # Whatever its form: what lies in a bucket is data.
-                for test in file_tests(path, shown, columns, problems):
+                for test in read_file(path, shown, columns, problems):
                     yield test._replace(is_data=True)
     except LoadError as error:
         problems.include(error.problems)

@@ -166,7 +166,9 @@ def named_tests(
     for index, written in enumerate(names):
         name_loc = (*loc, index) if len(names) > 1 else loc
         if is_remote(written):
-            yield from remote_tests(written, files.datasets, files.columns, name_loc, problems)
+            yield from remote_tests(
+                written, files.datasets, files.columns, name_loc, problems, file_tests
+            )
             continue
         for name in _matching(written.removeprefix("file://"), folder, root, name_loc, problems):
             try:

@@ -8,14 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -233,9 +227,7 @@ class ItemCalls:
         """Make one attempt within the budget."""
         budget = self._limits.budget
         if budget is None or demand is None:
-            async with self._limited(request) as correct:
-                reply = await self._sent(request)
-                correct(reply)
+            reply = await self._within_rates(request, self._sent)
             return self._priced(request, reply, attempt)
         places = self._limits.window.limit
         grant = budget.reserve_now(demand, places)
@@ -244,18 +236,17 @@ class ItemCalls:
                 grant = await budget.reserve(demand, places)
         with Settlement(budget, grant) as payment:
             request = payment.bounded(request)
-            async with self._limited(request) as correct:
-                reply = await payment.answered(
-                    self._sent(request), partial(self._priced, request, attempt=attempt), self._late
-                )
-                correct(reply)
+            priced = partial(self._priced, request, attempt=attempt)
+            reply = await self._within_rates(
+                request, lambda sent: payment.answered(self._sent(sent), priced, self._is_late)
+            )
         if payment.is_cut(reply):
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
             self.ledger.add_reply(began, request, reply, f"budget: {cut}")
             raise SkippedError("budget", cut)
         return reply
 
-    def _late(self) -> bool:
+    def _is_late(self) -> bool:
         """Whether the item's time limit has passed."""
         return self._clock is not None and self._clock.expired()
 
@@ -265,13 +256,13 @@ class ItemCalls:
             cost = self._limits.cost_usd(request, reply.usage)
         return replace(reply, cost_usd=cost, attempts=attempt)
 
-    @asynccontextmanager
-    async def _limited(self, request: Request) -> AsyncIterator[Callable[[Reply], None]]:
-        """Wait until the provider's limits allow an attempt; give what is to be told its reply."""
+    async def _within_rates(
+        self, request: Request, send_once: Callable[[Request], Awaitable[Reply]]
+    ) -> Reply:
+        """Return the reply of an attempt, made as soon as the provider's limits allow it."""
         rates, shared = self._limits.rates.find(request.endpoint), self._limits.shared
         if rates is None and shared is None:
-            yield _unlimited
-            return
+            return await send_once(request)
         tokens = _guessed_tokens(request)
         with ExitStack() as entered:
             if rates is not None:
@@ -286,7 +277,10 @@ class ItemCalls:
                     await shared.take(request.endpoint.provider, tokens)
                 if rates is not None:
                     await rates.passed(tokens)
-            yield _unlimited if rates is None else partial(rates.correct, tokens)
+            reply = await send_once(request)
+            if rates is not None:
+                rates.correct(tokens, reply)
+            return reply
 
     def _blocking(self) -> AbstractContextManager[None]:
         """Note that the item waits for other items of this process, if no other can be awaited."""
@@ -325,10 +319,6 @@ class ItemCalls:
             self._waiting -= 1
             if not self._waiting and not clock.expired():
                 clock.reschedule(now() + self._left_s)
-
-
-def _unlimited(reply: Reply) -> None:
-    """Note nothing: no limit needs to know what a reply used."""
 
 
 def _guessed_tokens(request: Request) -> int:

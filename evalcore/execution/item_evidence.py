@@ -175,6 +175,6 @@ def redacted_evidence(evidence: Evidence, redact: Callable[[str], str] | None = 
     output, outputs, details = evidence.output, evidence.outputs, evidence.details
     return evidence._replace(
         output=None if output is None else redact(output),
-        outputs=PROCESS.value(outputs, redact) if outputs else outputs,
-        details=PROCESS.value(details, redact) if details else details,
+        outputs=PROCESS.json_value(outputs, redact) if outputs else outputs,
+        details=PROCESS.json_value(details, redact) if details else details,
     )

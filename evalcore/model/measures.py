@@ -11,6 +11,7 @@ LARGEST: Final = 2**63 - 1
 
 _MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
 _COUNTS: Final = frozenset({"input_tokens", "output_tokens"})
+_TYPES: Final = {name: int if name in _COUNTS else float for name in _MEASURES}
 
 
 def is_count(value: Any) -> bool:
@@ -39,7 +40,7 @@ def measure_problem(metrics: Metrics) -> str | None:
         return None
     for name in _MEASURES:
         value = getattr(metrics, name)
-        if value is None:
+        if value is None or (type(value) is _TYPES[name] and 0 <= value <= LARGEST):
             continue
         if name in _COUNTS:
             if not is_count(value):

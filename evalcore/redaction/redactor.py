@@ -18,7 +18,13 @@ import orjson
 
 from evalcore.redaction.names import ALWAYS_READABLE, is_telling, secrets_of_environment
 from evalcore.redaction.spellings import probes_of, spellings_of
-from evalcore.redaction.well_known import KEY_HINT, KEYS, LITERALS, SHORTEST_KEY
+from evalcore.redaction.well_known import (
+    KEY_HINT,
+    KEY_HINT_IN_JSON,
+    KEYS,
+    LITERALS,
+    SHORTEST_KEY,
+)
 
 REDACTED: Final = "[redacted]"
 _MOST_KEPT: Final = 256
@@ -186,6 +192,20 @@ class Redactor:
             }
         if isinstance(value, list | tuple):
             return [self.value(inner, cover) for inner in value]
+        return value
+
+    def json_value(self, value: Any, cover: Callable[[str], str]) -> Any:
+        """Return what `value` does, `cover` being a method of this redactor.
+
+        The value itself if its JSON holds nothing that looks like a secret or a key: one search is
+        a tenth of the work of covering each text.
+        """
+        try:
+            data = orjson.dumps(value)
+        except TypeError:
+            return self.value(value, cover)
+        if self.holds(data) or KEY_HINT_IN_JSON.search(data.decode()) is not None:
+            return self.value(value, cover)
         return value
 
     def holds(self, data: bytes, *, encoded: bool = True) -> bool:

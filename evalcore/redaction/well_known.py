@@ -28,6 +28,8 @@ KEY_HINT: Final = re.compile(
     r"[srp]k[-_]|(?:earer|asic)\s|gh[pousr]_|github_pat_|glpat-|hf_|A(?:KIA|SIA|Iza)|xox|eyJ"
     r"|PRIVATE KEY"
 )
+# The same in JSON, where a tab or the end of a line is written with a backslash.
+KEY_HINT_IN_JSON: Final = re.compile(KEY_HINT.pattern.replace(r"\s", r"[\s\\]"))
 
 _VALUE: Final = r"(?!\$|\{|\[redacted\])(?=[^\s\"'<>&,;]*\d)[^\s\"'<>&,;]{6,}"
 # Each puts what stands before the key into its first group.

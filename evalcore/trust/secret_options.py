@@ -257,16 +257,9 @@ def _written(reference: str, option: str, folder: Path) -> str:
 
 def _entry(file: Path, target: str) -> Mapping[str, Any]:
     """Return what the file writes of the target, every scalar as text."""
-    import yaml
+    from evalcore.trust.target_entries import read_target_entries
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    try:
-        # S506: this loader makes texts, lists and mappings only.
-        raw: Any = yaml.load(file.read_bytes(), Loader=loader)  # noqa: S506
-    except yaml.YAMLError as problem:
-        raise ValueError(str(file)) from problem
-    listed = raw["targets"] if isinstance(raw, dict) else raw
-    for entry in listed:
+    for entry in read_target_entries(file):
         if isinstance(entry, dict) and entry.get("name") == target:
             return entry
     raise KeyError(target)

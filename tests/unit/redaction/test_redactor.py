@@ -192,3 +192,22 @@ def test_a_process_without_the_variable_says_which_one_it_lacks() -> None:
     sealed = seal_document(orjson.dumps({"env": READABLE["EVAL_B"]}), redactor)
     assert missing_variables(sealed, Redactor()) == ["EVAL_B"]
     assert unseal(sealed, Redactor()) == sealed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        'pass"word\\1\nx',
+        "Bearer\tabc123def",
+        "Bearer\nabc123def",
+        "Bearer\u00a0abc123def",
+        "sk-abcdef123456",
+        "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----",
+    ],
+    ids=repr,
+)
+def test_a_json_value_is_covered_as_each_of_its_texts(text: str) -> None:
+    redactor = Redactor(['pass"word\\1\nx'])
+    value = {"calls": [{"model": text, "tokens": 1}], text: None}
+    assert redactor.json_value(value, redactor.reply) == redactor.value(value, redactor.reply)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the command line (spec/engine.md)."""
+    """Exit codes of the command line (docs/reference/command-line.md)."""
 
     PASS = 0
     GATE_FAILED = 1

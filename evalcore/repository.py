@@ -1,7 +1,7 @@
 """The repository that holds a suite: its root, and the configuration that applies below it.
 
 Configuration is looked for from a folder upward to the root of its repository and never above
-(spec/engine.md, "Trust"). A file counts only if no other user can have put it there.
+(docs/reference/trust.md). A file counts only if no other user can have put it there.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from flows.publish import RunProgress, logged
 
 LANE_DEPLOYMENT = "evaluate-lane/lane"
 
-# spec/orchestration.md, "Two ways to run the same shards".
+# docs/reference/prefect.md has the rule: up to so many items or seconds, shards are tasks.
 _TASK_ITEMS = 1_000
 _TASK_S = 60.0
 _GUESSED_LATENCY_S = 1.0

@@ -48,7 +48,7 @@ class EarlierRun:
 class Against:
     """What the run's `variants` are compared with: one of them, or an earlier run.
 
-    `cluster` is the metadata key by which cases belong together (spec/statistics.md).
+    `cluster` is the metadata key by which cases belong together (docs/reference/statistics.md).
     `only_planned` leaves out cases of an earlier run that a filter kept out of this one.
     """
 

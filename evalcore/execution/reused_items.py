@@ -1,4 +1,4 @@
-"""Evidence of earlier runs in the place of an execution (spec/engine.md, Identities)."""
+"""Evidence of earlier runs in the place of an execution (docs/reference/engine.md)."""
 
 from __future__ import annotations
 

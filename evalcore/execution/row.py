@@ -1,4 +1,4 @@
-"""A finished work item as one JSON line: the columns of spec/engine.md, Row."""
+"""A finished work item as one JSON line: the columns of docs/reference/store.md."""
 
 from __future__ import annotations
 

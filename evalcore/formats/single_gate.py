@@ -1,4 +1,4 @@
-"""One gate and the results that it decides over, as JSON values (spec/engine.md, `decide`)."""
+"""One gate and its results as JSON values (`evalcore decide`, docs/reference/command-line.md)."""
 
 from __future__ import annotations
 

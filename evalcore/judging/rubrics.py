@@ -1,4 +1,4 @@
-"""The judge that answers criteria: one call answers all of them (spec/test-files.md)."""
+"""The judge that answers criteria: one call answers all of them (docs/reference/graders.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code, programs and files the parts of a suite name (spec/engine.md, Identities).
+"""Which code, programs and files the parts of a suite name (docs/reference/engine.md).
 
 A name is a text, `python package.module`, `command {…}` or `file path`; `SuiteDefinition.code` has
 the digest of what it stands for.

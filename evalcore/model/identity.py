@@ -1,4 +1,4 @@
-"""What makes two executions, or two gradings, the same work (spec/engine.md, Identities).
+"""What makes two executions, or two gradings, the same work (docs/reference/engine.md).
 
 Keys are computed from behaviour only: descriptions, tags and the order of keys do not change them.
 """

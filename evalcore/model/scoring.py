@@ -1,4 +1,4 @@
-"""From assertion results to an item's score and outcome (spec/engine.md, States and outcomes)."""
+"""From assertion results to an item's score and outcome (docs/reference/engine.md)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Reducer(StrEnum):
 
 
 class ErrorPolicy(StrEnum):
-    """What an item in error does to the scores (spec/engine.md, States and outcomes)."""
+    """What an item in error does to the scores (docs/reference/engine.md)."""
 
     FAIL = "fail"
     ZERO = "zero"

@@ -1,7 +1,7 @@
 """The grammar of ECMAScript regular expressions, with its Annex B leniencies.
 
 Follows ECMA-262 (2024), 22.2.1 and B.1.2, with the project's choice that a character is a character
-with or without the flag `u` (spec/test-files.md): a surrogate pair of escapes is one character.
+with or without the flag `u`: a surrogate pair of escapes is one character.
 """
 
 from __future__ import annotations

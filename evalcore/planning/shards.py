@@ -1,4 +1,4 @@
-"""How many work items a shard holds (spec/orchestration.md, Shard size)."""
+"""How many work items a shard holds (docs/reference/engine.md)."""
 
 from __future__ import annotations
 

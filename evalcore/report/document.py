@@ -1,4 +1,4 @@
-"""`report.json`: the report that every other form is made from (spec/engine.md, The report).
+"""`report.json`: the report that every other form is made from (docs/reference/report.md).
 
 Everything that may differ between two runs of the same plan stands in `run`, `summary`, `metrics`
 and scorers of measured times; the rest is byte-identical.

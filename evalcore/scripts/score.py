@@ -1,4 +1,4 @@
-"""From what a test's statements gave to a score (spec/script-suites.md, Scores)."""
+"""From what a test's statements gave to a score (docs/reference/script-suites.md)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class RowsError(StoreError):
 def write_rows(lines: list[bytes], destination: Path) -> None:
     """Write rows (JSON lines, one object each, in order) to a new Parquet file.
 
-    The columns are those of spec/engine.md; a missing key is NULL. Raises `RowsError` if one of
+    The columns are in docs/reference/store.md; a missing key is NULL. Raises `RowsError` if one of
     them does not fit.
     """
     longest = max(_MIN_BUFFER_BYTES, *map(len, lines)) if lines else _MIN_BUFFER_BYTES

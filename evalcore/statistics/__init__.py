@@ -1,1 +1,1 @@
-"""STATISTICS: formulas of spec/statistics.md; pure functions of numbers."""
+"""STATISTICS: formulas of docs/reference/statistics.md; pure functions of numbers."""

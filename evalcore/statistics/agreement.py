@@ -1,4 +1,4 @@
-"""How well a judge agrees with people (spec/statistics.md, agreement with humans)."""
+"""How well a judge agrees with people (docs/reference/statistics.md)."""
 
 from __future__ import annotations
 

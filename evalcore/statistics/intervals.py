@@ -1,4 +1,4 @@
-"""Intervals for proportions, means and paired differences (spec/statistics.md)."""
+"""Intervals for proportions, means and paired differences (docs/reference/statistics.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paired difference of a comparison: its moments (spec/statistics.md, paired difference)."""
+"""The paired difference of a comparison: its moments (docs/reference/statistics.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things stand in a store: the keys of spec/engine.md, "Object layout"."""
+"""Where things stand in a store: the keys of docs/reference/store.md."""
 
 from __future__ import annotations
 

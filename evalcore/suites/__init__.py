@@ -1,1 +1,1 @@
-"""The Python API: define a suite in code, run it, read its report (spec/suite-api.md)."""
+"""The Python API: define a suite in code, run it, read its report (docs/reference/suites.md)."""

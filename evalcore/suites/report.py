@@ -1,4 +1,4 @@
-"""What a run of a suite came to, as Python values (spec/suite-api.md, Types)."""
+"""What a run of a suite came to, as Python values (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

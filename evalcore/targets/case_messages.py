@@ -1,4 +1,4 @@
-"""A case's input as messages, and the prompt in them (spec/test-files.md, Test level)."""
+"""A case's input as messages, and the prompt in them (docs/reference/test-files.md)."""
 
 from __future__ import annotations
 

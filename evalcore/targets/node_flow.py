@@ -1,4 +1,4 @@
-"""A flow of nodes as a factory returns it: read, checked, put in order (spec/suite-api.md)."""
+"""A flow of nodes as a factory returns it: read, checked, ordered (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a suite from somewhere else may do: imports, commands, files (spec/engine.md, Trust)."""
+"""What a suite from somewhere else may do: imports, commands, files (docs/reference/trust.md)."""

@@ -1,8 +1,8 @@
 """`${{ NAME }}`: which environment variables a suite may read, and what they hold.
 
 Only names that the nearest `.env` file names, `EVAL_*`, and those of the configuration may be read,
-so that a suite file cannot read secrets into an output (spec/test-files.md). The providers' own
-keys may be read as well, but only into secret options (evalcore.trust.secret_options).
+so that a suite file cannot read secrets into an output (docs/reference/formats.md). The providers'
+own keys may be read as well, but only into secret options (evalcore.trust.secret_options).
 """
 
 from __future__ import annotations

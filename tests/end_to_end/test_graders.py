@@ -1,4 +1,4 @@
-"""Graders that are programs, composites, trajectories, fields, measures (spec/test-files.md)."""
+"""Programs, composites, trajectories, fields, measures (docs/reference/graders.md)."""
 
 from __future__ import annotations
 

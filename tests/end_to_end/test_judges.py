@@ -1,4 +1,4 @@
-"""Judges through the real command line and a real HTTP model server (spec/test-files.md)."""
+"""Judges through the real command line and a real HTTP model server (docs/reference/graders.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same judges and embeddings in workflow files and suites (spec/workflow-harness.md)."""
+"""The same judges and embeddings in workflow files and suites (docs/reference/graders.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites in YAML and in Python from the outside (spec/suite-api.md)."""
+"""Suites in YAML and in Python from the outside (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.support.servers import running, wait_until_ready
 _BATCH = "200"
 _DATABASE = "prefect.db"
 _NEW_DATABASE = "new.db"
-# spec/orchestration.md, "Batch settings". A flush interval below a second makes the server's loops
+# Batch settings (docs/reference/prefect.md). A flush interval below 1 s makes the server's loops
 # spin: it then takes a whole core for itself.
 _SERVER_SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": _BATCH,

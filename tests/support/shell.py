@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFORMANCE = ROOT / "tests" / "conformance"
 PROGRAM = str(Path(sys.executable).with_name("evalcore"))
 
-# What may differ between two runs of the same plan (spec/engine.md, The report).
+# What may differ between two runs of the same plan (docs/reference/report.md).
 VOLATILE = ("run", "summary")
 
 Json = dict[str, Any]

@@ -1,4 +1,4 @@
--- Whether a case has passed: of `n` items that count, `c` passed (spec/engine.md, States and outcomes).
+-- Whether a case has passed: of `n` items that count, `c` passed (docs/reference/engine.md).
 CREATE OR REPLACE TEMP MACRO case_passes(
     reducer, by_score, n, c, wanted, sound, score, threshold
 ) AS coalesce(

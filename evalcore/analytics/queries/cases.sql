@@ -1,4 +1,4 @@
--- Case × variant after its iterations are reduced (spec/engine.md, Scores; spec/statistics.md).
+-- Case × variant after its iterations are reduced (docs/reference/engine.md#scores).
 -- $reducer, $k: the policy's; $by_score: whether a reduced score that meets the threshold passes.
 CREATE OR REPLACE TEMP TABLE cases AS
 WITH reduced AS (

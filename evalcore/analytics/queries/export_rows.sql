@@ -1,4 +1,4 @@
--- A run's rows as they are handed to others (spec/test-files.md, Results), in the plan's order.
+-- A run's rows as they are handed to others (docs/reference/report.md), in the plan's order.
 -- The variable `files` holds the Parquet parts in the order of their shards. $suite: its name;
 -- $folder: the run's prefix in the store; $pilot, $shard_size: the plan's.
 SELECT

@@ -1,5 +1,5 @@
--- Candidate − baseline of the scores of the cases that both measured (spec/statistics.md), and the
--- cases of both that passed on one side only.
+-- Candidate − baseline of the scores of the cases that both measured, and the cases of both that
+-- passed on one side only (docs/reference/statistics.md).
 WITH shared AS (
     SELECT
         place, case_number, case_id, CASE WHEN shared THEN difference END AS d,

@@ -1,6 +1,6 @@
 -- The report's cases, one JSON text each, in the order of the plan.
 -- $all: every case, or only those that did not pass, at most $most of them. $iterations: the
--- plan's; of several the report says how far apart they are (spec/statistics.md: Wilson's
+-- plan's; of several the report says how far apart they are (docs/reference/statistics.md: Wilson's
 -- interval; the standard deviation of a sample, NULL for fewer than two).
 WITH chosen AS (
     SELECT * FROM cases

@@ -63,7 +63,7 @@ def stored_raw(raw: Any) -> Any:
 
 
 def linear(amount: float, ideal: float, most: float) -> float:
-    """Return 1 up to `ideal`, 0 from `most` on, a straight line between (spec/suite-api.md)."""
+    """Return 1 up to `ideal`, 0 from `most` on, linear between (docs/reference/suites.md)."""
     if amount <= ideal:
         return 1.0
     if amount >= most:

@@ -1,4 +1,4 @@
-"""The foreign text of workspaces (spec: test-files, Workspaces)."""
+"""The foreign text of workspaces (docs/reference/workspaces.md)."""
 
 from __future__ import annotations
 

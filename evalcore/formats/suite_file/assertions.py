@@ -1,4 +1,4 @@
-"""Assertions in the words of suite files → the engine's checks (spec/suite-api.md).
+"""Assertions in the words of suite files → the engine's checks (docs/reference/suites.md).
 
 Types that are not of this format's own follow the rules of workflow files where those have them,
 else those of test files. A `path` makes any of them look there instead of at the primary output.

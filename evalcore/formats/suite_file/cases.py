@@ -1,4 +1,4 @@
-"""The cases of a suite: inline, or in files as test files have them (spec/suite-api.md)."""
+"""The cases of a suite: inline, or in files as test files have them (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a suite evaluates, and how its variants change that (spec/suite-api.md)."""
+"""What a suite evaluates, and how its variants change that (docs/reference/suites.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
 _FILES: Final = (".yaml", ".yml", ".json")
 _MODELS: Final = ("openai", "anthropic")
-# Types of nodes that factories use without registering them (spec/suite-api.md, Node flows).
+# Types of nodes that factories use without registering them (docs/reference/suites.md).
 _AGENTS: Final = ("claude.agent", "opencode.agent")
 _FORMS: Final = "a flow is module:function, a workflow file, or a target's name"
 

@@ -1,4 +1,4 @@
-"""Load suite files: cases × variants, baseline, scorers, gates (spec/suite-api.md)."""
+"""Load suite files: cases × variants, baseline, scorers, gates (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The foreign text of suite files: cases × variants (spec: suite-api)."""
+"""The foreign text of suite files: cases × variants (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Assertions in the words of test files → the engine's checks.
 
 Regular expressions are ECMAScript's; `starts-with`, `ends-with` and `equals` trim as ECMAScript
-does (spec/test-files.md).
+does (docs/reference/test-files.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One test of a test file → a case (spec/test-files.md, Test level)."""
+"""One test of a test file → a case (docs/reference/test-files.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test's input as messages, and the files that it names (spec/test-files.md, Test level)."""
+"""A test's input as messages, and the files that it names (docs/reference/test-files.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load test files: `tests:` in YAML or JSON, JSONL, tables (spec/test-files.md)."""
+"""Load test files: `tests:` in YAML or JSON, JSONL, tables (docs/reference/test-files.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The foreign text of test files (spec: test-files)."""
+"""The foreign text of test files (docs/reference/test-files.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Assertions in the words of workflow files → the engine's checks.
 
-Texts are compared untrimmed, regular expressions are Python's (spec/workflow-harness.md).
+Texts are compared untrimmed, regular expressions are Python's (docs/reference/workflow-files.md).
 """
 
 from __future__ import annotations

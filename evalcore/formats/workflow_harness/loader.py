@@ -1,4 +1,4 @@
-"""Load workflow files with an `eval:` section (spec/workflow-harness.md)."""
+"""Load workflow files with an `eval:` section (docs/reference/workflow-files.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""output.*, behavior.* and shared checks at a path (spec/suite-api.md, Assertions)."""
+"""output.*, behavior.* and shared checks at a path (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

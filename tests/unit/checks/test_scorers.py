@@ -1,4 +1,4 @@
-"""Scorers (spec/suite-api.md, Scorers)."""
+"""Scorers (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

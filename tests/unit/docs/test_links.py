@@ -72,3 +72,15 @@ def test_every_page_is_reachable_from_the_readme() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_refers_to_documents_outside_of_the_repository(page: str) -> None:
     assert re.findall(r"\bspec/[\w-]+\.md|\bsuite-api\.md", prose(ROOT / page)) == []
+
+
+def test_every_page_that_code_names_exists() -> None:
+    missing = set()
+    for folder in ("evalcore", "flows", "deployments", "benchmarks", "examples"):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in {".py", ".sql", ".yaml", ".toml"}:
+                for page in re.findall(r"\bdocs/[\w/-]+(?:\.md)?", path.read_text("utf-8")):
+                    stem = page.removesuffix(".md")
+                    if not (ROOT / f"{stem}.md").exists() and not list(ROOT.glob(f"{stem}-*.md")):
+                        missing.add(f"{path.relative_to(ROOT)}: {page}")
+    assert missing == set()

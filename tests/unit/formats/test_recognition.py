@@ -1,4 +1,4 @@
-"""Which format a file has, by its content, in the order of spec/engine.md."""
+"""Which format a file has, by its content, in the order of docs/reference/formats.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suite files: cases × variants (spec/suite-api.md)."""
+"""Suite files: cases × variants (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

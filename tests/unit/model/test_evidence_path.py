@@ -1,4 +1,4 @@
-"""Paths into evidence (spec/suite-api.md, Assertions)."""
+"""Paths into evidence (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

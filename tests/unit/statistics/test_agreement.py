@@ -1,4 +1,4 @@
-"""Agreement with people (spec/statistics.md)."""
+"""Agreement with people (docs/reference/statistics.md)."""
 
 from __future__ import annotations
 

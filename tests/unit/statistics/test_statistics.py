@@ -1,4 +1,4 @@
-"""The formulas of spec/statistics.md give the numbers that the page has checked."""
+"""The formulas of docs/reference/statistics.md give the numbers that the page has checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`define_suite` checks everything and tells all mistakes together (spec/suite-api.md)."""
+"""`define_suite` checks everything and tells all mistakes together (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

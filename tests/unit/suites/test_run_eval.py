@@ -1,4 +1,4 @@
-"""`run_eval` (spec/workflow-harness.md, Fixture mode and executor mode)."""
+"""`run_eval` (docs/reference/workflow-engine.md)."""
 
 from __future__ import annotations
 

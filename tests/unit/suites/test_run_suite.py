@@ -1,4 +1,4 @@
-"""`run_suite` and its report (spec/suite-api.md, Types)."""
+"""`run_suite` and its report (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

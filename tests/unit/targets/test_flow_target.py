@@ -1,4 +1,4 @@
-"""The target `flow` (spec/suite-api.md: a workflow factory returns something executable)."""
+"""The target `flow` (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

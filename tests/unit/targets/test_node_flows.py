@@ -1,4 +1,4 @@
-"""Flows of nodes that a factory returns (spec/suite-api.md, Node flows)."""
+"""Flows of nodes that a factory returns (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

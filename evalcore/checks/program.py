@@ -77,7 +77,7 @@ class CodeGrader(Check):
 
 
 def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:
-    """Return what the program reads (docs/graders.md, `code-grader`)."""
+    """Return what the program reads (docs/reference/graders.md, `code-grader`)."""
     case, evidence, metrics = subject.case, subject.evidence, subject.metrics
     details = evidence.details
     measured = (metrics.input_tokens, metrics.output_tokens)

@@ -35,7 +35,7 @@ from evalcore.observability.observer import CallEnded, CallRetried
 from evalcore.providers.registry import open_session, send
 
 if TYPE_CHECKING:
-    import aiohttp
+    from evalcore.providers.registry import Connections
 
 # Bounds one attempt where the request does not.
 CALL_TIMEOUT_S = 120.0
@@ -49,7 +49,7 @@ class Session:
 
     def __init__(self, context: CallContext) -> None:
         self._context = context
-        self._session: aiohttp.ClientSession | None = None
+        self._session: Connections | None = None
         self._store_fault: StoreError | None = None
 
     def raise_store_fault(self) -> None:
@@ -79,7 +79,7 @@ class Session:
         if self._session is not None:
             await self._session.close()
 
-    def open_for(self, request: Request) -> aiohttp.ClientSession:
+    def open_for(self, request: Request) -> Connections:
         """Return the session, open until the context is left; `request` is what is asked first."""
         if self._session is None:
             self._session = open_session()

@@ -15,6 +15,8 @@ from evalcore.providers.redaction import cleaned_reply, cleaned_text, secrets_of
 if TYPE_CHECKING:
     import aiohttp
 
+    Connections = aiohttp.ClientSession
+
 PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "anthropic": "evalcore.providers.anthropic",
@@ -28,7 +30,7 @@ PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
 class Client(Protocol):
     """A protocol's module: its function `call` makes one attempt."""
 
-    async def call(self, session: aiohttp.ClientSession, request: Request) -> Reply:
+    async def call(self, session: Connections, request: Request) -> Reply:
         """Return the reply; raise `ProviderError`."""
 
 
@@ -40,7 +42,7 @@ def client_of(protocol: str) -> Client:
     return cast("Client", import_module(module))
 
 
-async def send(session: aiohttp.ClientSession, request: Request) -> Reply:
+async def send(session: Connections, request: Request) -> Reply:
     """Make one attempt and return the reply; its cost is set only if the provider told it.
 
     Raise `ProviderError` whose kind says why there is none. Neither holds a secret of the
@@ -55,13 +57,15 @@ async def send(session: aiohttp.ClientSession, request: Request) -> Reply:
     return cleaned_reply(reply, secrets)
 
 
-def open_session() -> aiohttp.ClientSession:
+def open_session() -> Connections:
     """Return a session for any number of requests at once, to be used as an async context.
 
     It keeps connections open and resolves each host once in five minutes. It sets no time limit:
     each request brings its own. Call it inside a running event loop.
     """
     import aiohttp
+
+    Connections = aiohttp.ClientSession
 
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
     return aiohttp.ClientSession(

@@ -1,4 +1,4 @@
-"""Files of labels: outputs and what people said of them."""
+"""Files of labels: outputs and the verdicts of people on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAILS: Final = frozenset({"fail", "failed", "no", "false", "bad", "incorrect", 
 
 
 class Label(NamedTuple):
-    """One output and what people said of it; `judged` is a judge's verdict if the file has it."""
+    """One output and the verdict of people on it; `judged` is a judge's if the file has one."""
 
     id: str
     human: bool
@@ -44,7 +44,7 @@ def read_labels(path: Path, threshold: float) -> list[Label]:
     name = str(path)
     suite = Problems(name, lambda _: None)
     collectors: dict[int, Problems] = {id(suite): suite}
-    found: list[Label] = []
+    labels: list[Label] = []
     for value, loc, problems, *_ in file_tests(path, name, {}, suite):
         collectors[id(problems)] = problems
         if value is NO_TEST:
@@ -52,14 +52,14 @@ def read_labels(path: Path, threshold: float) -> list[Label]:
         if not isinstance(value, dict):
             problems.add(loc, f"a label is a mapping, got {describe(value)}")
             continue
-        label = _label(value, f"label-{len(found) + 1}", threshold, loc, problems)
+        label = _label(value, f"label-{len(labels) + 1}", threshold, loc, problems)
         if label is not None:
-            found.append(label)
-    _note_duplicates(found, suite)
+            labels.append(label)
+    _note_duplicates(labels, suite)
     raise_all(tuple(collectors.values()))
-    if not found:
+    if not labels:
         raise LoadError((Problem(name, None, "", "holds no label"),))
-    return found
+    return labels
 
 
 def _label(
@@ -118,8 +118,8 @@ def _verdict(
 
 
 def _note_duplicates(labels: list[Label], problems: Problems) -> None:
-    seen: set[str] = set()
+    ids: set[str] = set()
     for label in labels:
-        if label.id in seen:
+        if label.id in ids:
             problems.add((), f"two labels have the id '{label.id}'")
-        seen.add(label.id)
+        ids.add(label.id)

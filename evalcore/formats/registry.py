@@ -9,13 +9,11 @@ from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.formats.text.documents import Document, read_document
-from evalcore.mistakes.wording import describe, nearest, path_text
+from evalcore.mistakes.wording import describe, did_you_mean, path_text
 from evalcore.model.suite import Format, Suite
-
-ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
-_TESTS_KEYS = ("tests", "eval_cases", "evalcases")
 
 Loader = Callable[[Document, Path, LoadOptions], Suite]
 """Returns the suite of a document; raises `LoadError` with every mistake in it."""
@@ -34,7 +32,7 @@ FORMATS: Mapping[Format, FormatRow] = {
     Format.TEST_FILE: FormatRow(
         "evalcore.formats.test_file.loader",
         "load_test_file",
-        lambda raw: any(isinstance(raw.get(key), list | str) for key in _TESTS_KEYS),
+        lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
     ),
     Format.WORKFLOW_HARNESS: FormatRow(
         "evalcore.formats.workflow_harness.loader",
@@ -68,15 +66,15 @@ def load_suite(
     `opened` the file's document, if it was read before. Raises `LoadError` with every mistake of
     the file.
     """
-    shown = name or str(path)
+    file = name or str(path)
     forced = _forced(options)
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:
-            raise UsageError(f"{shown}: a {path.suffix} file is a test-file, not a {forced}")
+            raise UsageError(f"{file}: a {path.suffix} file is a test-file, not a {forced}")
         from evalcore.formats.test_file.loader import load_test_rows
 
-        return load_test_rows(path, shown, options)
-    source = opened or read_script_document(path, shown)
+        return load_test_rows(path, file, options)
+    source = opened or read_script_document(path, file)
     format_ = forced or recognise(source.document)
     if format_ is Format.SCRIPT_SUITE:
         from evalcore.formats.script_suite.loader import load_script_suite
@@ -84,9 +82,9 @@ def load_suite(
         return load_script_suite(source, path, options, script or options.script)
     if script is not None:
         message = f"is a {format_}, and no script belongs to one ({script})"
-        raise LoadError((Problem(shown, None, "", message),))
+        raise LoadError((Problem(file, None, "", message),))
     # What only script suites may hold (included files, infinite numbers) is refused here.
-    document = source.document if source.plain else read_document(path, shown)
+    document = source.document if source.plain else read_document(path, file)
     return _load(format_, document, path, options)
 
 
@@ -95,15 +93,15 @@ def is_script(document: Document) -> bool:
     raw: Any = document.value
     if not isinstance(raw, Mapping):
         return raw is None
-    keys = (*_TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
+    keys = (*TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
     return not any(key in raw for key in keys) and _recognised(raw) is None
 
 
 def _load(format_: Format, document: Document, path: Path, options: LoadOptions) -> Suite:
     row = FORMATS.get(format_)
     if row is None:
-        known = ", ".join(readable for readable in Format if readable in FORMATS)
-        message = f"is a {format_}; this version reads {known}"
+        readable = ", ".join(name for name in Format if name in FORMATS)
+        message = f"is a {format_}; this version reads {readable}"
         raise LoadError((Problem(document.file, None, "", message),))
     load = cast("Loader", getattr(import_module(row.module), row.function))
     return load(document, path, options)
@@ -115,8 +113,8 @@ def _forced(options: LoadOptions) -> Format | None:
     try:
         return Format(options.format)
     except ValueError:
-        known = ", ".join(Format)
-        raise UsageError(f"unknown format '{options.format}'; formats: {known}") from None
+        formats = ", ".join(Format)
+        raise UsageError(f"unknown format '{options.format}'; formats: {formats}") from None
 
 
 def recognise(document: Document) -> Format:
@@ -132,34 +130,34 @@ def _recognised(raw: Mapping[str, Any]) -> Format | None:
     return next((format_ for format_, row in FORMATS.items() if row.recognises(raw)), None)
 
 
-_KEYS_OF_FORMATS = (*_TESTS_KEYS, "eval", "workflow")
-_WANTED = (
+_KEYS = (*TESTS_KEYS, "eval", "workflow")
+_FORMAT_KEYS = (
     "a workflow file has 'eval', a test file 'tests' (a list or a path), a script suite 'suites'"
 )
 
 
 def _not_a_suite(document: Document) -> Problem:
-    """Return why a document is of no format: what was probably meant."""
+    """Return why a document is of no format, and what would make it one."""
     raw = document.value
     if raw is None:
-        return Problem(document.file, None, "", f"is empty: {_WANTED}")
+        return Problem(document.file, None, "", f"is empty: {_FORMAT_KEYS}")
     if isinstance(raw, list):
         message = "not a suite but a list; in a test file it stands under 'tests:'"
         return Problem(document.file, None, "", message)
     if not isinstance(raw, Mapping):
-        return Problem(document.file, None, "", f"not a suite but a single value: {_WANTED}")
+        return Problem(document.file, None, "", f"not a suite but a single value: {_FORMAT_KEYS}")
     if ("cases" in raw) != ("flow" in raw):
         missing = "flow" if "cases" in raw else "cases"
         message = f"is required beside '{'cases' if missing == 'flow' else 'flow'}' in a suite"
         return Problem(document.file, None, missing, message)
     for key in raw:
         line, path = document.locate((key,)), path_text((key,))
-        if key in _TESTS_KEYS:
+        if key in TESTS_KEYS:
             message = f"expected a list of tests or a path, got {describe(raw[key])}"
             return Problem(document.file, line, path, message)
-        meant = nearest(key, _KEYS_OF_FORMATS)
-        if meant is not None:
-            message = f"unknown key '{path}'. Did you mean '{meant}'?"
-            return Problem(document.file, line, path, f"{message} Otherwise this is not a suite")
-    message = f"not a suite: {_WANTED}; --format NAME says so explicitly"
+        hint = did_you_mean(key, _KEYS)
+        if hint:
+            message = f"unknown key '{path}'.{hint} Otherwise this is not a suite"
+            return Problem(document.file, line, path, message)
+    message = f"not a suite: {_FORMAT_KEYS}; --format NAME says so explicitly"
     return Problem(document.file, None, "", message)

@@ -25,7 +25,7 @@ class Reader(Protocol):
 
 
 class Spooled(NamedTuple):
-    """The cases, and every collector of mistakes: those given first, then those of their files.
+    """The cases, and every collector of mistakes: the suite's first, then those of its files.
 
     `absent_fields` are the fields to be compared that no expected output has.
     """
@@ -51,20 +51,20 @@ def spool_rows(
     `noun` is what a case is called in the suite's format.
     """
     spool = CaseSpool()
-    every = {id(problems): problems for problems in collectors}
+    every = {id(collector): collector for collector in collectors}
     last = collectors[0]
     read = 0
     try:
         with collector_paused():
-            for value, loc, found, marked, is_data in rows:
-                if found is not last:
-                    every[id(found)] = last = found
+            for value, loc, problems, marked, is_data in rows:
+                if problems is not last:
+                    every[id(problems)] = last = problems
                 if value is NO_TEST:
                     continue
                 read += 1
-                if is_data and _is_refused(value, loc, found, declared):
+                if is_data and _is_refused(value, loc, problems, declared):
                     continue
-                case = reader.read(value, loc, found, marked=marked)
+                case = reader.read(value, loc, problems, marked=marked)
                 if case is not None:
                     references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
@@ -73,10 +73,10 @@ def spool_rows(
                     spool.append(case)
                 except (TypeError, RecursionError) as error:
                     message = f"{noun} '{case.id}' holds a value that JSON cannot: {error}"
-                    found.add(loc, message)
+                    problems.add(loc, message)
     except LoadError as error:
         last.include(error.problems)
-    if not read and not any(problems.count for problems in every.values()):
+    if not read and not any(collector.count for collector in every.values()):
         last.include([Problem(last.file, None, "", f"holds no {noun}")])
     return Spooled(spool, tuple(every.values()), references.absent(spool))
 

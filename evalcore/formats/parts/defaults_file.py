@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from evalcore.formats.parts.raw_test import TESTS_KEYS
 from evalcore.formats.parts.test_sources import names_path
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.mistakes.wording import shown_path
 from evalcore.trust.files import place_inside
 
-TESTS_KEYS: Final = ("tests", "eval_cases", "evalcases")
 _OTHER_KEYS: Final = ("eval", "workflow", "cases", "suites")
 
 

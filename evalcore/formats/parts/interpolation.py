@@ -42,9 +42,12 @@ def variables_for(folder: Path, options: LoadOptions) -> Variables:
     """
     path = nearest_env_file(folder)
     env_file = b"" if path is None else read_bytes(path, shown_path(path))
-    found = variables_from(env_file, options.environment, options.readable_names)
-    found = replace(found, ignored=ignored_env_files(folder))
-    return found if options.secrets_required else replace(found, required=False)
+    variables = variables_from(env_file, options.environment, options.readable_names)
+    return replace(
+        variables,
+        ignored=ignored_env_files(folder),
+        required=variables.required and options.secrets_required,
+    )
 
 
 def _is_secret(loc: Loc) -> bool:
@@ -83,8 +86,8 @@ def interpolate(
         stays = is_secret(loc)
 
         def replacement(match: re.Match[str]) -> str:
-            found = _value(match, variables, loc, problems, stays=stays)
-            return match[0] if stays or found is None else found
+            value = _value(match, variables, loc, problems, stays=stays)
+            return match[0] if stays or value is None else value
 
         return REFERENCE.sub(replacement, value)
     if isinstance(value, dict):
@@ -114,9 +117,9 @@ def _value(
         message += ", or in `readable_names` of evalcore.toml"
         problems.add(loc, "; ".join([message, *variables.ignored]))
         return None
-    found = variables.value(name, match[2], secret=secret)
-    if found is None and (variables.required or not stays):
+    value = variables.value(name, match[2], secret=secret)
+    if value is None and (variables.required or not stays):
         message = f"the environment variable {name} is not set; set it or write a default:"
         message += f" ${{{{ {name}:-… }}}}"
         problems.add(loc, "; ".join([message, *variables.ignored]))
-    return found
+    return value

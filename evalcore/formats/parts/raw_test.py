@@ -1,4 +1,4 @@
-"""One test as somebody wrote it, before anything is known of it."""
+"""One test as its file has it, not validated yet."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 
 NO_TEST: Final = object()
+# The names of the key that holds the tests, and the files that are nothing but tests.
+TESTS_KEYS: Final = ("tests", "eval_cases", "evalcases")
+ROW_SUFFIXES: Final = frozenset({".jsonl", ".csv", ".parquet"})
 
 
 class RawTest(NamedTuple):

@@ -26,9 +26,9 @@ class ReferenceFields:
         from evalcore.checks.json import ABSENT, value_at
 
         expected = expected_object(case.expected_output)
-        found = {path for path in self._missing if value_at(expected, path) is not ABSENT}
-        self._present |= found
-        self._missing -= found
+        present = {path for path in self._missing if value_at(expected, path) is not ABSENT}
+        self._present |= present
+        self._missing -= present
 
     def absent(self, cases: Iterable[Case]) -> tuple[str, ...]:
         """Return the fields that no case has, sorted; `cases` are those that were kept.

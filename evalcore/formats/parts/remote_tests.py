@@ -22,7 +22,7 @@ ReadFile = Callable[[Path, str, Mapping[str, str], Problems], Iterator[RawTest]]
 def names_objects(tests: Any) -> bool:
     """Whether tests, or cases, are named by addresses of an object store, at least in part."""
     named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
-    return any(isinstance(one, str) and one.startswith(SCHEME) for one in named)
+    return any(isinstance(name, str) and name.startswith(SCHEME) for name in named)
 
 
 _SUFFIXES = (".jsonl", ".csv", ".parquet", ".yaml", ".yml", ".json")
@@ -61,12 +61,12 @@ def remote_tests(
         if not keys:
             problems.add(loc, f"no object matches '{address}'")
         for name in keys:
-            shown = f"{SCHEME}{bucket}/{name}"
+            object_address = f"{SCHEME}{bucket}/{name}"
             with TemporaryDirectory(prefix="evalcore-tests-") as folder:
                 path = Path(folder) / f"tests{PurePosixPath(name).suffix.lower()}"
                 download(store, name, path)
-                # Whatever its form: what lies in a bucket is data.
-                for test in read_file(path, shown, columns, problems):
+                # An object of any form is data.
+                for test in read_file(path, object_address, columns, problems):
                     yield test._replace(is_data=True)
     except LoadError as error:
         problems.include(error.problems)
@@ -97,9 +97,9 @@ def _is_below(parts: Sequence[str], root: str) -> bool:
     """Whether an address' parts begin with all of the root's."""
     if not is_remote(root):
         return False
-    wanted = [part for part in root[len(SCHEME) :].split("/") if part]
-    # A pattern must not reach above the root: its fixed parts have to hold all of it.
-    return bool(wanted) and len(parts) > len(wanted) and list(parts[: len(wanted)]) == wanted
+    fixed = [part for part in root[len(SCHEME) :].split("/") if part]
+    # A pattern must not reach above the root: it begins with all of the root's parts.
+    return bool(fixed) and len(parts) > len(fixed) and list(parts[: len(fixed)]) == fixed
 
 
 def _matching(store: ObjectStore, key: str) -> list[str]:

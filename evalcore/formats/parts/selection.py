@@ -15,12 +15,12 @@ _LISTED = 20
 
 
 class Selection:
-    """Decides case by case, and says at the end which filters met nothing."""
+    """Decides case by case, and returns at the end which filters matched nothing."""
 
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
         self.active = bool(options.cases or options.tags or options.excluded_tags)
-        self._kept = 0
+        self._selected = 0
         self._ids: set[str] = set()
         self._tags: set[str] = set()
 
@@ -36,19 +36,19 @@ class Selection:
             return False
         if options.tags and options.tags.isdisjoint(tags):
             return False
-        kept = options.excluded_tags.isdisjoint(tags)
-        self._kept += kept
-        return kept
+        is_selected = options.excluded_tags.isdisjoint(tags)
+        self._selected += is_selected
+        return is_selected
 
     def finish(self, file: str) -> list[str]:
-        """Return warnings of filters that met nothing.
+        """Return a warning for each filter that matched nothing.
 
         Raises `UsageError` if they leave no case, and in strict mode for each warning.
         """
         if not self.active:
             return []
         unmet = list(self._unmet())
-        if self._kept and not (unmet and self._options.strict):
+        if self._selected and not (unmet and self._options.strict):
             return unmet
         if not unmet:
             unmet = [f"the filters leave no case: {', '.join(self._written())}"]
@@ -81,28 +81,28 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     """Return the definition with only the variants that the caller wants, in the suite's order.
 
     The caller's baseline replaces the suite's. One that is not among the variants is dropped.
-    Raises `UsageError` for an unknown variant, and for a baseline that the caller drops himself.
+    Raises `UsageError` for an unknown variant, and if the caller's variants lack his baseline.
     """
     definition = _choose_baseline(definition, options)
     if options.cases or options.tags or options.excluded_tags:
         definition = replace(definition, filtered=True)
     if not options.variants:
         return definition
-    known = {variant.id for variant in definition.variants}
+    names = {variant.id for variant in definition.variants}
     flag = options.called("--variant")
-    unknown = list(_unknown(flag, "variant is called", options.variants, known))
+    unknown = list(_unknown(flag, "variant is called", options.variants, names))
     if unknown:
         raise UsageError("\n".join(f"{definition.source.path}: {message}" for message in unknown))
-    kept = tuple(variant for variant in definition.variants if variant.id in options.variants)
+    variants = tuple(variant for variant in definition.variants if variant.id in options.variants)
     baseline = definition.baseline
     if baseline is None or baseline in options.variants:
-        return replace(definition, variants=kept)
+        return replace(definition, variants=variants)
     if options.baseline is not None:
         raise UsageError(
             f"{definition.source.path}: {options.called('--baseline')} {baseline}: {flag} leaves "
             f"it out; add {flag} {baseline}"
         )
-    return replace(definition, variants=kept, baseline=None, dropped_baseline=baseline)
+    return replace(definition, variants=variants, baseline=None, dropped_baseline=baseline)
 
 
 def _choose_baseline(definition: SuiteDefinition, options: LoadOptions) -> SuiteDefinition:

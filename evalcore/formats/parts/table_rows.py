@@ -64,30 +64,30 @@ def _parquet_rows(path: Path, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _has_columns(
-    given: Collection[str], columns: Mapping[str, str], table: _Table, suite: Problems
+    header: Collection[str], columns: Mapping[str, str], table: _Table, suite: Problems
 ) -> bool:
     """Note columns that are missing, and keys of `columns` that are no field of a test."""
     before = table.count + suite.count
-    known = (*_FIELDS, *ASSERTION_COLUMNS, "metadata.NAME")
+    fields = (*_FIELDS, *ASSERTION_COLUMNS, "metadata.NAME")
     for field, column in columns.items():
         loc = ("columns", field)
-        if field not in known and not field.startswith("metadata."):
-            suite.add(loc, f"'{field}' is no field of a test." + suggest(field, known))
-        if column not in given:
+        if field not in fields and not field.startswith("metadata."):
+            suite.add(loc, f"'{field}' is no field of a test." + suggest(field, fields))
+        if column not in header:
             message = f"{table.file} has no column '{column}'."
-            suite.add(loc, message + suggest(column, given))
+            suite.add(loc, message + suggest(column, header))
     for field in ("id", "input"):
-        if field not in columns and field not in given:
+        if field not in columns and field not in header:
             message = f"has no column '{field}'; name another with `columns: {{{field}: …}}`."
-            header = 1 if table.csv else None
-            table.include([Problem(table.file, header, "", message + suggest(field, given))])
+            line = 1 if table.csv else None
+            table.include([Problem(table.file, line, "", message + suggest(field, header))])
     return table.count + suite.count == before
 
 
 class _Table(Problems):
     """A table being read: where the reader is, and what its columns stand for.
 
-    As a collector it names the column where a test's path would be told.
+    As a collector it names the column in the place of the path into a test.
     """
 
     def __init__(self, path: Path, name: str, columns: Mapping[str, str]) -> None:
@@ -142,12 +142,12 @@ class _Table(Problems):
                 test[field] = text_of(value) if field == "id" else value
             else:
                 metadata[field.removeprefix("metadata.")] = value
-        given = test.get("metadata", {})
-        if metadata and isinstance(given, dict):
-            test["metadata"] = {**given, **metadata}
+        own_metadata = test.get("metadata", {})
+        if metadata and isinstance(own_metadata, dict):
+            test["metadata"] = {**own_metadata, **metadata}
         if assertions:
-            given = test.get("assertions")
-            test["assertions"] = assertions + (given if isinstance(given, list) else [])
+            own = test.get("assertions")
+            test["assertions"] = assertions + (own if isinstance(own, list) else [])
         return test
 
     def _json_cell(self, value: Any, field: str) -> Any:

@@ -6,19 +6,15 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, cast
 
 from evalcore.errors import EvalError
 from evalcore.formats.parts.interpolation import Variables, interpolate
-from evalcore.formats.parts.workspace_shapes import WorkspaceShape
+from evalcore.formats.parts.workspace_shapes import HookShape, RepositoryShape, WorkspaceShape
 from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path
 from evalcore.model.workspace import AFTER_S, BEFORE_S, EACH
 from evalcore.trust.files import (
@@ -73,30 +69,28 @@ class WorkspaceReader:
             return None
         folder = Path()
         if isinstance(raw, str):
-            found = self._named(raw, loc, problems)
-            if found is None:
+            named = self._named(raw, loc, problems)
+            if named is None:
                 return None
-            raw, folder, problems, loc = found
-        try:
-            given: Any = adapter(WorkspaceShape).validate_python(raw)
-        except ValidationError as error:
-            problems.add_invalid(error, raw, WorkspaceShape, loc)
+            raw, folder, problems, loc = named
+        if not problems.check_shape(raw, WorkspaceShape, loc):
             return None
-        made: Workspace = dict(given)
-        if "isolation" in made:
-            made["isolation"] = made["isolation"].replace("-", "_")
+        workspace: Workspace = dict(cast("WorkspaceShape", raw))
+        if "isolation" in workspace:
+            workspace["isolation"] = workspace["isolation"].replace("-", "_")
         for name in ("template", "path"):
-            if made.get(name) is not None:
-                made[name] = os.path.normpath(folder / made[name])
-        if made.get("repos"):
-            made["repos"] = self._repositories(made["repos"], folder, (*loc, "repos"), problems)
-        if made.get("hooks"):
-            made["hooks"] = {
+            if workspace.get(name) is not None:
+                workspace[name] = os.path.normpath(folder / workspace[name])
+        if workspace.get("repos"):
+            repositories = workspace["repos"]
+            workspace["repos"] = self._repositories(repositories, folder, (*loc, "repos"), problems)
+        if workspace.get("hooks"):
+            workspace["hooks"] = {
                 name: None if hook is None else _hook(name, hook, folder)
-                for name, hook in made["hooks"].items()
+                for name, hook in workspace["hooks"].items()
             }
-        self._note_outside(made, loc, problems)
-        return made
+        self._note_outside(workspace, loc, problems)
+        return workspace
 
     def _named(
         self, name: str, loc: Loc, problems: Problems
@@ -111,31 +105,30 @@ class WorkspaceReader:
         except EvalError as error:
             problems.add(loc, str(error))
             return None
-        found = Problems(document.file, document.locate)
-        self.file_problems.append(found)
-        raw = interpolate(document.value, self._variables, (), found)
-        place: Loc = ()
+        in_file = Problems(document.file, document.locate)
+        self.file_problems.append(in_file)
+        raw = interpolate(document.value, self._variables, (), in_file)
+        inner: Loc = ()
         if isinstance(raw, dict) and set(raw) == {"workspace"}:
-            raw, place = raw["workspace"], ("workspace",)
+            raw, inner = raw["workspace"], ("workspace",)
         if not isinstance(raw, dict):
-            found.add(place, "expected a mapping: the fields of a workspace")
+            in_file.add(inner, "expected a mapping: the fields of a workspace")
             return None
-        return raw, Path(os.path.relpath(path.parent, self._folder.resolve())), found, place
+        return raw, Path(os.path.relpath(path.parent, self._folder.resolve())), in_file, inner
 
     def _repositories(
-        self, raw: list[Any], folder: Path, loc: Loc, problems: Problems
+        self, raw: list[RepositoryShape], folder: Path, loc: Loc, problems: Problems
     ) -> list[Workspace]:
-        made: list[Workspace] = []
+        repositories: list[Workspace] = []
         for index, entry in enumerate(raw):
-            place = (*loc, index)
-            found = _repository(entry, folder)
-            reason = _refusal(found, [one["path"] for one in made])
+            repository = _repository(entry, folder)
+            reason = _refusal(repository, [before["path"] for before in repositories])
             if reason is not None:
-                problems.add((*place, reason[0]), reason[1])
-            elif found["is_local"]:
-                self._note_source(found["source"], (*place, "source"), problems)
-            made.append(found)
-        return made
+                problems.add((*loc, index, reason[0]), reason[1])
+            elif repository["is_local"]:
+                self._note_source(repository["source"], (*loc, index, "source"), problems)
+            repositories.append(repository)
+        return repositories
 
     def _note_source(self, source: str, loc: Loc, problems: Problems) -> None:
         """Note a local repository that is not there, or not in the suite's own repository."""
@@ -147,38 +140,40 @@ class WorkspaceReader:
         if not path.is_dir():
             problems.add(loc, f"there is no folder '{path}'")
 
-    def _note_outside(self, made: Workspace, loc: Loc, problems: Problems) -> None:
+    def _note_outside(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
         """Note the folders of a workspace and of its hooks that lie outside the repository."""
-        named: list[tuple[Loc, str | None]] = [(("path",), made.get("path"))]
-        for name, hook in (made.get("hooks") or {}).items():
+        folders: list[tuple[Loc, str | None]] = [(("path",), workspace.get("path"))]
+        for name, hook in (workspace.get("hooks") or {}).items():
             if hook:
-                named.append((("hooks", name, "cwd"), hook.get("cwd")))
-        for place, folder in named:
+                folders.append((("hooks", name, "cwd"), hook.get("cwd")))
+        for inner, folder in folders:
             if folder:
                 try:
                     place_inside(self._folder, folder)
                 except EvalError as error:
-                    problems.add((*loc, *place), str(error))
+                    problems.add((*loc, *inner), str(error))
 
-    def _finished(self, made: Workspace, loc: Loc, problems: Problems) -> Workspace:
-        """Return a workspace without what says nothing; note what does not fit together."""
-        kept = {name: value for name, value in made.items() if value}
-        if "hooks" in kept:
-            kept["hooks"] = {name: hook for name, hook in kept["hooks"].items() if hook}
-        if "path" in kept and "template" in kept:
+    def _finished(self, workspace: Workspace, loc: Loc, problems: Problems) -> Workspace:
+        """Return a workspace without its empty fields; note fields that exclude each other."""
+        workspace = {name: value for name, value in workspace.items() if value}
+        if "hooks" in workspace:
+            hooks = workspace["hooks"].items()
+            workspace["hooks"] = {name: hook for name, hook in hooks if hook}
+        path = workspace.get("path")
+        if path is not None and "template" in workspace:
             problems.add((*loc, "path"), "is used as it is, so no template goes into it; keep one")
-        elif "path" in kept and kept.get("isolation") == "per_test":
+        elif path is not None and workspace.get("isolation") == "per_test":
             message = "is one folder for all tests, so `isolation: per_test` cannot be"
             problems.add((*loc, "path"), message)
-        if "path" in kept and (self._folder / kept["path"]).is_file():
-            problems.add((*loc, "path"), f"'{kept['path']}' is a file; a workspace is a folder")
-        if "template" in kept:
-            self._note_template(kept, loc, problems)
-        return kept
+        if path is not None and (self._folder / path).is_file():
+            problems.add((*loc, "path"), f"'{path}' is a file; a workspace is a folder")
+        if "template" in workspace:
+            self._add_digest(workspace, loc, problems)
+        return workspace
 
-    def _note_template(self, kept: Workspace, loc: Loc, problems: Problems) -> None:
+    def _add_digest(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
         """Add the digest of what the template holds, which is a part of the case's identity."""
-        name = kept["template"]
+        name = workspace["template"]
         if name not in self._digests:
             try:
                 path = resolve_folder(repository_root(self._folder), self._folder, name)
@@ -186,12 +181,12 @@ class WorkspaceReader:
             except (EvalError, OSError) as error:
                 problems.add((*loc, "template"), str(error))
                 return
-        kept["template_sha256"] = self._digests[name]
+        workspace["template_sha256"] = self._digests[name]
 
 
 def _merged(suite: Workspace, own: Workspace) -> Workspace:
-    """Return the suite's workspace with the test's fields, and each of its hooks, in place."""
-    # A folder that is used as it is and one that is copied take each other's place.
+    """Return the suite's workspace with the test's fields, and each of its hooks, over it."""
+    # A folder that is used as it is and one that is copied replace each other.
     other = {"template": "path", "path": "template"}
     dropped = {other[name] for name in other if own.get(name) is not None and name in own}
     merged = {name: value for name, value in suite.items() if name not in dropped} | own
@@ -207,21 +202,21 @@ def _without_each(workspace: Workspace) -> Workspace:
         for name, hook in (workspace.get("hooks") or {}).items()
         if name not in EACH and hook
     }
-    kept = {name: value for name, value in workspace.items() if value and name != "hooks"}
-    return {**kept, "isolation": kept.get("isolation", "shared"), "hooks": hooks}
+    fields = {name: value for name, value in workspace.items() if value and name != "hooks"}
+    return {**fields, "isolation": fields.get("isolation", "shared"), "hooks": hooks}
 
 
-def _hook(name: str, raw: Mapping[str, Any], folder: Path) -> Workspace:
+def _hook(name: str, raw: HookShape, folder: Path) -> Workspace:
     default_s = BEFORE_S if name.startswith("before") else AFTER_S
-    made: Workspace = {
+    hook: Workspace = {
         "command": raw["command"],
         "timeout_s": raw["timeout_ms"] / 1000 if "timeout_ms" in raw else default_s,
     }
     cwd = os.path.normpath(folder / raw.get("cwd", "."))
-    return made if cwd == "." else {**made, "cwd": cwd}
+    return hook if cwd == "." else {**hook, "cwd": cwd}
 
 
-def _repository(raw: Mapping[str, Any], folder: Path) -> Workspace:
+def _repository(raw: RepositoryShape, folder: Path) -> Workspace:
     source, checkout = raw["source"], raw.get("checkout") or {}
     if isinstance(source, str):
         is_local = not _ELSEWHERE.match(source) or source.startswith("file://")
@@ -241,36 +236,37 @@ def _repository(raw: Mapping[str, Any], folder: Path) -> Workspace:
     }
 
 
-def _refusal(made: Workspace, before: list[str]) -> tuple[str, str] | None:
+def _refusal(repository: Workspace, before: list[str]) -> tuple[str, str] | None:
     """Return the field of a repository that is wrong, and what is wrong with it; None if sound."""
-    path = PurePosixPath(os.path.normpath(made["path"]))
+    written, source, checkout = repository["path"], repository["source"], repository["checkout"]
+    path = PurePosixPath(os.path.normpath(written))
     if path.is_absolute() or ".." in path.parts:
-        return "path", f"'{made['path']}' leads out of the workspace; name a folder in it"
+        return "path", f"'{written}' leads out of the workspace; name a folder in it"
     if str(path) in {os.path.normpath(name) for name in before}:
-        return "path", f"'{made['path']}' is another repository's"
-    if not made["source"]:
+        return "path", f"'{written}' is another repository's"
+    if not source:
         return "source", "names no repository: give it `url`, or `path` of a local one"
-    if made["source"].startswith("-") or made["source"].lower().startswith("ext::"):
-        return "source", f"'{made['source']}' is no address of a repository"
-    if (made["checkout"] or "").startswith("-"):
-        return "checkout", f"'{made['checkout']}' is no commit, tag or branch"
+    if source.startswith("-") or source.lower().startswith("ext::"):
+        return "source", f"'{source}' is no address of a repository"
+    if (checkout or "").startswith("-"):
+        return "checkout", f"'{checkout}' is no commit, tag or branch"
     return None
 
 
 def _digest(folder: Path) -> str:
     """Return the SHA-256 of a folder's files; of those beyond 64 MiB only size and time count."""
     digest = hashlib.sha256()
-    room = _DIGESTED_BYTES
-    for place, folders, files in os.walk(folder):
+    rest_bytes = _DIGESTED_BYTES
+    for root, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted(files):
-            path = Path(place, name)
+            path = Path(root, name)
             status = path.lstat()
             digest.update(os.fsencode(path.relative_to(folder)) + b"\0%o\0" % status.st_mode)
             if stat.S_ISLNK(status.st_mode):
                 digest.update(os.fsencode(path.readlink()))
-            elif stat.S_ISREG(status.st_mode) and status.st_size <= room:
-                room -= status.st_size
+            elif stat.S_ISREG(status.st_mode) and status.st_size <= rest_bytes:
+                rest_bytes -= status.st_size
                 digest.update(path.read_bytes())
             else:
                 digest.update(b"%d %d" % (status.st_size, status.st_mtime_ns))

@@ -92,15 +92,14 @@ class FlowReader:
             names = [raw.get("provider") for raw in variants]
             if "callable" in target.options:  # its nodes may be of any type
                 names += [*self._own_names, *_AGENTS]
-            known = dict(target.options)
-            before = known.get("providers", {})
-            options = self._with_providers(known, [*before, *names], ("variants",))
+            before = target.options.get("providers", {})
+            options = self._with_providers(dict(target.options), [*before, *names], ("variants",))
             target = Target(target.name, target.kind, options)
-        made = tuple(
+        read_variants = tuple(
             self._variant(raw, target, ("variants", index)) for index, raw in enumerate(variants)
         )
-        used = {name: found for name, found in self._targets.used.items() if name != target.name}
-        return Flow({target.name: target, **used}, target.name, made)
+        others = {name: used for name, used in self._targets.used.items() if name != target.name}
+        return Flow({target.name: target, **others}, target.name, read_variants)
 
     def named(self, name: str, variants: Sequence[Mapping[str, Any]]) -> Flow:
         """Return the flow of the target that the caller names instead of the suite's."""
@@ -131,8 +130,7 @@ class FlowReader:
             return self._function({"callable": flow}, loc)
         if flow.lower().endswith(_FILES):
             return self._file(flow, loc)
-        known = self._targets.names
-        hint = suggest(flow, known) if known else ""
+        hint = suggest(flow, self._targets.names)
         self._problems.add(loc, f"no target is called '{flow}'.{hint} Note: {_FORMS}")
         return None
 
@@ -205,8 +203,8 @@ class FlowReader:
         if not isinstance(raw, Mapping) or not isinstance(raw.get("blocks"), Mapping):
             self._problems.add(loc, f"{name} is no workflow file: it has no 'blocks'")
             return None
-        kept = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
-        return self._workflow(kept, loc)
+        workflow = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
+        return self._workflow(workflow, loc)
 
     def _workflow(self, raw: Mapping[str, Any], loc: Loc) -> Target | None:
         from evalcore.workflow.read_definition import behaviour_of, read_definition
@@ -231,14 +229,14 @@ class FlowReader:
         self, options: dict[str, Any], names: Iterable[object], loc: Loc
     ) -> dict[str, Any]:
         """Return the options with those targets as providers that are named, or the suite's own."""
-        found: dict[str, Any] = {}
+        providers: dict[str, Any] = {}
         for name in dict.fromkeys([*names, *self._inline_models]):
             if isinstance(name, str) and name in self._targets:
                 self._targets.use(name, loc, self._problems)
                 target = self._targets.used.get(name)
                 if target is not None:
-                    found[name] = {"kind": target.kind, "options": dict(target.options)}
-        return {**options, "providers": found} if found else options
+                    providers[name] = {"kind": target.kind, "options": dict(target.options)}
+        return {**options, "providers": providers} if providers else options
 
     def _variant(self, raw: Mapping[str, Any], target: Target, loc: Loc) -> Variant:
         """Return the variant; its provider and model stand where its target's kind looks."""

@@ -11,10 +11,11 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.case_spooling import spool_rows
 from evalcore.formats.parts.data_row_rules import declared_types
-from evalcore.formats.parts.defaults_file import TESTS_KEYS, defaults_beside
+from evalcore.formats.parts.defaults_file import defaults_beside
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
 from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
@@ -55,7 +56,6 @@ from evalcore.model.target import Variant
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
-ROW_SUFFIXES = frozenset({".jsonl", ".csv", ".parquet"})
 
 
 def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:

@@ -14,19 +14,19 @@ def snake_case(name: str) -> str:
 
 
 class Renames:
-    """Remembers under which name a key was written, so that mistakes are told at its line."""
+    """Remembers how each key was written, so that mistakes have its line."""
 
     def __init__(self) -> None:
         self._written: dict[Loc, str] = {}
 
-    def read(self, raw: Any, known: Iterable[str], loc: Loc) -> Any:
-        """Return the mapping with those of its keys renamed that are known in snake_case only.
+    def read(self, raw: Any, keys: Iterable[str], loc: Loc) -> Any:
+        """Return the mapping with those of its keys renamed that `keys` have in snake_case only.
 
-        A key that is there in both forms stays, and is unknown to whoever checks the keys.
+        A key that is there in both forms stays: the check of the keys does not know it.
         """
         if not isinstance(raw, Mapping):
             return raw
-        names = set(known)
+        names = set(keys)
         renamed: dict[Any, Any] = {}
         for key, value in raw.items():
             snake = snake_case(key) if isinstance(key, str) and key not in names else key

@@ -1,4 +1,4 @@
-"""Read YAML and JSON that somebody else wrote, safely, with the line of everything in it.
+"""Read foreign YAML and JSON safely, with the line of everything in it.
 
 YAML is read with the core schema of YAML 1.2 (docs/decisions/0003): `yes` and `on` are text, and so
 are dates and `12:30`. Duplicate keys, deep nesting, alias bombs and tags are refused. Positions are
@@ -252,8 +252,8 @@ def _parse_json(data: bytes) -> Any:
     try:
         value = parse_json(data.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:
-        found = re.search(r" at line (\d+) column (\d+)$", str(error))
-        line = int(found[1]) if found else None
+        position = re.search(r" at line (\d+) column (\d+)$", str(error))
+        line = int(position[1]) if position else None
         raise RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
     if _LONG_NUMBER.search(data):
         loc = _too_large_at(value, ())
@@ -276,8 +276,8 @@ def _too_large_at(value: Any, loc: Loc) -> Loc | None:
         members = value.items()
     elif isinstance(value, list):
         members = enumerate(value)
-    places = (_too_large_at(member, (*loc, key)) for key, member in members)
-    return next((place for place in places if place is not None), None)
+    paths = (_too_large_at(member, (*loc, key)) for key, member in members)
+    return next((path for path in paths if path is not None), None)
 
 
 def _parse_yaml(text: str, loader: type[CoreLoader]) -> Any:

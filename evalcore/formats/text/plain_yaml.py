@@ -66,7 +66,7 @@ def read_plain_yaml(text: str) -> Any:
 
     The value is the one that `CoreLoader` builds. Not plain are anchors, tags, merge keys, keys
     that are no scalars or are written twice, infinite and too large numbers, more than `MAX_DEPTH`
-    levels, more than one document, and whatever is no YAML. Raises `TooManyValuesError`, too.
+    levels, more than one document, and text that is no YAML. Raises `TooManyValuesError`, too.
     """
     if _Parser is None or _HARDLY_PLAIN.search(text):
         raise NotPlainError
@@ -79,38 +79,38 @@ def read_plain_yaml(text: str) -> Any:
 class _Builder:
     """Puts the values of events into the collections that are open."""
 
-    __slots__ = ("_here", "_key", "_opened", "_outside")
+    __slots__ = ("_innermost", "_key", "_opened", "_outside")
 
     def __init__(self) -> None:
         self._outside: list[Any] = []
-        self._here: Any = self._outside
+        self._innermost: Any = self._outside
         self._key: Any = _NO_KEY
         self._opened: list[Any] = []
 
     def put(self, value: Any) -> None:
         """Put a value where the next one belongs: into a list, or as key or value."""
-        here = self._here
-        if type(here) is list:
-            here.append(value)
+        innermost = self._innermost
+        if type(innermost) is list:
+            innermost.append(value)
         elif self._key is not _NO_KEY:
-            here[self._key] = value
+            innermost[self._key] = value
             self._key = _NO_KEY
-        elif type(value) in _COLLECTIONS or value in here:
+        elif type(value) in _COLLECTIONS or value in innermost:
             raise NotPlainError
         else:
             self._key = value
 
-    def open(self, made: Any) -> None:
+    def open(self, collection: Any) -> None:
         """Put a collection there; what follows belongs into it."""
         if len(self._opened) >= MAX_DEPTH:
             raise NotPlainError
-        self.put(made)
-        self._opened.append(self._here)
-        self._here = made
+        self.put(collection)
+        self._opened.append(self._innermost)
+        self._innermost = collection
 
     def close(self) -> None:
         """End the innermost collection."""
-        self._here = self._opened.pop()
+        self._innermost = self._opened.pop()
 
     @property
     def document(self) -> Any:

@@ -45,9 +45,9 @@ def json_reason(error: ValueError) -> str:
     """Return what is wrong with a JSON text, without a place."""
     reason = re.sub(r" at line \d+ column \d+$", "", str(error))
     for pattern, words in _JSON:
-        found = re.fullmatch(pattern, reason, re.DOTALL)
-        if found:
-            return words.format(*found.groups())
+        match = re.fullmatch(pattern, reason, re.DOTALL)
+        if match:
+            return words.format(*match.groups())
     return reason
 
 

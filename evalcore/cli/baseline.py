@@ -14,7 +14,9 @@ from evalcore.cli.options import chosen_store, json_option, settings, store_opti
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.gates.wording import unmeasured_items
 from evalcore.model.run import Manifest, State
+from evalcore.model.summary import Counts
 from evalcore.pipeline import iso_time, load
 from evalcore.pipeline.integrity import check_run
 from evalcore.report.document import on_one_line
@@ -94,14 +96,14 @@ def show_command(suite: str, name: str, store: str | None, as_json: bool) -> Non
 @json_option
 def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     """List the baselines of all suites."""
-    wanted = None if suite is None else _suite_name(suite, store)
-    found = list(list_baselines(chosen_store(store), wanted))
+    chosen_suite = None if suite is None else _suite_name(suite, store)
+    pointers = list(list_baselines(chosen_store(store), chosen_suite))
     if as_json:
-        _print_json([asdict(pointer) for pointer in found])
+        _print_json([asdict(pointer) for pointer in pointers])
         return
-    for pointer in found:
+    for pointer in pointers:
         click.echo(one_line(_line(pointer)))
-    if not found:
+    if not pointers:
         click.echo("no baselines yet; `evalcore baseline set SUITE RUN` makes one", err=True)
 
 
@@ -143,10 +145,10 @@ def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
     """Return the manifest of a completed run of the suite; raise `UsageError` for another run."""
     if run_id == LATEST:
         runs = list_runs(store, suite)
-        found = next((one for one in runs if one.state is State.COMPLETED), None)
-        if found is None:
+        latest = next((manifest for manifest in runs if manifest.state is State.COMPLETED), None)
+        if latest is None:
             raise UsageError(f"suite '{suite}' has no completed run in {store.url}")
-        return found
+        return latest
     manifest = find_run(store, run_id).manifest()
     if suite_key(manifest.suite) != suite_key(suite):
         raise UsageError(f"run {run_id} is of suite '{manifest.suite}', not of '{suite}'")
@@ -159,27 +161,19 @@ def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
 
 def _require_measured(manifest: Manifest) -> None:
     """Raise `UsageError` for a run with items in error, or of which nothing is measured."""
-    counts = manifest.counts or {}
-    measured = counts.get("passed", 0) + counts.get("failed", 0)
-    if not counts.get("error") and measured:
-        return
-    unmeasured = {
-        "in error": counts.get("error", 0),
-        "blocked": counts.get("blocked", 0),
-        "skipped": counts.get("skipped", 0),
-    }
-    parts = ", ".join(f"{number} {state}" for state, number in unmeasured.items() if number)
-    raise UsageError(
-        f"run {manifest.id} is not measured whole: of {counts.get('planned', 0)} items {parts}. "
-        "What is in error cannot be compared with; run the suite again, or take the run as it is "
-        "with --force"
-    )
+    counts = Counts(**(manifest.counts or {}))
+    if counts.error or not counts.measured:
+        raise UsageError(
+            f"run {manifest.id} is not measured whole: {unmeasured_items(counts)}. What is in "
+            "error cannot be compared with; run the suite again, or take the run as it is with "
+            "--force"
+        )
 
 
 def _none(store: ObjectStore, suite: str, name: str) -> str:
-    known = ", ".join(pointer.name for pointer in list_baselines(store, suite))
+    names = ", ".join(pointer.name for pointer in list_baselines(store, suite))
     has = (
-        f"it has: {known}" if known else "it has none; `evalcore baseline set SUITE RUN` makes one"
+        f"it has: {names}" if names else "it has none; `evalcore baseline set SUITE RUN` makes one"
     )
     return f"suite '{suite}' has no baseline '{name}' in {store.url}; {has}"
 

@@ -18,7 +18,7 @@ from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line
 from evalcore.storage.runs import find_run
 
-_SHOWN, _VERBOSE = 10, 200
+_MAX_LINES, _VERBOSE = 10, 200
 _CODES = {
     GateOutcome.PASS: ExitCode.PASS,
     GateOutcome.FAIL: ExitCode.GATE_FAILED,
@@ -43,7 +43,7 @@ def compare(baseline: str, candidate: str, store: str | None, as_json: bool, ver
     if as_json:
         click.echo(on_one_line(orjson.dumps(_values(runs)).decode()))
     else:
-        for line in _lines(runs, _VERBOSE if verbose else _SHOWN):
+        for line in _lines(runs, _VERBOSE if verbose else _MAX_LINES):
             click.echo(one_line(line))
     return int(_CODES[runs.gate.outcome])
 
@@ -66,40 +66,42 @@ def _lines(runs: ComparedRuns, most: int) -> Iterator[str]:
     if runs.baseline.suite != runs.candidate.suite:
         yield f"  the baseline is of another suite, {runs.baseline.suite}"
     entries = comparison_entries(runs.comparison)
-    for one, entry in zip(runs.comparison.variants, entries, strict=True):
-        yield from _variant_lines(one, entry, most)
+    for compared, entry in zip(runs.comparison.variants, entries, strict=True):
+        yield from _variant_lines(compared, entry, most)
     for reason in runs.comparison.unavailable:
         yield f"  {reason}"
     yield f"{runs.gate.outcome.upper()}: {runs.gate.message}"
 
 
-def _variant_lines(one: VariantComparison, entry: dict[str, Any], most: int) -> Iterator[str]:
-    name = one.variant if one.variant == one.baseline else f"{one.variant} (was {one.baseline})"
-    yield f"  {name}: {one.compared} cases in both"
+def _variant_lines(compared: VariantComparison, entry: dict[str, Any], most: int) -> Iterator[str]:
+    name = compared.variant
+    if name != compared.baseline:
+        name += f" (was {compared.baseline})"
+    yield f"  {name}: {compared.compared} cases in both"
     score, passed = entry["score"], entry["passed"]
     if score["difference"] is not None:
-        said = f"    score {score['difference']:+.4f}"
+        interval = f"    score {score['difference']:+.4f}"
         if score["low"] is not None:
-            said += f" [{score['low']:+.4f}, {score['high']:+.4f}] ({score['method']})"
-        yield said
+            interval += f" [{score['low']:+.4f}, {score['high']:+.4f}] ({score['method']})"
+        yield interval
     if passed["p"] is not None:
         yield (
             f"    passed before only: {passed['worse']}, now only: {passed['better']} "
             f"(p = {passed['p']:.4f}, {passed['method']})"
         )
     for title, count, listed in (
-        ("regressions", one.regression_count, one.regressions),
-        ("improvements", one.improvement_count, one.improvements),
-        ("missing", one.missing_count, one.missing),
+        ("regressions", compared.regression_count, compared.regressions),
+        ("improvements", compared.improvement_count, compared.improvements),
+        ("missing", compared.missing_count, compared.missing),
     ):
         if count:
             yield f"    {title}: {count}"
-            yield from (f"      {_said(difference)}" for difference in listed[:most])
+            yield from (f"      {_difference_text(difference)}" for difference in listed[:most])
             if count > most:
                 yield f"      … and {count - min(most, len(listed))} more (--json lists them)"
 
 
-def _said(entry: Difference) -> str:
+def _difference_text(entry: Difference) -> str:
     if entry.missing_from is not None:
         where = "both" if entry.missing_from == "both" else f"the {entry.missing_from}"
         return f"{entry.case}: missing from {where}"

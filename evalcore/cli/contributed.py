@@ -33,7 +33,7 @@ def described_commands() -> list[tuple[str, str]]:
     for name, value in sorted(_values().items()):
         try:
             about = _load(value).get_short_help_str(limit=100)
-        except Exception as error:  # noqa: BLE001  (somebody else's module)
+        except Exception as error:  # noqa: BLE001  (a contributed module)
             about = f"(cannot be imported: {type(error).__name__}: {error})"
         rows.append((name, about))
     return rows
@@ -50,7 +50,7 @@ def _values() -> dict[str, str]:
 
     Read by hand: importing `importlib.metadata` takes longer than all of `evalcore --help`.
     """
-    found: dict[str, str] = {}
+    commands: dict[str, str] = {}
     for text in _entry_point_files():
         if f"[{GROUP}]" not in text:
             continue
@@ -58,8 +58,8 @@ def _values() -> dict[str, str]:
         for line in section.splitlines():
             name, equals, value = line.partition("=")
             if equals:
-                found.setdefault(name.strip(), value.strip())
-    return found
+                commands.setdefault(name.strip(), value.strip())
+    return commands
 
 
 def _entry_point_files() -> Iterator[str]:

@@ -50,8 +50,10 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
         "passed": result.passed,
         "outcome": result.outcome,
         "message": result.message,
-        "regressions": [_entry(entry) for one in compared for entry in one.regressions],
-        "improvements": [_entry(entry) for one in compared for entry in one.improvements],
+        "regressions": [_entry(entry) for candidate in compared for entry in candidate.regressions],
+        "improvements": [
+            _entry(entry) for candidate in compared for entry in candidate.improvements
+        ],
     }
 
 

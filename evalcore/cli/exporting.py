@@ -26,13 +26,13 @@ def export_option(command: Any) -> Any:
     )(command)
 
 
-def _paths(_ctx: click.Context, _option: click.Parameter, given: Sequence[str]) -> list[Path]:
+def _paths(_ctx: click.Context, _option: click.Parameter, names: Sequence[str]) -> list[Path]:
     """Return the files; what cannot be written is refused before anything runs."""
-    paths = [Path(name) for name in given]
+    paths = [Path(name) for name in names]
     for path in paths:
         if kind_of(path) not in (*_ROWS, *_FORMS):
-            known = ", ".join(f".{name}" for name in (*_ROWS, *_FORMS))
-            raise UsageError(f"--export: '{path}' ends in none of {known}")
+            endings = ", ".join(f".{name}" for name in (*_ROWS, *_FORMS))
+            raise UsageError(f"--export: '{path}' ends in none of {endings}")
         if path.is_dir() or not path.absolute().parent.is_dir():
             reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
             raise UsageError(f"--export: {path}: {reason}")

@@ -19,11 +19,11 @@ from evalcore.trust.text import sanitize_terminal
 @click.command()
 @suite_options
 @json_option
-def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
+def validate(as_json: bool, suites: tuple[str, ...], **flags: Any) -> int:
     """Check suite files and run nothing; exit code 2 if one has a mistake."""
     if not suites:
         raise UsageError("name at least one suite file: evalcore validate SUITE…")
-    options = load_options(given, allow_imports=())
+    options = load_options(flags, allow_imports=())
     worst = ExitCode.PASS
     for path, script, opened in with_scripts(suites):
         entry: dict[str, Any] = {"file": path, "valid": True, "problems": [], "warnings": []}
@@ -38,7 +38,7 @@ def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
             check_baseline(suite.definition)
         except LoadError as error:
             worst = ExitCode.USAGE
-            entry |= {"valid": False, "problems": [_problem(found) for found in error.problems]}
+            entry |= {"valid": False, "problems": [_problem(problem) for problem in error.problems]}
             if not as_json:
                 click.echo(sanitize_terminal(str(error)), err=True)
         if as_json:
@@ -51,21 +51,21 @@ def validate(as_json: bool, suites: tuple[str, ...], **given: Any) -> int:
     return int(worst)
 
 
-def _problem(found: Any) -> dict[str, Any]:
+def _problem(problem: Any) -> dict[str, Any]:
     return {
-        "file": found.file,
-        "line": found.line,
-        "path": found.path,
-        "message": found.message,
+        "file": problem.file,
+        "line": problem.line,
+        "path": problem.path,
+        "message": problem.message,
     }
 
 
 @click.command()
 @suite_options
 @json_option
-def plan(as_json: bool, suites: tuple[str, ...], **given: Any) -> None:
+def plan(as_json: bool, suites: tuple[str, ...], **flags: Any) -> None:
     """Show what a run would execute: cases, variants, iterations, items, shards."""
-    for suite in load_suites(suites, load_options(given, allow_imports=())):
+    for suite in load_suites(suites, load_options(flags, allow_imports=())):
         definition = suite.definition
         check_baseline(definition)
         size = plan_size(suite, PlanOptions(), latency_s=None)

@@ -36,13 +36,13 @@ def answer_lines(
         if not line.strip():
             continue
         try:
-            given = _answered(line, answer, refuse)
+            reply = _answered(line, answer, refuse)
         except NoQuestionError as error:
             code = ExitCode.USAGE
             message = f"standard input:{number}: {error}"
             click.echo(sanitize_terminal(message), err=True)
-            given = refuse(error.identity, message)
-        click.echo(on_one_line(orjson.dumps(given).decode()))
+            reply = refuse(error.identity, message)
+        click.echo(on_one_line(orjson.dumps(reply).decode()))
     return code
 
 

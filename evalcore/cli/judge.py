@@ -37,7 +37,7 @@ from evalcore.suites.calibration import (
 )
 from evalcore.trust.imports import ImportPolicy
 
-_SHOWN = 20
+_MAX_LISTED = 20
 _SHARE = click.FloatRange(0, 1)
 
 
@@ -47,8 +47,8 @@ def judge() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """Who is asked: the suite's definition and the assertion."""
+class _Question:
+    """What the judge is asked: an assertion, and the definition of its suite."""
 
     definition: SuiteDefinition
     assertion: Assertion
@@ -67,33 +67,33 @@ class _Asked:
 @mode_option
 @store_option
 @json_option
-def calibrate_(labels: Path, as_json: bool, store: str | None, **given: Any) -> int:
+def calibrate_(labels: Path, as_json: bool, store: str | None, **flags: Any) -> int:
     """Compare a judge with the labels of people: agreement, Cohen's κ, corrected accuracy.
 
     LABELS is a file of tests (JSONL, CSV, Parquet, YAML) with `output` and `label` (pass or fail).
-    Where each row has a `judge`, that verdict is compared and nobody is asked. Exit code 1: κ is
+    Where each row has a `judge`, that verdict is compared and no model is asked. Exit code 1: κ is
     below --min-kappa; 4: the judge gave no verdict on some.
     """
-    rows = read_labels(labels, given["threshold"])
-    least = MIN_KAPPA if given["min_kappa"] is None else given["min_kappa"]
-    if all(row.judged is not None for row in rows) and not (given["suite"] or given["name"]):
+    rows = read_labels(labels, flags["threshold"])
+    least = MIN_KAPPA if flags["min_kappa"] is None else flags["min_kappa"]
+    if all(row.judged is not None for row in rows) and not (flags["suite"] or flags["name"]):
         judged = {row.id: row.judged for row in rows}
-        found = compared(rows, judged, observed=given["observed"], min_kappa=least)
+        calibration = compared(rows, judged, observed=flags["observed"], min_kappa=least)
     else:
-        found = _ask(labels, rows, store, least, given)
+        calibration = _ask(labels, rows, store, least, flags)
     if as_json:
-        click.echo(on_one_line(orjson.dumps(found.values()).decode()))
+        click.echo(on_one_line(orjson.dumps(calibration.values()).decode()))
     else:
-        for line in _lines(found):
+        for line in _lines(calibration):
             click.echo(one_line(line))
-    if found.errors:
+    if calibration.errors:
         return int(ExitCode.ERRORS)
-    failed = given["min_kappa"] is not None and not found.calibrated
+    failed = flags["min_kappa"] is not None and not calibration.calibrated
     return int(ExitCode.GATE_FAILED if failed else ExitCode.PASS)
 
 
 def _ask(
-    path: Path, rows: list[Label], store: str | None, least: float, given: Mapping[str, Any]
+    path: Path, rows: list[Label], store: str | None, least: float, flags: Mapping[str, Any]
 ) -> Calibration:
     without = next((row for row in rows if row.output is None), None)
     if without is not None:
@@ -104,43 +104,43 @@ def _ask(
         datasets=(store or configured.store, *configured.allow_datasets),
         environment=os.environ,
     )
-    asked = _of_suite(given, options) if given["suite"] else _of_options(path, given, options)
-    folder = Path(asked.definition.source.folder)
+    question = _of_suite(flags, options) if flags["suite"] else _of_options(path, flags, options)
+    folder = Path(question.definition.source.folder)
     policy = ImportPolicy(roots=(Path.cwd(), folder), allowed=configured.allow_imports)
     return calibrate(
-        asked.definition,
-        asked.assertion,
+        question.definition,
+        question.assertion,
         rows,
         chosen_store(store),
-        mode=given["mode"] or Mode.LIVE,
+        mode=flags["mode"] or Mode.LIVE,
         execute=ExecuteOptions(
             imports=policy, settings=configured, isolation=Isolation(configured.isolation)
         ),
-        observed=given["observed"],
+        observed=flags["observed"],
         min_kappa=least,
     )
 
 
-def _of_suite(given: Mapping[str, Any], options: LoadOptions) -> _Asked:
+def _of_suite(flags: Mapping[str, Any], options: LoadOptions) -> _Question:
     for key in ("name", "model", "prompt"):
-        if given[key] is not None:
+        if flags[key] is not None:
             raise UsageError("--suite says who judges; leave out --judge, --model and --prompt")
-    suite = load(given["suite"], options)
-    return _Asked(suite.definition, judged_assertion(suite, given["assertion"]))
+    suite = load(flags["suite"], options)
+    return _Question(suite.definition, judged_assertion(suite, flags["assertion"]))
 
 
-def _of_options(path: Path, given: Mapping[str, Any], options: LoadOptions) -> _Asked:
+def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _Question:
     """Return a judge of the nearest targets.yaml with the given prompt."""
-    if given["assertion"] is not None:
+    if flags["assertion"] is not None:
         raise UsageError("--assertion chooses one of a --suite")
     folder = path.resolve().parent
     problems = Problems(str(path), lambda _: None)
     targets = Targets(None, folder, variables_for(folder, options), problems)
     graders = Graders(folder, targets)
-    raw: dict[str, Any] = {"type": "llm-grader", "threshold": given["threshold"]}
+    raw: dict[str, Any] = {"type": "llm-grader", "threshold": flags["threshold"]}
     for key, option in (("judge", "name"), ("model", "model"), ("prompt", "prompt")):
-        if given[option] is not None:
-            raw[key] = given[option]
+        if flags[option] is not None:
+            raw[key] = flags[option]
     try:
         assertion = make_assertion(raw, graders, (), problems)
     except AssertionValueError as error:
@@ -158,34 +158,37 @@ def _of_options(path: Path, given: Mapping[str, Any], options: LoadOptions) -> _
         targets=targets.used,
         judge=graders.default,
     )
-    return _Asked(definition, assertion)
+    return _Question(definition, assertion)
 
 
-def _lines(found: Calibration) -> Iterator[str]:
-    values, confusion = found.values(), found.confusion
-    who = ", ".join(found.judges)
+def _lines(calibration: Calibration) -> Iterator[str]:
+    values, confusion = calibration.values(), calibration.confusion
+    who = ", ".join(calibration.judges)
     yield f"{confusion.n} labels" + (f", judged by {who}" if who else "")
     yield "                 judge: pass  judge: fail"
     yield f"  people: pass   {confusion.true_pass:>11}  {confusion.false_fail:>11}"
     yield f"  people: fail   {confusion.false_pass:>11}  {confusion.true_fail:>11}"
     interval = values["agreement_interval"]
     within = "" if interval is None else f" [{interval['low']:.4f}, {interval['high']:.4f}]"
-    yield f"agreement {_shown(values['agreement'])}{within}, Cohen's κ {_shown(values['kappa'])}"
+    yield f"agreement {_rate(values['agreement'])}{within}, Cohen's κ {_rate(values['kappa'])}"
     yield (
-        f"sensitivity {_shown(values['sensitivity'])}, specificity {_shown(values['specificity'])}"
+        f"sensitivity {_rate(values['sensitivity'])}, specificity {_rate(values['specificity'])}"
     )
     yield (
-        f"pass rate {_shown(values['observed_rate'])}, "
-        f"corrected {_shown(values['corrected_accuracy'])}"
+        f"pass rate {_rate(values['observed_rate'])}, "
+        f"corrected {_rate(values['corrected_accuracy'])}"
     )
-    for title, listed in (("disagree", found.disagreements), ("no verdict", found.errors)):
+    for title, listed in (
+        ("disagree", calibration.disagreements),
+        ("no verdict", calibration.errors),
+    ):
         if listed:
-            more = len(listed) - _SHOWN
+            more = len(listed) - _MAX_LISTED
             tail = f" and {more} more" if more > 0 else ""
-            yield f"{title}: {', '.join(listed[:_SHOWN])}{tail}"
-    word = "CALIBRATED" if found.calibrated else "NOT CALIBRATED"
-    yield f"{word}: κ {_shown(found.kappa)}, at least {found.min_kappa:g} is wanted"
+            yield f"{title}: {', '.join(listed[:_MAX_LISTED])}{tail}"
+    word = "CALIBRATED" if calibration.calibrated else "NOT CALIBRATED"
+    yield f"{word}: κ {_rate(calibration.kappa)}, at least {calibration.min_kappa:g} is wanted"
 
 
-def _shown(value: float | None) -> str:
+def _rate(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4f}"

@@ -40,9 +40,9 @@ class Named(NamedTuple):
 def with_scripts(paths: Sequence[str]) -> Iterator[Named]:
     """Yield the suites that a command names; a YAML file that is none belongs to the next one."""
     script: str | None = None
-    for place, path in enumerate(paths):
+    for index, path in enumerate(paths):
         opened = None
-        if place < len(paths) - 1 and script is None:
+        if index < len(paths) - 1 and script is None:
             if _MODULE.fullmatch(path) and not Path(path).exists():
                 script = path
                 continue

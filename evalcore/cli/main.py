@@ -137,7 +137,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         code = error.exit_code
     except BrokenPipeError:
-        # Whoever read our output went away; there is nobody left to tell.
+        # The reader of the output has closed the pipe.
         sys.stderr.close()
         code = ExitCode.PASS
     # A fault of ours must not look like a failed gate, whose exit code Python's own is.
@@ -181,9 +181,9 @@ def show_usage_error(error: click.ClickException) -> None:
     from evalcore.redaction.redactor import PROCESS
     from evalcore.trust.text import sanitize_terminal
 
-    shown = io.StringIO()
-    error.show(shown)
-    click.echo(sanitize_terminal(PROCESS.message(shown.getvalue())), nl=False, err=True)
+    output = io.StringIO()
+    error.show(output)
+    click.echo(sanitize_terminal(PROCESS.message(output.getvalue())), nl=False, err=True)
 
 
 def show_error(error: EvalError) -> None:

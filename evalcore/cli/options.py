@@ -142,7 +142,7 @@ def chosen_store(address: str | None) -> ObjectStore:
 
 
 def load_options(
-    given: dict[str, Any],
+    flags: dict[str, Any],
     store: str | None = None,
     allow_imports: Sequence[str] | None = None,
 ) -> LoadOptions:
@@ -152,30 +152,30 @@ def load_options(
     `allow_imports` (those of `--allow-import`) a function that is not there is a mistake.
     """
     try:
-        gates = tuple(parse_gate_option(text) for text in given["gates"])
+        gates = tuple(parse_gate_option(text) for text in flags["gates"])
     except GateSyntaxError as error:
         raise UsageError(f"--gate: {error}") from error
     configured = settings()
     allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)
-    listed = [case for text in given["case_lists"] for case in _split(text)]
+    listed = [case for text in flags["case_lists"] for case in _split(text)]
     return LoadOptions(
-        format=given["format_"],
-        target=given["target"],
-        threshold=given["threshold"],
-        iterations=given["iterations"],
+        format=flags["format_"],
+        target=flags["target"],
+        threshold=flags["threshold"],
+        iterations=flags["iterations"],
         gates=gates,
-        concurrency=given["concurrency"],
-        cases=frozenset([*given["cases"], *listed]),
-        tags=frozenset(given["tags"]),
-        excluded_tags=frozenset(given["excluded"]),
-        variants=frozenset(given["variants"]),
-        baseline=given.get("baseline"),
-        strict=given["strict"],
+        concurrency=flags["concurrency"],
+        cases=frozenset([*flags["cases"], *listed]),
+        tags=frozenset(flags["tags"]),
+        excluded_tags=frozenset(flags["excluded"]),
+        variants=frozenset(flags["variants"]),
+        baseline=flags.get("baseline"),
+        strict=flags["strict"],
         readable_names=frozenset(configured.readable_names),
         datasets=(store or configured.store, *configured.allow_datasets),
         environment=os.environ,
         allow_imports=allowed,
-        script=given.get("script"),
+        script=flags.get("script"),
     )
 
 

@@ -67,7 +67,7 @@ class ProgressDisplay:
                 self._look()
 
     def committed(self, items: int) -> None:
-        """Note how many items other processes have committed; how they went nobody knows here."""
+        """Note how many items other processes have committed; their outcomes are not known here."""
         with self._lock:
             if items > self.done:
                 self.done = items

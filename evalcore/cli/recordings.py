@@ -32,13 +32,13 @@ def recordings() -> None:
 @json_option
 def list_command(store: str | None, as_json: bool) -> None:
     """List recordings in the order of their keys."""
-    found = [_summary(listed) for listed in Library(chosen_store(store)).listed()]
+    summaries = [_summary(listed) for listed in Library(chosen_store(store)).listed()]
     if as_json:
-        click.echo(on_one_line(orjson.dumps(found).decode()))
+        click.echo(on_one_line(orjson.dumps(summaries).decode()))
         return
-    for summary in found:
+    for summary in summaries:
         click.echo(one_line(_line(summary)))
-    if not found:
+    if not summaries:
         click.echo("no recordings yet", err=True)
 
 
@@ -49,10 +49,10 @@ def list_command(store: str | None, as_json: bool) -> None:
 def show_command(key: str, store: str | None, as_json: bool) -> None:
     """Show one recording; KEY may be the first digits of its key."""
     library = Library(chosen_store(store))
-    found = library.read(library.find(key))
-    if found is None:
+    recording = library.read(library.find(key))
+    if recording is None:
         raise UsageError(f"recording {key} was just deleted")
-    text = readable(found.data)
+    text = readable(recording.data)
     if as_json:
         click.echo(on_one_line(orjson.dumps(orjson.loads(text)).decode()))
     else:
@@ -84,8 +84,8 @@ def import_command(folder: Path, replace: bool, store: str | None) -> None:
     for digest in imported.different:
         line = f"Warning: recording {digest}: the store had another answer; {verb}"
         click.echo(line, err=True)
-    there = imported.same + (0 if replace else len(imported.different))
-    click.echo(f"{_counted(imported.added)} imported, {there} there already")
+    unchanged = imported.same + (0 if replace else len(imported.different))
+    click.echo(f"{_counted(imported.added)} imported, {unchanged} there already")
 
 
 @recordings.command("delete")
@@ -117,11 +117,11 @@ def _summary(listed: Listed) -> dict[str, Any]:
         "size": len(listed.data),
         "outcome": "error" if failed else "reply",
         "error": outcome.kind if isinstance(outcome, ProviderError) else None,
-        "asked": _asked(question.identity),
+        "asked": _beginning(question.identity),
     }
 
 
-def _asked(identity: Any) -> str:
+def _beginning(identity: Any) -> str:
     """Return the first words of the last message, or of an HTTP request."""
     messages = identity.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else identity.get("parameters")

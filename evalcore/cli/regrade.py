@@ -42,7 +42,7 @@ from evalcore.storage.runs import StoredRun, find_run
 @store_option
 @json_option
 @verbose_option
-def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any) -> int:
+def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any) -> int:
     """Grade the evidence of RUN with the assertions that SUITE has now, as a new run.
 
     SUITE is the file that RUN was made from by default. What RUN has no evidence of ends in error.
@@ -55,25 +55,25 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **given: Any
             f"run {run_id} is {manifest.state}; `evalcore run --resume {run_id}` ends it first"
         )
     check_run(source)
-    wanted = load_options({**given, "format_": given["format_"] or manifest.format}, store)
+    overrides = load_options({**flags, "format_": flags["format_"] or manifest.format}, store)
     path, script = _files(source, suite_file)
-    if wanted.script is None:
-        wanted = replace(wanted, script=script)
+    if overrides.script is None:
+        overrides = replace(overrides, script=script)
     if not path.is_file():
         raise UsageError(
             f"run {run_id} was made from {path}, which is not there; name the file: "
             f"evalcore regrade {run_id} SUITE"
         )
-    suite = load(path, replace(wanted, secrets_required=False))
+    suite = load(path, replace(overrides, secrets_required=False))
     if suite.definition.name != manifest.suite:
         raise UsageError(
             f"{path} is suite '{suite.definition.name}'; run {run_id} is of '{manifest.suite}'"
         )
     options = RunOptions(
-        as_json=given["as_json"],
-        verbose=given["verbose"],
-        imports=given["imports"],
-        mode=given["mode"] or manifest.mode,
+        as_json=flags["as_json"],
+        verbose=flags["verbose"],
+        imports=flags["imports"],
+        mode=flags["mode"] or manifest.mode,
         reuse=run_id,
     )
     return int(run_suites([suite], opened, options))

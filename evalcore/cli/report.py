@@ -85,12 +85,12 @@ def _tell(pieces: Iterable[str | bytes], output: Path | None) -> None:
 
 def _chosen_form(flags: dict[str, bool], named: str | None) -> str | None:
     """Return the one form that was asked for; None for the report for people."""
-    asked = [name for name, given in flags.items() if given]
+    chosen = [name for name, is_set in flags.items() if is_set]
     if named is not None:
-        asked.append(named if named == JSON else check_form(named))
-    if len(set(asked)) > 1:
-        raise UsageError(f"one form at a time: {', '.join(asked)}")
-    return asked[0] if asked else None
+        chosen.append(named if named == JSON else check_form(named))
+    if len(set(chosen)) > 1:
+        raise UsageError(f"one form at a time: {', '.join(chosen)}")
+    return chosen[0] if chosen else None
 
 
 def _pieces(view: RunView, form: str) -> Iterable[str | bytes]:

@@ -17,7 +17,7 @@ def reserved_stdout() -> Iterator[None]:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     try:
-        kept = os.dup(1)
+        descriptor = os.dup(1)
     except OSError:  # closed by the caller: there is nothing to keep
         with redirect_stdout(sys.stderr):
             yield
@@ -30,5 +30,5 @@ def reserved_stdout() -> Iterator[None]:
     finally:
         with suppress(OSError, ValueError):
             sys.__stdout__.flush() if sys.__stdout__ is not None else None
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(descriptor, 1)
+        os.close(descriptor)

@@ -97,41 +97,41 @@ ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside t
 @store_option
 @json_option
 @verbose_option
-def run(**given: Any) -> int:
+def run(**flags: Any) -> int:
     """Run suites one after another; the exit code is the worst decision's.
 
     0 every gate passed, 1 a gate failed, 2 a suite does not load, 3 inconclusive, 4 errors
-    prevented the decision or somebody stopped the run.
+    prevented the decision or the run was stopped.
     """
-    if given["prefect"] and given["workers"] is not None:
+    if flags["prefect"] and flags["workers"] is not None:
         raise UsageError("--workers starts processes here; through Prefect they are a work pool's")
-    paths = given.pop("suites")
-    mode = given.pop("mode")
+    paths = flags.pop("suites")
+    mode = flags.pop("mode")
     options = RunOptions(
         mode=mode or Mode.LIVE,
-        as_json=given.pop("as_json"),
-        verbose=given.pop("verbose"),
-        prefect=given.pop("prefect"),
-        workers=given.pop("workers"),
-        forms=report_forms(given.pop("forms")),
-        imports=given.pop("imports"),
-        detail=given.pop("detail"),
-        isolation=given.pop("isolation"),
-        reuse=HISTORY if given.pop("reuse") else None,
-        keep_workspaces=given.pop("keep_workspace"),
-        exports=tuple(given.pop("exports")),
+        as_json=flags.pop("as_json"),
+        verbose=flags.pop("verbose"),
+        prefect=flags.pop("prefect"),
+        workers=flags.pop("workers"),
+        forms=report_forms(flags.pop("forms")),
+        imports=flags.pop("imports"),
+        detail=flags.pop("detail"),
+        isolation=flags.pop("isolation"),
+        reuse=HISTORY if flags.pop("reuse") else None,
+        keep_workspaces=flags.pop("keep_workspace"),
+        exports=tuple(flags.pop("exports")),
     )
-    address, resume = given.pop("store"), given.pop("resume")
+    address, resume = flags.pop("store"), flags.pop("resume")
     if resume is not None:
         if paths:
             raise UsageError("--resume takes no suite file: the plan in the store holds all")
         if mode is not None:
             raise UsageError("--resume takes no --mode: the run goes on in its own")
         return int(resume_run(chosen_store(address), resume, options))
-    # A replay asks nobody: a machine without keys can do it.
+    # A replay asks no provider and needs no key.
     needed = options.mode != Mode.REPLAY
-    wanted = load_options(given, address, options.imports)
-    suites = load_suites(paths, replace(wanted, secrets_required=needed))
+    overrides = load_options(flags, address, options.imports)
+    suites = load_suites(paths, replace(overrides, secrets_required=needed))
     return int(run_suites(suites, chosen_store(address), options))
 
 

@@ -67,8 +67,8 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
     manifest, damages = run.manifest(), verify_run(run, thorough=False)
     code = ExitCode.ERRORS if damages else ExitCode.PASS
     if as_json:
-        told = {"damaged": [damage._asdict() for damage in damages]} if damages else {}
-        document = orjson.loads(orjson.dumps(manifest)) | told
+        extra = {"damaged": [damage._asdict() for damage in damages]} if damages else {}
+        document = orjson.loads(orjson.dumps(manifest)) | extra
         click.echo(on_one_line(orjson.dumps(document).decode()))
         return int(code)
     for name, value in _summary(manifest).items():
@@ -110,21 +110,21 @@ def cancel_command(run_id: str, store: str | None) -> None:
 def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bool) -> int:
     """Follow a run until it is decided; the exit code is that of the run.
 
-    Whatever processes execute it, here or elsewhere. Ctrl-C ends the watching only.
+    The run may be executed by any process, also on another machine. Ctrl-C ends the watching only.
     """
     import time
 
     from evalcore.pipeline.watch import Watch
 
     watch = Watch(find_run(chosen_store(store), run_id), clock=time.time)
-    shown = ""
+    last_key = ""
     try:
         for watched in watch.follow(lambda: time.sleep(interval_s)):
             document = watched.document()
-            told = {key: value for key, value in document.items() if key not in _MOVING}
-            if (key := repr(told)) == shown:
+            facts = {key: value for key, value in document.items() if key not in _MOVING}
+            if (key := repr(facts)) == last_key:
                 continue
-            shown = key
+            last_key = key
             line = orjson.dumps(document).decode()
             click.echo(on_one_line(line) if as_json else one_line(_progress(watched)))
     except KeyboardInterrupt:

@@ -83,7 +83,7 @@ def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
 
     A tool that is not to be had would score every test 0, and look like a bad result.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for suite in suites:
         if suite.definition.format is not Format.SCRIPT_SUITE:
             continue
@@ -92,6 +92,6 @@ def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
             try:
                 policy.load(reference)
             except EvalError as error:
-                found.append(_problem(file, tuple(loc), str(error)))
-    if found:
-        raise LoadError(tuple(found))
+                problems.append(_problem(file, tuple(loc), str(error)))
+    if problems:
+        raise LoadError(tuple(problems))

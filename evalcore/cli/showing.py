@@ -56,9 +56,9 @@ def _tell_github(view: ReportView, commands: str) -> None:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         # Standard output holds the report and nothing else; a build reads both.
         click.echo(commands, err=True, nl=False)
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if place:
-        _append_summary(Path(place), "".join(find_form("markdown")(view)))
+    summary_file = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary_file:
+        _append_summary(Path(summary_file), "".join(find_form("markdown")(view)))
 
 
 def _append_summary(path: Path, text: str) -> None:
@@ -67,8 +67,12 @@ def _append_summary(path: Path, text: str) -> None:
         room = _SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
         data = text.encode()
         if len(data) > room:
-            kept = data[: max(0, room - len(_SUMMARY_CUT.encode()))]
-            data = kept[: kept.rfind(b"\n") + 1] + _SUMMARY_CUT.encode() if kept else b""
+            beginning = data[: max(0, room - len(_SUMMARY_CUT.encode()))]
+            data = (
+                beginning[: beginning.rfind(b"\n") + 1] + _SUMMARY_CUT.encode()
+                if beginning
+                else b""
+            )
         with path.open("ab") as file:
             file.write(data)
     except OSError as error:

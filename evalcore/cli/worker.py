@@ -65,16 +65,16 @@ _LEASE_HELP = "After twice as long without a sign of life others take over.  [20
 @store_option
 @json_option
 @verbose_option
-def worker(**given: Any) -> int:
+def worker(**flags: Any) -> int:
     """Execute shards of a planned or running run that no other worker executes.
 
-    Ends when every shard has its result; whoever comes to the end decides the run and shows its
+    Ends when every shard has its result; the last worker decides the run and shows its
     report. Exit codes are those of `evalcore run`.
     """
     hide_process()
-    fault_fd = given.pop("fault_fd")
+    fault_fd = flags.pop("fault_fd")
     if fault_fd is None:
-        return _work(given, abandon_process)
+        return _work(flags, abandon_process)
     os.set_inheritable(fault_fd, False)
 
     def abandon(error: StalledError) -> None:
@@ -82,41 +82,41 @@ def worker(**given: Any) -> int:
         os._exit(error.exit_code)
 
     try:
-        return _work(given, abandon)
+        return _work(flags, abandon)
     except EvalError as error:
-        if os.getppid() != given["part"]:  # nobody else says it
+        if os.getppid() != flags["part"]:  # no parent reports it
             raise
         send_fault(fault_fd, error)
         return int(error.exit_code)
 
 
-def _work(given: dict[str, Any], abandon: Callable[[StalledError], None]) -> int:
-    part = given["part"]
-    options = RunOptions(given["as_json"], given["verbose"], imports=given["imports"])
-    stored = find_run(chosen_store(given["store"]), given["run_id"])
+def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int:
+    part = flags["part"]
+    options = RunOptions(flags["as_json"], flags["verbose"], imports=flags["imports"])
+    stored = find_run(chosen_store(flags["store"]), flags["run_id"])
     if part is None:  # a parent has looked before it started this worker
         check_plan(stored, stored.manifest())
     run, policy = accept_plan(stored, Worker(Path.cwd(), settings(), options.imports))
-    if given["roots"] and policy.roots:
-        policy = replace(policy, roots=given["roots"])
+    if flags["roots"] and policy.roots:
+        policy = replace(policy, roots=flags["roots"])
     manifest, stopper = run.manifest(), Stopper()
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
         execute = ExecuteOptions(
             imports=policy,
             settings=settings(),
-            concurrency=given["concurrency"],
+            concurrency=flags["concurrency"],
             progress=progress,
             on_start=stopper.watch,
             warn=tell_warning,
-            keep_workspaces=given["keep_workspace"],
+            keep_workspaces=flags["keep_workspace"],
             stopped=lambda: stopper.stopped,
             abandon=abandon,
             isolation=Isolation(settings().isolation),
         )
-        name = given["name"] or f"{socket.gethostname()}-{os.getpid()}"
-        lease_s = given["lease_s"] or execute.settings.lease_s
-        end = execute_lane(run, execute, lane=name, lease_s=lease_s, isolated=given["isolated"])
+        name = flags["name"] or f"{socket.gethostname()}-{os.getpid()}"
+        lease_s = flags["lease_s"] or execute.settings.lease_s
+        end = execute_lane(run, execute, lane=name, lease_s=lease_s, isolated=flags["isolated"])
     if part is not None and os.getppid() == part:
         return int(ExitCode.ERRORS if stopper.stopped else ExitCode.PASS)
     if end.cancelled:

@@ -23,9 +23,9 @@ from evalcore.errors import (
 COMMAND = (sys.executable, "-P", "-c", "from evalcore.cli.main import main; main()", "worker")
 # What may be better for another process, or a moment later.
 _PASSING = (StoreError, RunConflictError, MemoryLimitError, StalledError)
-# A pipe takes so much although nobody reads it.
+# A pipe takes so many bytes without a reader.
 _LONGEST_FAULT = 32_768
-# Whoever sends these ends a process that may be well.
+# These signals come from outside: the process itself may be healthy.
 _FROM_OUTSIDE = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 )

@@ -175,8 +175,8 @@ class _Workers:
             self._running.remove(worker)
             return
         if code == ExitCode.USAGE:
-            told = "the workers refuse the run (their message stands above)"
-            raise UsageError(told if fault is None else fault.message)
+            refusal = "the workers refuse the run (their message stands above)"
+            raise UsageError(refusal if fault is None else fault.message)
         if fault is not None and fault.final:
             raise WorkersFailedError(self._run.run_id, fault.message, resumable=False)
         dead = fault is None and is_interpreter_death(code)

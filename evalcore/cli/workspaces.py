@@ -20,11 +20,11 @@ def workspaces() -> None:
 @json_option
 def list_(*, as_json: bool) -> int:
     """List what is there: of running runs, of killed ones, kept by --keep-workspace."""
-    found = list(left_workspaces(workspaces_root(settings().workspaces)))
+    workspaces = list(left_workspaces(workspaces_root(settings().workspaces)))
     if as_json:
-        click.echo(orjson.dumps([_entry(left) for left in found]).decode())
+        click.echo(orjson.dumps([_entry(left) for left in workspaces]).decode())
         return int(ExitCode.PASS)
-    for left in found:
+    for left in workspaces:
         click.echo(_line(left, "in use" if left.in_use else "left"))
     return int(ExitCode.PASS)
 
@@ -41,8 +41,8 @@ def clean(run: str | None, *, as_json: bool) -> int:
     for left in clean_workspaces(workspaces_root(settings().workspaces), run):
         removed.append(left)
         if not as_json:
-            gone = not left.folder.exists()
-            click.echo(_line(left, "removed" if gone else "cannot be removed"))
+            is_gone = not left.folder.exists()
+            click.echo(_line(left, "removed" if is_gone else "cannot be removed"))
     if as_json:
         click.echo(orjson.dumps([_entry(left) for left in removed]).decode())
     return int(ExitCode.PASS)

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.gates.gate import Gate
-from evalcore.gates.wording import counted, number
+from evalcore.gates.wording import counted, number, unmeasured_items
 from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
-from evalcore.model.summary import Counts, Summary
+from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.intervals import (
@@ -44,10 +44,11 @@ class NoRegressions(Gate, compares=True):
         # A regression over several iterations may be chance (docs/decisions/0017-regressions.md).
         comparison, first_run = summary.comparison, GateOutcome(self.first_run)
         if comparison is None or not comparison.variants:
-            unmeasured_run = nothing_measured(summary.counts)
             outcome, message = first_run, _why_no_baseline(summary)
-            if unmeasured_run:
-                outcome, message = GateOutcome.INCONCLUSIVE, f"{unmeasured_run}; {message}"
+            if not summary.counts.measured:
+                items = f": {unmeasured_items(summary.counts)}" if summary.counts.planned else ""
+                outcome = GateOutcome.INCONCLUSIVE
+                message = f"nothing is measured{items}; {message}"
             return GateResult(self.gate, outcome, message, {"first_run": self.first_run})
         hard = self.allow_metric_regressions
         compared = [each for each in comparison.variants if not _unmeasured(each)]
@@ -90,21 +91,6 @@ def _no_regression(compared: Sequence[VariantComparison]) -> str:
     if others:
         message += f"; {counted(others, 'case')} not measured on both sides"
     return message
-
-
-def nothing_measured(counts: Counts) -> str | None:
-    """Return that no item of the run is measured, and why; None if there is a measured one."""
-    if counts.passed or counts.failed:
-        return None
-    states = {
-        "in error": counts.error,
-        "blocked": counts.blocked,
-        "skipped": counts.skipped,
-        "cancelled": counts.cancelled,
-    }
-    reasons = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    items = counted(counts.planned, "item")
-    return f"nothing is measured: of {items} {reasons}" if reasons else "nothing is measured"
 
 
 def _unmeasured(one: VariantComparison) -> str | None:

@@ -44,7 +44,7 @@ def decide_gates(
 def decide_run(gates: Sequence[GateResult], summary: Summary) -> Decision:
     """Return the decision: fail, else error, else inconclusive, else pass.
 
-    Counts that do not add up fail the run whatever the gates say.
+    Counts that do not add up fail the run, also if all gates pass.
     """
     if not summary.adds_up:
         return Decision.FAIL

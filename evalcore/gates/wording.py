@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from evalcore.model.summary import Counts
+
 
 def number(value: float) -> str:
     """Return at most four decimals, more where rounding would make another number of a miss."""
     short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
-    # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 misleads nobody.
+    # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 is exact enough.
     return short if len(short) == 6 or float(short) == value else f"{value:.10g}"
 
 
 def counted(count: int, noun: str) -> str:
     """Return `1 case`, `2 cases`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def unmeasured_items(counts: Counts) -> str:
+    """Return how many items are not measured, and why: `of 5 items 2 in error, 1 skipped`."""
+    states = {
+        "in error": counts.error,
+        "blocked": counts.blocked,
+        "skipped": counts.skipped,
+        "cancelled": counts.cancelled,
+    }
+    reasons = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    return f"of {counted(counts.planned, 'item')} {reasons}"

@@ -21,6 +21,11 @@ class Counts:
     blocked: int = 0
 
     @property
+    def measured(self) -> int:
+        """How many items have a measured outcome."""
+        return self.passed + self.failed
+
+    @property
     def add_up(self) -> bool:
         """Whether each planned item ended in exactly one way (spec/engine.md, invariant)."""
         ended = self.completed + self.error + self.cancelled + self.skipped

@@ -15,7 +15,7 @@ from evalcore.model.failure import Failure
 from evalcore.model.suite import Case
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
-from evalcore.report.view import CaseFacts, ListedCase, Place
+from evalcore.report.view import CaseFacts, ListedCase, SourceLine
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
@@ -58,9 +58,9 @@ class Presented:
                     current = next((c for c in planned if (c.id, c.group) == wanted), None)
                 yield ListedCase(record, _facts(current))
 
-    def place(self, case: str) -> Place:
+    def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite; without a line if the file has changed."""
-        return Place(self._file, self._lines.get(case))
+        return SourceLine(self._file, self._lines.get(case))
 
     @cached_property
     def _source(self) -> Path:

@@ -39,7 +39,7 @@ def no_comparison(report: Report) -> tuple[str, ...]:
     comparison = report.summary.comparison
     if comparison is None:
         return ()
-    unmeasured = (one.unmeasured for one in comparison.variants)
+    unmeasured = (compared.unmeasured for compared in comparison.variants)
     return (*(reason for reason in unmeasured if reason is not None), *comparison.unavailable)
 
 
@@ -47,9 +47,9 @@ def changes(report: Report) -> tuple[Change, ...]:
     """Return the listed regressions of all variants, then what is missing, then improvements."""
     variants = compared(report)
     return (
-        *(one for variant in variants for one in _of(variant, REGRESSION, variant.regressions)),
-        *(one for variant in variants for one in _of(variant, MISSING, variant.missing)),
-        *(one for variant in variants for one in _of(variant, IMPROVEMENT, variant.improvements)),
+        *(change for each in variants for change in _of(each, REGRESSION, each.regressions)),
+        *(change for each in variants for change in _of(each, MISSING, each.missing)),
+        *(change for each in variants for change in _of(each, IMPROVEMENT, each.improvements)),
     )
 
 
@@ -63,29 +63,32 @@ def _of(
 ) -> Iterator[Change]:
     name = baseline_name(variant)
     by_case: dict[str, list[Difference]] = {}
-    for one in differences:
-        by_case.setdefault(one.case, []).append(one)
-    for case, found in by_case.items():
-        kinds = ", ".join(str(one.kind) for one in found)
+    for difference in differences:
+        by_case.setdefault(difference.case, []).append(difference)
+    for case, listed in by_case.items():
+        kinds = ", ".join(str(difference.kind) for difference in listed)
         details = [
-            _detail(one) if one.kind in _SPEAKING else f"{one.kind} {_detail(one)}" for one in found
+            _detail(each) if each.kind in _SPEAKING else f"{each.kind} {_detail(each)}"
+            for each in listed
         ]
-        yield Change(direction, variant.variant, name, case, kinds, ", ".join(details), len(found))
+        yield Change(direction, variant.variant, name, case, kinds, ", ".join(details), len(listed))
 
 
-def _detail(one: Difference) -> str:
+def _detail(difference: Difference) -> str:
     """Return both values in their unit, and by how much a measure changed."""
-    if one.missing_from is not None:
-        return "on neither side" if one.missing_from == "both" else f"not in the {one.missing_from}"
-    said = ""
-    if one.was is not None or one.now is not None:
-        said = f"{_value(one.kind, one.was)} → {_value(one.kind, one.now)}"
-        if one.kind in _RELATIVE and one.was and one.now is not None:
-            said += f" ({one.now / one.was - 1:+.0%})"
-    doubts = [] if one.p is None else [f"p {one.p:.3g}"]
-    if not one.settled:
+    if difference.missing_from is not None:
+        absent = difference.missing_from
+        return "on neither side" if absent == "both" else f"not in the {absent}"
+    text = ""
+    if difference.was is not None or difference.now is not None:
+        kind, was, now = difference.kind, difference.was, difference.now
+        text = f"{_value(kind, was)} → {_value(kind, now)}"
+        if kind in _RELATIVE and was and now is not None:
+            text += f" ({now / was - 1:+.0%})"
+    doubts = [] if difference.p is None else [f"p {difference.p:.3g}"]
+    if not difference.settled:
         doubts.append("may be chance")
-    return f"{said} ({', '.join(doubts)})" if doubts else said
+    return f"{text} ({', '.join(doubts)})" if doubts else text
 
 
 _SPEAKING = frozenset({Kind.ASSERTION, Kind.MISSING})

@@ -19,16 +19,16 @@ def cut(text: str, width: int) -> str:
     if len(text) * 2 <= width or width_of(text) <= width:
         return text
     used = 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         used += _cells(character)
         if used > width - 1:
-            return f"{text[:place]}…"
+            return f"{text[:index]}…"
     return text
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """Yield rows with the first column left and the others right aligned; the first one is cut."""
-    widths = [max(width_of(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(width_of(row[column]) for row in rows) for column in range(len(rows[0]))]
     widths[0] = max(8, min(widths[0], width - sum(widths[1:]) - 2 * (len(widths) - 1)))
     for row in rows:
         first = cut(row[0], widths[0])

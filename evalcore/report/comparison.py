@@ -12,7 +12,7 @@ from evalcore.statistics.paired import paired_moments
 
 def comparison_entries(comparison: Comparison | None) -> list[dict[str, Any]]:
     """Return one entry for each candidate, in the order of the variants; [] without a baseline."""
-    return [] if comparison is None else [_entry(one) for one in comparison.variants]
+    return [] if comparison is None else [_entry(candidate) for candidate in comparison.variants]
 
 
 def difference_entry(entry: Difference) -> dict[str, Any]:
@@ -31,48 +31,49 @@ def difference_entry(entry: Difference) -> dict[str, Any]:
     return values
 
 
-def _entry(one: VariantComparison) -> dict[str, Any]:
+def _entry(candidate: VariantComparison) -> dict[str, Any]:
     return {
-        "variant": one.variant,
-        "baseline": one.baseline,
-        "run": one.run,
-        "compared": one.compared,
+        "variant": candidate.variant,
+        "baseline": candidate.baseline,
+        "run": candidate.run,
+        "compared": candidate.compared,
         "measured": {
-            "baseline": {str(state): n for state, n in one.baseline_cases.items()},
-            "candidate": {str(state): n for state, n in one.candidate_cases.items()},
-            "both": one.measured_in_both,
+            "baseline": {str(state): n for state, n in candidate.baseline_cases.items()},
+            "candidate": {str(state): n for state, n in candidate.candidate_cases.items()},
+            "both": candidate.measured_in_both,
         },
-        "regressions": [difference_entry(entry) for entry in one.regressions],
-        "improvements": [difference_entry(entry) for entry in one.improvements],
-        "missing": [difference_entry(entry) for entry in one.missing],
-        "complete": one.complete,
+        "regressions": [difference_entry(entry) for entry in candidate.regressions],
+        "improvements": [difference_entry(entry) for entry in candidate.improvements],
+        "missing": [difference_entry(entry) for entry in candidate.missing],
+        "complete": candidate.complete,
         "counts": {
-            "regressions": {str(kind): n for kind, n in one.regression_kinds.items()},
-            "improvements": {str(kind): n for kind, n in one.improvement_kinds.items()},
-            "unsettled": {str(kind): n for kind, n in one.unsettled_kinds.items()},
-            "missing": one.missing_count,
+            "regressions": {str(kind): n for kind, n in candidate.regression_kinds.items()},
+            "improvements": {str(kind): n for kind, n in candidate.improvement_kinds.items()},
+            "unsettled": {str(kind): n for kind, n in candidate.unsettled_kinds.items()},
+            "missing": candidate.missing_count,
         },
-        "score": _score(one),
+        "score": _score(candidate),
         "passed": {
-            "worse": one.worse,
-            "better": one.better,
-            "p": mcnemar(one.worse, one.better) if one.compared else None,
+            "worse": candidate.worse,
+            "better": candidate.better,
+            "p": mcnemar(candidate.worse, candidate.better) if candidate.compared else None,
             "method": "mcnemar, exact",
         },
     }
 
 
-def _score(one: VariantComparison) -> dict[str, Any]:
+def _score(candidate: VariantComparison) -> dict[str, Any]:
     """Return the mean difference of the scores with its 95 % interval, null where there is none."""
-    moments = paired_moments(one.paired)
+    moments = paired_moments(candidate.paired)
     values: dict[str, Any] = {
-        "difference": None if one.paired is None else one.paired.mean,
+        "difference": None if candidate.paired is None else candidate.paired.mean,
         "low": None,
         "high": None,
-        "cases": 0 if one.paired is None else one.paired.cases,
+        "cases": 0 if candidate.paired is None else candidate.paired.cases,
     }
     if moments is None:
-        few = "clusters" if one.paired is not None and one.paired.clusters is not None else "cases"
+        clustered = candidate.paired is not None and candidate.paired.clusters is not None
+        few = "clusters" if clustered else "cases"
         return {**values, "reason": f"fewer than two shared {few}"}
     low, high, method = t_interval(moments)
     return {**values, "low": low, "high": high, "method": f"paired difference, {method}, 95 %"}

@@ -54,18 +54,18 @@ def _json(error: DamagedRunError) -> str:
 
 
 def _markdown(error: DamagedRunError) -> str:
-    places = "".join(f"- {escape_markdown(str(damage))}\n" for damage in error.damages)
+    items = "".join(f"- {escape_markdown(str(damage))}\n" for damage in error.damages)
     heading = f"# Run `{error.run_id}`: {Decision.ERROR}\n\n**The run is damaged.**\n\n"
-    return f"{heading}{places}\n{error.remedy}\n"
+    return f"{heading}{items}\n{error.remedy}\n"
 
 
 def _html(error: DamagedRunError) -> str:
-    places = "".join(f"<li>{escape_xml(str(damage))}</li>" for damage in error.damages)
+    items = "".join(f"<li>{escape_xml(str(damage))}</li>" for damage in error.damages)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{error.run_id}: damaged</title></head>\n<body><h1>Run {error.run_id}: "
         f'{Decision.ERROR}</h1>\n<p class="alarm" role="alert">The run is damaged.</p>\n'
-        f"<ul>{places}</ul>\n<p>{escape_xml(error.remedy)}</p></body></html>\n"
+        f"<ul>{items}</ul>\n<p>{escape_xml(error.remedy)}</p></body></html>\n"
     )
 
 

@@ -15,7 +15,7 @@ _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
 _MARKDOWN_ENTITIES: Final = {
     "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", ":": "&#58;", ".": "&#46;"
 }  # fmt: skip
-# A name (`@team`) calls somebody, an address becomes a link, `:name:` an emoji.
+# A name (`@team`) notifies a person, an address becomes a link, `:name:` an emoji.
 _MARKDOWN_ENTITY: Final = re.compile(r"[&<>]|@(?=\w)|:(?=//|[\w+-]+:)|(?<=\bwww)\.", re.IGNORECASE)
 
 # What is structure at the beginning of a line, and what a build's log takes for a command there.
@@ -23,7 +23,7 @@ _MARKDOWN_START: Final = re.compile(r"^(?:[-+=:]|(\d+)([.)]))")
 _MARKDOWN_PLAIN: Final = re.compile(r"[^\w\s,;()%/–…-]")
 
 # What XML 1.0 cannot hold at all, not even as a reference; other line ends; bidirectional
-# controls, which would show a line in another order than it has; what nobody sees.
+# controls, which would show a line in another order than it has; invisible characters.
 _NOT_XML: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
     "\ufffe\uffff\U000e0000-\U000e007f]"
@@ -111,11 +111,11 @@ def _inert_line(line: str, active: re.Pattern[str]) -> str:
 
 def fenced(text: str) -> str:
     """Return foreign text as a Markdown code block that it cannot leave."""
-    shown = visible(text).replace("\r\n", "\n").replace("\r", "\n")
-    shown = _COMMAND.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", shown))
-    longest = max((len(ticks) for ticks in re.findall("`+", shown)), default=0)
+    block = visible(text).replace("\r\n", "\n").replace("\r", "\n")
+    block = _COMMAND.sub(r"\\x23", _COMMAND_LINE.sub(r"\1\\x3a", block))
+    longest = max((len(ticks) for ticks in re.findall("`+", block)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{shown}\n{fence}"
+    return f"{fence}text\n{block}\n{fence}"
 
 
 def escape_xml(text: str) -> str:
@@ -135,8 +135,8 @@ def escape_xml_attribute(text: str) -> str:
 
 def escape_command(text: str) -> str:
     """Return foreign text as the message of a GitHub workflow command."""
-    shown = _COMMAND.sub(r"\\x23", visible(text)).replace("%", "%25")
-    return shown.replace("\r", "%0D").replace("\n", "%0A")
+    escaped = _COMMAND.sub(r"\\x23", visible(text)).replace("%", "%25")
+    return escaped.replace("\r", "%0D").replace("\n", "%0A")
 
 
 def escape_command_property(text: str) -> str:

@@ -15,7 +15,7 @@ from evalcore.model.gate import Decision, GateOutcome
 from evalcore.report.changes import REGRESSION, Change, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
-from evalcore.report.view import Place, ReportView
+from evalcore.report.view import ReportView, SourceLine
 
 MOST_OF_A_KIND = 10
 _MAX_MESSAGE = 2_000
@@ -35,30 +35,37 @@ class Annotation(NamedTuple):
     level: str
     title: str
     message: str
-    place: Place
+    source: SourceLine
 
     def __str__(self) -> str:
-        properties = {"file": self.place.file}
-        if self.place.line is not None:
-            properties["line"] = str(self.place.line)
+        properties = {"file": self.source.file}
+        if self.source.line is not None:
+            properties["line"] = str(self.source.line)
         properties["title"] = self.title
-        given = ",".join(f"{name}={escape_command_property(v)}" for name, v in properties.items())
-        return f"::{self.level} {given}::{escape_command(shorten(self.message, _MAX_MESSAGE))}"
+        written = ",".join(f"{name}={escape_command_property(v)}" for name, v in properties.items())
+        return f"::{self.level} {written}::{escape_command(shorten(self.message, _MAX_MESSAGE))}"
 
 
 def render(view: ReportView) -> Iterator[str]:
     """Yield a line for each annotation; the first one sums the run up."""
     report = view.report
     failures = view.failures(_NOTED_FAILURES)
-    place = view.place("")
+    position = view.source_line("")
     head = Annotation(
-        _LEVELS[report.decision], f"{report.suite}: {report.decision}", summary_line(report), place
+        _LEVELS[report.decision],
+        f"{report.suite}: {report.decision}",
+        summary_line(report),
+        position,
     )
     allowed = report.decision is Decision.PASS
     noted = [
-        *_of_gates(report, place),
+        *_of_gates(report, position),
         *(_of_change(change, view) for change in changes(report) if change.direction == REGRESSION),
-        *(_of_failure(one, view, allowed=allowed) for one in failures if one.status != "skipped"),
+        *(
+            _of_failure(failure, view, allowed=allowed)
+            for failure in failures
+            if failure.status != "skipped"
+        ),
     ]
     unlisted = max(0, _not_passed(report) - len(failures))
     yield f"{head}\n"
@@ -66,7 +73,7 @@ def render(view: ReportView) -> Iterator[str]:
         of_level = [annotation for annotation in noted if annotation.level == level]
         room = MOST_OF_A_KIND - (head.level == level)
         more = unlisted if level == ("warning" if allowed else "error") else 0
-        yield from _bounded(of_level, room, more, place)
+        yield from _bounded(of_level, room, more, position)
 
 
 def summary_line(report: Report) -> str:
@@ -87,30 +94,30 @@ def _not_passed(report: Report) -> int:
 
 
 def _bounded(
-    annotations: Sequence[Annotation], room: int, more: int, place: Place
+    annotations: Sequence[Annotation], room: int, more: int, position: SourceLine
 ) -> Iterator[str]:
     """Yield as many annotations as there is room for, the last one telling of the others."""
     unseen = len(annotations) + more - room
-    shown = annotations if unseen <= 0 else annotations[: room - 1]
-    for annotation in shown:
+    listed = annotations if unseen <= 0 else annotations[: room - 1]
+    for annotation in listed:
         yield f"{annotation}\n"
     if unseen > 0 and annotations:
-        left = len(annotations) + more - len(shown)
+        left = len(annotations) + more - len(listed)
         message = f"{left} more; the job summary and the run's report list them"
-        yield f"{Annotation(annotations[0].level, 'and more', message, place)}\n"
+        yield f"{Annotation(annotations[0].level, 'and more', message, position)}\n"
 
 
-def _of_gates(report: Report, place: Place) -> Iterator[Annotation]:
+def _of_gates(report: Report, position: SourceLine) -> Iterator[Annotation]:
     for gate in report.gates:
         if gate.outcome is not GateOutcome.PASS:
             level = "error" if gate.outcome is GateOutcome.FAIL else "warning"
-            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", gate.message, place)
+            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", gate.message, position)
 
 
 def _of_change(change: Change, view: ReportView) -> Annotation:
     message = f"against {change.baseline}: {change.detail}"
     title = f"regression: {change.case} [{change.variant}]"
-    return Annotation("warning", title, message, view.place(change.case))
+    return Annotation("warning", title, message, view.source_line(change.case))
 
 
 def _of_failure(failure: Failure, view: ReportView, *, allowed: bool) -> Annotation:
@@ -127,4 +134,4 @@ def _of_failure(failure: Failure, view: ReportView, *, allowed: bool) -> Annotat
                 lines.append(f"  expected: {shorten(assertion.expected, _MAX_TEXT)}")
             if assertion.actual is not None:
                 lines.append(f"  actual:   {shorten(assertion.actual, _MAX_TEXT)}")
-    return Annotation(level, title, "\n".join(lines), view.place(failure.case))
+    return Annotation(level, title, "\n".join(lines), view.source_line(failure.case))

@@ -51,11 +51,11 @@ def render(view: ReportView) -> Iterator[str]:
     css, script = _asset("report.css"), "\n".join(_asset(name) for name in _SCRIPTS)
     variants = [variant.variant for variant in report.summary.variants]
     data = page_data(view.listed(), variants)
-    found = changes(report)
+    differences = changes(report)
     head = {
         "variants": variants,
         "tags": data.tags,
-        "changes": [change._asdict() for change in found],
+        "changes": [change._asdict() for change in differences],
     }
     yield from _template().generate(
         policy=_policy(css, script),
@@ -67,7 +67,7 @@ def render(view: ReportView) -> Iterator[str]:
         complete=report.cases_complete,
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
-        **_head(report, view.place("").file),
+        **_head(report, view.source_line("").file),
         **_changes(report),
     )
 
@@ -147,8 +147,8 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
             yield figure(label, f"{number:,}", tone=name if number else "")
     yield figure("Pass rate", f"{summary.pass_rate:.1%}")
     if summary.score is not None:
-        against = "" if report.threshold is None else f"threshold {report.threshold:g}"
-        yield figure("Score", f"{summary.score:.4f}", against)
+        threshold = "" if report.threshold is None else f"threshold {report.threshold:g}"
+        yield figure("Score", f"{summary.score:.4f}", threshold)
     for label, value in (("p50", summary.p50_latency_ms), ("p95", summary.p95_latency_ms)):
         if value is not None:
             yield figure(f"Latency {label}", f"{value:,.0f}", "ms")
@@ -174,33 +174,33 @@ def _shares(report: Report) -> dict[str, Any]:
 
 
 def _changes(report: Report) -> dict[str, Any]:
-    comparisons = {one.variant: one for one in compared(report)}
-    baselines = {one.baseline for one in comparisons.values() if one.run is None}
+    comparisons = {candidate.variant: candidate for candidate in compared(report)}
+    baselines = {candidate.baseline for candidate in comparisons.values() if candidate.run is None}
     variants = []
-    for one in report.summary.variants:
-        found = comparisons.get(one.variant)
+    for variant in report.summary.variants:
+        candidate = comparisons.get(variant.variant)
         variants.append(
             {
-                "name": one.variant,
-                "is_baseline": one.variant in baselines,
-                "cases": one.cases,
-                "passed": one.passed,
-                "rate": f"{one.passed / one.cases:.1%}" if one.cases else "–",
-                "score": "–" if one.score is None else f"{one.score:.4f}",
-                "compared": found is not None,
-                "regressions": 0 if found is None else found.regression_count,
-                "improvements": 0 if found is None else found.improvement_count,
-                "missing": 0 if found is None else found.missing_count,
+                "name": variant.variant,
+                "is_baseline": variant.variant in baselines,
+                "cases": variant.cases,
+                "passed": variant.passed,
+                "rate": f"{variant.passed / variant.cases:.1%}" if variant.cases else "–",
+                "score": "–" if variant.score is None else f"{variant.score:.4f}",
+                "compared": candidate is not None,
+                "regressions": 0 if candidate is None else candidate.regression_count,
+                "improvements": 0 if candidate is None else candidate.improvement_count,
+                "missing": 0 if candidate is None else candidate.missing_count,
             }
         )
     listed = changes(report)[:_MOST_CHANGES]
     exact: Sequence[int] = [
-        one.regression_count + one.improvement_count + one.missing_count
-        for one in comparisons.values()
+        candidate.regression_count + candidate.improvement_count + candidate.missing_count
+        for candidate in comparisons.values()
     ]
     return {
         "variants": variants,
-        "compared": [baseline_name(one) for one in comparisons.values()],
+        "compared": [baseline_name(candidate) for candidate in comparisons.values()],
         "not_compared": no_comparison(report),
         "changes": [
             {**change._asdict(), "mark": _CHANGE_MARKS[change.direction]} for change in listed

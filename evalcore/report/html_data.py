@@ -39,20 +39,20 @@ class PageData:
 def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData:
     """Return the data of cases in the order of the plan, the variants of a case together."""
     data = PageData(rows=["["])
-    places = {name: place for place, name in enumerate(variants)}
+    indices = {name: index for index, name in enumerate(variants)}
     tags: dict[str, int] = {}
     size = 0
     grouped = groupby(listed, key=lambda case: (case.record["id"], case.record["group"]))
-    for number, ((case_id, group), found) in enumerate(grouped):
-        answers = list(found)
+    for number, ((case_id, group), cases) in enumerate(grouped):
+        answers = list(cases)
         facts = answers[0].facts
         records: list[Mapping[str, Any] | None] = [None] * len(variants)
         for answer in answers:
-            records[places[answer.record["variant"]]] = answer.record
+            records[indices[answer.record["variant"]]] = answer.record
         cells = [None if record is None else _cell(record) for record in records]
-        known = [tags.setdefault(tag, len(tags)) for tag in _known_tags(facts, tags)]
+        tag_indices = [tags.setdefault(tag, len(tags)) for tag in _known_tags(facts, tags)]
         separator = ",\n" if number else "\n"
-        data.rows.append(separator + _dumps([case_id, group, known, cells]))
+        data.rows.append(separator + _dumps([case_id, group, tag_indices, cells]))
         passed = all(answer.record["passed"] for answer in answers)
         line = ""
         if size < (_PASSED_BYTES if passed else _ALL_BYTES):
@@ -74,9 +74,10 @@ def _dumps(value: Any) -> str:
 
 def _cell(record: Mapping[str, Any]) -> list[Any]:
     items = record["items"]
-    found = {item["outcome"] or item["status"] for item in items}
+    outcomes = {item["outcome"] or item["status"] for item in items}
     # A reducer may pass a case of which one iteration failed.
-    outcome = "passed" if record["passed"] else next(one for one in _WORST_FIRST if one in found)
+    worst = next((outcome for outcome in _WORST_FIRST if outcome in outcomes), "failed")
+    outcome = "passed" if record["passed"] else worst
     if outcome == "passed" and not record["passed"]:
         outcome = "failed"
     measured = [item["metrics"]["latency_ms"] for item in items]

@@ -52,7 +52,7 @@ class _Suite:
         self.text.write(f"    <testcase{head}>")
         if kind is not None:
             self.text.write(_problem(kind, lines, record))
-            self.text.write(_said(case))
+            self.text.write(_conversation(case))
         self.text.write("</testcase>\n")
 
     def pieces(self) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _total(suites: Mapping[str, _Suite], name: str) -> int:
 
 
 def _suite_head(report: Report, variant: str, suite: _Suite, number: int, *, several: bool) -> str:
-    summary = next((one for one in report.summary.variants if one.variant == variant), None)
+    summary = next((each for each in report.summary.variants if each.variant == variant), None)
     tests = suite.tests if report.cases_complete or summary is None else summary.cases
     head = _attributes(
         name=f"{report.suite} [{variant}]" if several else report.suite,
@@ -135,12 +135,12 @@ def _verdict(record: Mapping[str, Any]) -> tuple[str | None, list[str]]:
         return None, []
     kind = next(
         kind
-        for kind, there in (
+        for kind, is_present in (
             ("error", "error" in statuses),
             ("failure", "completed" in statuses),
             ("skipped", True),
         )
-        if there
+        if is_present
     )
     lines = [line for item in items for line in _item_lines(item, several=len(items) > 1)]
     return kind, lines
@@ -152,11 +152,11 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
     before = f"iteration {item['iteration']}: " if several else ""
     if item["status"] != "completed":
         error = item["error"] or {}
-        said = error.get("message") or item.get("reason") or item["status"]
+        reason = error.get("message") or item.get("reason") or item["status"]
         kind = f"{error['kind']}: " if error.get("kind") else ""
-        yield f"{before}{kind}{said}"
+        yield f"{before}{kind}{reason}"
         return
-    missed = [one for one in item["assertions"] if one["outcome"] != "passed"]
+    missed = [assertion for assertion in item["assertions"] if assertion["outcome"] != "passed"]
     if not missed:
         yield f"{before}{item['outcome']}, score {item['score']}"
     for assertion in missed:
@@ -184,7 +184,7 @@ def _problem(kind: str, lines: Sequence[str], record: Mapping[str, Any]) -> str:
     return f"\n      <{kind}{_attributes(message=message, type=type_)}>{text}</{kind}>"
 
 
-def _said(case: ListedCase) -> str:
+def _conversation(case: ListedCase) -> str:
     """Return what was asked and answered, which readers show beside a failure."""
     parts = [] if case.facts.input is None else [f"input:\n{case.facts.input}"]
     for item in case.record["items"]:

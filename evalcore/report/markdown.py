@@ -112,10 +112,11 @@ def _variants(report: Report) -> Iterator[str]:
     yield ""
     yield "| variant | cases | passed | pass rate | score |"
     yield "|---|---:|---:|---:|---:|"
-    for one in variants:
-        rate = f"{one.passed / one.cases:.1%}" if one.cases else "–"
-        score = "–" if one.score is None else f"{one.score:.4f}"
-        yield f"| {escape(one.variant)} | {one.cases} | {one.passed} | {rate} | {score} |"
+    for variant in variants:
+        rate = f"{variant.passed / variant.cases:.1%}" if variant.cases else "–"
+        score = "–" if variant.score is None else f"{variant.score:.4f}"
+        cells = escape(variant.variant), variant.cases, variant.passed, rate, score
+        yield f"| {' | '.join(map(str, cells))} |"
 
 
 def _changes(report: Report) -> Iterator[str]:
@@ -128,31 +129,30 @@ def _changes(report: Report) -> Iterator[str]:
     if variants:
         yield "| variant | baseline | cases in both | regressions | improvements | missing |"
         yield "|---|---|---:|---:|---:|---:|"
-    for one in variants:
-        yield (
-            f"| {escape(one.variant)} | {escape(baseline_name(one))} | {one.compared} "
-            f"| {one.regression_count} | {one.improvement_count} | {one.missing_count} |"
-        )
+    for candidate in variants:
+        names = escape(candidate.variant), escape(baseline_name(candidate))
+        counts = candidate.regression_count, candidate.improvement_count, candidate.missing_count
+        yield f"| {' | '.join(map(str, (*names, candidate.compared, *counts)))} |"
     for why in reasons:
         yield f"\n{escape(why)}"
     yield from _change_rows(changes(report))
 
 
-def _change_rows(found: Sequence[Change]) -> Iterator[str]:
-    if not found:
+def _change_rows(listed: Sequence[Change]) -> Iterator[str]:
+    if not listed:
         return
     yield ""
     yield "| | case | variant | kind | what |"
     yield "|---|---|---|---|---|"
-    for change in found[:_LISTED_CHANGES]:
+    for change in listed[:_LISTED_CHANGES]:
         mark = {REGRESSION: "🔻", MISSING: "❔"}.get(change.direction, "🔺")
         yield (
             f"| {mark} {change.direction} | {escape(change.case)} | {escape(change.variant)} "
             f"| {escape(change.kind)} | {escape(change.detail)} |"
         )
-    if len(found) > _LISTED_CHANGES:
+    if len(listed) > _LISTED_CHANGES:
         yield ""
-        yield f"{len(found) - _LISTED_CHANGES} more changes; `report.json` lists them."
+        yield f"{len(listed) - _LISTED_CHANGES} more changes; `report.json` lists them."
 
 
 def _failures(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
@@ -189,17 +189,17 @@ def _failure_row(failure: Failure) -> str:
 
 def _details(failure: Failure) -> Iterator[str]:
     """Yield what was expected and what came, folded; nothing where there is neither."""
-    shown = [
-        one for one in failure.assertions if one.expected is not None or one.actual is not None
+    assertions = [
+        each for each in failure.assertions if each.expected is not None or each.actual is not None
     ]
-    if not shown:
+    if not assertions:
         return
-    place = f"{failure.case} [{failure.variant}]"
+    title = f"{failure.case} [{failure.variant}]"
     if failure.iteration:
-        place += f" iteration {failure.iteration}"
+        title += f" iteration {failure.iteration}"
     yield ""
-    yield f"<details><summary>{escape_markdown_html(place)}</summary>"
-    for assertion in shown:
+    yield f"<details><summary>{escape_markdown_html(title)}</summary>"
+    for assertion in assertions:
         yield from _compared(assertion)
     yield ""
     yield "</details>"

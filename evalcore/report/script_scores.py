@@ -42,13 +42,13 @@ def _nested(scores: ScriptScores, variant: str, final: float | None) -> dict[str
     for group in scores.groups:
         if group.variant == variant and group.group is not None:
             per_suite[group.group] = {"final_score": group.score, "per_test": {}}
-    for place, test in enumerate(scores.tests):
+    for index, test in enumerate(scores.tests):
         if test.variant != variant or test.placeholder or test.group is None:
             continue
         suite, name = per_suite[test.group], _test_name(test)
         suite["per_test"][name] = test.score
         if scores.details is not None:
-            suite.setdefault("details", {})[name] = _detail(scores.details[place], test.score)
+            suite.setdefault("details", {})[name] = _detail(scores.details[index], test.score)
     return {"final_score": 0.0 if final is None else final, "per_suite": per_suite}
 
 
@@ -58,22 +58,22 @@ def _test_name(test: TestScore) -> str:
 
 
 def _detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
-    made: dict[str, Any] = {"scores": list(detail.scores)}
+    document: dict[str, Any] = {"scores": list(detail.scores)}
     moments = _moments(detail, score)
     if moments is None:
-        made |= {"standard_error": None, "confidence_95": None}
+        document |= {"standard_error": None, "confidence_95": None}
     else:
         interval = mean_interval(moments)
-        made["standard_error"] = moments.standard_error
-        made["confidence_95"] = [interval.low, interval.high]
+        document["standard_error"] = moments.standard_error
+        document["confidence_95"] = [interval.low, interval.high]
     errors = _errors(detail)
     if errors:
-        made["errors"] = errors
-    return made
+        document["errors"] = errors
+    return document
 
 
 def _moments(detail: TestDetail, score: float | None) -> Moments | None:
-    counted = sum(one is not None for one in detail.scores)
+    counted = sum(value is not None for value in detail.scores)
     if detail.square_sum is None or score is None:
         return None
     return plain_moments(counted, score, detail.square_sum)
@@ -87,16 +87,16 @@ def _errors(detail: TestDetail) -> dict[int, str]:
 def _flat(scores: ScriptScores, variant: str, final: float | None) -> dict[str, Any]:
     """Return the shape of the program that has no suites."""
     document: dict[str, Any] = {"mean_score": 0.0 if final is None else final}
-    places = [
-        place
-        for place, test in enumerate(scores.tests)
+    indices = [
+        index
+        for index, test in enumerate(scores.tests)
         if test.variant == variant and not test.placeholder
     ]
-    details = [] if scores.details is None else [scores.details[place] for place in places]
+    details = [] if scores.details is None else [scores.details[index] for index in indices]
     document |= _interval(_iteration_moments(details))
     if scores.tokens:
         document["usage"] = _usage(scores.tokens)
-    tests = [scores.tests[place] for place in places]
+    tests = [scores.tests[index] for index in indices]
     document["tests"] = {test.case: {"mean_score": test.score} for test in tests}
     for test, detail in zip(tests, details, strict=bool(details)):
         document["tests"][test.case] |= _flat_detail(detail, test.score)
@@ -106,11 +106,11 @@ def _flat(scores: ScriptScores, variant: str, final: float | None) -> dict[str, 
 def _flat_detail(detail: TestDetail, score: float | None) -> dict[str, Any]:
     """Return what the program says of each test; its iterations are keys of JSON, texts."""
     numbers = [str(iteration) for iteration in detail.iterations]
-    made = _interval(_moments(detail, score))
-    made["scores"] = dict(zip(numbers, detail.scores, strict=True))
+    document = _interval(_moments(detail, score))
+    document["scores"] = dict(zip(numbers, detail.scores, strict=True))
     if errors := _errors(detail):
-        made["errors"] = {str(iteration): error for iteration, error in errors.items()}
-    return made
+        document["errors"] = {str(iteration): error for iteration, error in errors.items()}
+    return document
 
 
 def _iteration_moments(details: list[TestDetail]) -> Moments | None:
@@ -120,13 +120,11 @@ def _iteration_moments(details: list[TestDetail]) -> Moments | None:
         for iteration, score in zip(detail.iterations, detail.scores, strict=True):
             if score is not None:
                 by_iteration.setdefault(iteration, []).append(score)
-    means = [
-        fsum(found) / len(found) for found in by_iteration.values() if len(found) == len(details)
-    ]
+    means = [fsum(each) / len(each) for each in by_iteration.values() if len(each) == len(details)]
     if not means:
         return None
     mean = fsum(means) / len(means)
-    return plain_moments(len(means), mean, fsum((one - mean) ** 2 for one in means))
+    return plain_moments(len(means), mean, fsum((each - mean) ** 2 for each in means))
 
 
 def _interval(moments: Moments | None) -> dict[str, Any]:
@@ -139,10 +137,14 @@ def _interval(moments: Moments | None) -> dict[str, Any]:
 
 def _usage(tokens: tuple[ModelTokens, ...]) -> dict[str, Any]:
     return {
-        "total_tokens": sum(one.total for one in tokens),
+        "total_tokens": sum(usage.total for usage in tokens),
         "per_model": {
-            one.model: {"total": one.total, "in": one.input_tokens, "out": one.output_tokens}
-            for one in tokens
+            usage.model: {
+                "total": usage.total,
+                "in": usage.input_tokens,
+                "out": usage.output_tokens,
+            }
+            for usage in tokens
         },
     }
 
@@ -199,11 +201,11 @@ def token_lines(tokens: tuple[ModelTokens, ...]) -> Iterator[str]:
     """Yield the lines on tokens; none if none were used."""
     if not tokens:
         return
-    yield f"Total Session Tokens: {sum(one.total for one in tokens):,} total"
+    yield f"Total Session Tokens: {sum(usage.total for usage in tokens):,} total"
     yield "Per-Model:"
-    for one in tokens:
-        sides = f"{one.input_tokens:,} in, {one.output_tokens:,} out"
-        yield f"  {one.model}: {one.total:,} ({sides})"
+    for usage in tokens:
+        sides = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
+        yield f"  {usage.model}: {usage.total:,} ({sides})"
 
 
 def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> Iterator[str]:
@@ -216,16 +218,16 @@ def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> 
         alike.setdefault((note.is_error, note.message), []).append(note)
     for (is_error, message), same in alike.items():
         kind = "Error" if is_error else "Warning"
-        shown = same if len(same) <= _MOST_ALIKE else same[:1]
-        for note in shown:
+        listed = same if len(same) <= _MOST_ALIKE else same[:1]
+        for note in listed:
             variant = f" [{note.variant}]" if variants else ""
             repeated = _iterations(note.iterations) if iterations else ""
-            others = f" and {len(same) - 1} more tests" if len(shown) < len(same) else ""
+            others = f" and {len(same) - 1} more tests" if len(listed) < len(same) else ""
             yield f"{kind}: {note.case}{variant}{repeated}{others}: {message}"
 
 
 def _iterations(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:_MOST_LISTED])
+    listed = ", ".join(str(number) for number in numbers[:_MOST_LISTED])
     more = ", …" if len(numbers) > _MOST_LISTED else ""
     word = "iteration" if len(numbers) == 1 else "iterations"
-    return f" ({word} {shown}{more})"
+    return f" ({word} {listed}{more})"

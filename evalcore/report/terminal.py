@@ -60,10 +60,10 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     regressions = [change for change in changes(report) if change.direction == REGRESSION]
     yield from render_changes(regressions, style, most)
     listed = sum(change.differences for change in regressions[:most])
-    unlisted = sum(one.regression_count for one in compared(report)) - listed
+    unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more regressions (report.json has the list)"
-    failures = [one for one in view.failures(most) if one.status != "skipped"]
+    failures = [failure for failure in view.failures(most) if failure.status != "skipped"]
     if regressions and failures:
         yield None, ""
     for failure in failures:
@@ -98,9 +98,9 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     yield _COLOURS[report.decision], f"{report.decision.upper()} in {duration}"
 
 
-def render_changes(found: Sequence[Change], style: Style, most: int) -> Iterator[Line]:
+def render_changes(listed: Sequence[Change], style: Style, most: int) -> Iterator[Line]:
     """Yield what changed against the baseline, a line each, `most` of them."""
-    for change in found[:most]:
+    for change in listed[:most]:
         colour, mark = _CHANGES[change.direction]
         where = f"{change.case} [{change.variant}]"
         what = f"{change.direction} against {change.baseline}: {change.detail}"
@@ -153,30 +153,33 @@ def _reused(report: Report) -> str:
 def _variants(report: Report, style: Style) -> Iterator[Line]:
     """Yield the variants side by side where there are several."""
     variants = report.summary.variants
-    comparisons = {one.variant: one for one in compared(report)}
+    comparisons = {candidate.variant: candidate for candidate in compared(report)}
     if len(variants) < 2 and not comparisons:
         return
-    baselines = {one.baseline for one in comparisons.values() if one.run is None}
+    baselines = {candidate.baseline for candidate in comparisons.values() if candidate.run is None}
     rows = [["variant", "cases", "passed", "pass rate", "score"]]
-    for one in variants:
-        name = style.clean(one.variant) + (" (baseline)" if one.variant in baselines else "")
-        rate = f"{one.passed / one.cases:.1%}" if one.cases else "–"
-        score = "–" if one.score is None else f"{one.score:.4f}"
-        rows.append([name, str(one.cases), str(one.passed), rate, score])
+    for variant in variants:
+        name = style.clean(variant.variant)
+        if variant.variant in baselines:
+            name += " (baseline)"
+        rate = f"{variant.passed / variant.cases:.1%}" if variant.cases else "–"
+        score = "–" if variant.score is None else f"{variant.score:.4f}"
+        rows.append([name, str(variant.cases), str(variant.passed), rate, score])
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]
-        for number, one in enumerate(variants, 1):
-            rows[number] += _compared_cells(comparisons.get(one.variant))
+        for number, variant in enumerate(variants, 1):
+            rows[number] += _compared_cells(comparisons.get(variant.variant))
     for line in table(rows, style.width - 2):
         yield None, f"  {line}"
     for why in no_comparison(report):
         yield style.line(f"  not compared: {why}", "yellow")
 
 
-def _compared_cells(found: VariantComparison | None) -> list[str]:
-    if found is None:
+def _compared_cells(candidate: VariantComparison | None) -> list[str]:
+    if candidate is None:
         return ["–", "–", "–"]
-    return [str(found.regression_count), str(found.improvement_count), str(found.missing_count)]
+    counts = candidate.regression_count, candidate.improvement_count, candidate.missing_count
+    return [*map(str, counts)]
 
 
 def _counted(report: Report) -> str:
@@ -196,8 +199,8 @@ def _failure(failure: Failure, style: Style) -> Iterator[Line]:
         where += f" iteration {failure.iteration}"
     if failure.status != "completed":
         yield style.line(f"! {where}: {failure.status}", "magenta")
-        said = failure.error_message or failure.reason or ""
-        yield style.line(f"    {said}")
+        reason = failure.error_message or failure.reason or ""
+        yield style.line(f"    {reason}")
         return
     score = "" if failure.score is None else f", score {failure.score:.4f}"
     yield style.line(f"✗ {where}: {failure.outcome}{score}", "red")

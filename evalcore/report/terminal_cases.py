@@ -23,9 +23,9 @@ _MOST_CHANGES = 200
 
 def render_verbose(view: ReportView, style: Style) -> Iterator[Line]:
     """Yield what changed, the cases that the report lists in the order of the plan, the summary."""
-    found = changes(view.report)
-    yield from render_changes(found, style, _MOST_CHANGES)
-    if found:
+    listed = changes(view.report)
+    yield from render_changes(listed, style, _MOST_CHANGES)
+    if listed:
         yield None, ""
     for case in view.listed():
         yield from _case(case, style)
@@ -58,9 +58,9 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
 
 
 def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
-    said = (item["error"] or {}).get("message") or item["reason"]
-    if said is not None:
-        yield from _text("    ", said, style)
+    reason = (item["error"] or {}).get("message") or item["reason"]
+    if reason is not None:
+        yield from _text("    ", reason, style)
     if item["output"] is not None:
         yield from _text("    output    ", item["output"], style)
     for name, text in (item.get("outputs") or {}).items():
@@ -97,12 +97,12 @@ def _spread(spread: Mapping[str, Any] | None) -> str:
     """Return how far apart a case's iterations are."""
     if spread is None or spread["min"] is None:
         return ""
-    told = f" ({spread['passed']} of {spread['iterations']} passed, "
-    told += f"{_number(spread['min'])} to {_number(spread['max'])}"
+    text = f" ({spread['passed']} of {spread['iterations']} passed, "
+    text += f"{_number(spread['min'])} to {_number(spread['max'])}"
     if spread["stdev"] is not None:
-        told += f", standard deviation {_number(spread['stdev'])}"
+        text += f", standard deviation {_number(spread['stdev'])}"
     rate = spread["pass_rate"]
-    return f"{told}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
+    return f"{text}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
 
 
 def _number(value: float | None) -> str:

@@ -24,7 +24,7 @@ class ListedCase(NamedTuple):
     facts: CaseFacts
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """Where a case stands: a file, as a reader of the repository names it, and a line from 1."""
 
     file: str
@@ -47,5 +47,5 @@ class ReportView(Protocol):
     def listed(self) -> Iterator[ListedCase]:
         """Yield the report's cases in the order of the plan, the variants of a case together."""
 
-    def place(self, case: str) -> Place:
+    def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite."""

@@ -12,7 +12,7 @@ from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.summary import Counts, Summary, VariantSummary
 from evalcore.report.document import Report, RunFacts
-from evalcore.report.view import CaseFacts, ListedCase, Place
+from evalcore.report.view import CaseFacts, ListedCase, SourceLine
 
 Json = dict[str, Any]
 
@@ -94,7 +94,7 @@ class MadeRun:
     report: Report
     cases: tuple[ListedCase, ...]
     skipped: tuple[tuple[str, int], ...] = ()
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, SourceLine] = field(default_factory=dict)
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         found = [
@@ -111,8 +111,8 @@ class MadeRun:
     def listed(self) -> Iterator[ListedCase]:
         return iter(self.cases)
 
-    def place(self, case: str) -> Place:
-        return self.places.get(case, Place("suites/demo.eval.yaml"))
+    def source_line(self, case: str) -> SourceLine:
+        return self.places.get(case, SourceLine("suites/demo.eval.yaml"))
 
     def with_report(self, **changed: Any) -> MadeRun:
         """Return the run with these fields of its report changed."""

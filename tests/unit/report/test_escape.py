@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.report.document import on_one_line
 from evalcore.report.escape import (
     escape_command,
@@ -21,7 +22,6 @@ from evalcore.report.escape import (
     escape_xml_attribute,
     fenced,
     inert_message,
-    shorten,
     visible,
 )
 

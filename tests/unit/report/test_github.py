@@ -7,7 +7,7 @@ import pytest
 from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
 from evalcore.model.gate import Decision
 from evalcore.report.github import MOST_OF_A_KIND, render
-from evalcore.report.view import Place
+from evalcore.report.view import SourceLine
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
 COMMAND = re.compile(r"::(error|warning|notice) ([^:\n]*)::([^\n]*)")
@@ -25,7 +25,7 @@ def commands(run: MadeRun) -> list[tuple[str, dict[str, str], str]]:
 
 
 def test_a_failure_stands_at_its_line_with_what_was_expected() -> None:
-    run = run_of(case("bad", item("failed")), places={"bad": Place("s/demo.yaml", 12)})
+    run = run_of(case("bad", item("failed")), places={"bad": SourceLine("s/demo.yaml", 12)})
     assert commands(run)[-1] == (
         "error",
         {"file": "s/demo.yaml", "line": "12", "title": "bad [default]%3A failed"},

@@ -19,7 +19,7 @@ from tests.support.shell import PROGRAM, ROOT, environment
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 BLOCK = re.compile(r"^<!-- (\w+)(?:: (.*?))? -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXTENSION_KINDS = {"A target", "A gate", "A report form", "A format"}
+EXTENSION_KINDS = {"A target", "A gate", "A report form", "A format", "A type of block"}
 
 
 class Block(NamedTuple):

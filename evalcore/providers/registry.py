@@ -65,8 +65,6 @@ def open_session() -> Connections:
     """
     import aiohttp
 
-    Connections = aiohttp.ClientSession
-
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
     return aiohttp.ClientSession(
         connector=connector,

@@ -31,7 +31,7 @@ from evalcore.model.exchange import (
     request_digest,
 )
 from evalcore.model.mode import Mode
-from evalcore.observability.observer import CallEnded, CallRetried
+from evalcore.observability.observer import CallEnded, CallRetried, ConcurrencyChanged
 from evalcore.providers.registry import open_session, send
 
 if TYPE_CHECKING:
@@ -150,16 +150,14 @@ class ItemCalls:
 
     def _tell_end(self, request: Request, outcome: Reply | ProviderError, began_ns: int) -> None:
         if self._observer is not None:
-            self._observer.call_ended(
-                CallEnded(self._item, request, outcome, began_ns, time.time_ns())
-            )
-            self._observer.window_changed(self._limits.window.limit)
+            self._observer.tell(CallEnded(self._item, request, outcome, began_ns, time.time_ns()))
+            self._observer.tell(ConcurrencyChanged(self._limits.window.limit))
 
     def _tell_retry(
         self, request: Request, error: ProviderError, attempt: int, delay_s: float
     ) -> None:
         if self._observer is not None:
-            self._observer.call_retried(
+            self._observer.tell(
                 CallRetried(self._item, request, error, attempt, delay_s, time.time_ns())
             )
 

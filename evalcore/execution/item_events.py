@@ -1,4 +1,4 @@
-"""What observers are told of a finished item."""
+"""The event of a finished item, for observers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from evalcore.execution.row import Finished
 from evalcore.observability.observer import ItemEnded
 
 
-def ended_item(finished: Finished) -> ItemEnded:
-    """Return what an observer learns of an item."""
+def ended_item(shard: int, finished: Finished) -> ItemEnded:
+    """Return the event of a finished item of a shard."""
     item, evidence = finished.item, finished.evidence
     return ItemEnded(
+        shard=shard,
         number=item.number,
         case_id=item.case.id,
         variant=item.variant.id,

@@ -9,7 +9,7 @@ from typing import Protocol
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.item_events import ended_item
 from evalcore.execution.row import INLINE_BYTES, Finished, RowEncoder, without_evidence
-from evalcore.observability.observer import Observer
+from evalcore.observability.observer import Observer, ShardBegun
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
 
@@ -66,7 +66,7 @@ class OpenShards:
         """Return the items of a shard, each with its place in it."""
         items = self.work.begin(number)
         if self._observer is not None and items:
-            self._observer.shard_begun(number, [item.number for item in items])
+            self._observer.tell(ShardBegun(number, [item.number for item in items]))
         shard = OpenShard(number, [b""] * len(items), len(items))
         return [(shard, place, item) for place, item in enumerate(items)]
 
@@ -94,5 +94,5 @@ class OpenShards:
         if self._progress is not None:
             self._progress(finished)
         if self._observer is not None:
-            self._observer.item_ended(shard.number, ended_item(finished))
+            self._observer.tell(ended_item(shard.number, finished))
         return shard.missing == 0

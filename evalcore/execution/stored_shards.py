@@ -16,7 +16,7 @@ from evalcore.execution.lanes.crashes import without_culprits
 from evalcore.execution.open_shards import OpenShard
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case
-from evalcore.observability.observer import Observer
+from evalcore.observability.observer import Observer, ShardCommitted
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
@@ -142,7 +142,7 @@ class StoredShards:
         if self._on_commit is not None:
             self._on_commit(receipt)
         if self._observer is not None:
-            self._observer.shard_committed(shard.number, receipt.items, committed=receipt.committed)
+            self._observer.tell(ShardCommitted(shard.number, receipt.items, receipt.committed))
 
     def _write(self, shard: OpenShard) -> str | None:
         """Write a shard's blobs and rows; None if another's rows were there first."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, assert_never
 
 import orjson
 
@@ -17,9 +17,14 @@ from evalcore.observability.observer import (
     BUDGET,
     CallEnded,
     CallRetried,
+    ConcurrencyChanged,
+    Event,
+    ExecutionBegun,
     ItemEnded,
     RunEnded,
     RunScope,
+    ShardBegun,
+    ShardCommitted,
 )
 from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import LOG_LEVELS
@@ -44,40 +49,59 @@ class LogObserver:
         self._least = LOG_LEVELS.index(level)
         self._write = write or _write_to_stderr
         self._lock = threading.Lock()
-        self._open = OpenShards()
+        self._open = ShardSpans()
         self._budget_told = False
         self._limit: int | None = None
 
-    def execution_begun(self, items: int, shards: int) -> None:
-        """Write `run.executing`."""
-        mode = self._scope.mode
-        self._tell("info", "run.executing", items=items, shards=shards, mode=mode)
+    def tell(self, event: Event) -> None:
+        """Write the line of an event."""
+        match event:
+            case ItemEnded():
+                self._item_ended(event)
+            case CallEnded():
+                self._call_ended(event)
+            case CallRetried():
+                self._call_retried(event)
+            case ConcurrencyChanged():
+                self._concurrency_changed(event.limit)
+            case ShardBegun():
+                self._shard_begun(event)
+            case ShardCommitted():
+                self._shard_committed(event)
+            case RunEnded():
+                self._run_ended(event)
+            case ExecutionBegun():
+                self._execution_begun(event)
+            case _:
+                assert_never(event)
 
-    def shard_begun(self, shard: int, items: Sequence[int]) -> None:
-        """Write `shard.begun`."""
-        self._open.begin(shard, items)
-        self._tell("info", "shard.begun", shard=shard, items=len(items))
+    def _execution_begun(self, event: ExecutionBegun) -> None:
+        self._write_line("info", "run.executing", **event._asdict(), mode=self._scope.mode)
 
-    def shard_committed(self, shard: int, items: int, *, committed: bool) -> None:
+    def _shard_begun(self, event: ShardBegun) -> None:
+        self._open.begin(event.shard, event.items)
+        self._write_line("info", "shard.begun", shard=event.shard, items=len(event.items))
+
+    def _shard_committed(self, event: ShardCommitted) -> None:
         """Write `shard.committed`, or `shard.discarded` if another worker was first."""
-        event = "shard.committed" if committed else "shard.discarded"
-        took_s = self._open.end(shard)
+        name = "shard.committed" if event.committed else "shard.discarded"
+        took_s = self._open.end(event.shard)
         duration_s = None if took_s is None else round(took_s, 3)
-        self._tell("info", event, shard=shard, items=items, duration_s=duration_s)
+        self._write_line("info", name, shard=event.shard, items=event.items, duration_s=duration_s)
 
-    def item_ended(self, shard: int, item: ItemEnded) -> None:
+    def _item_ended(self, item: ItemEnded) -> None:
         """Write `item.error` or (level debug) `item.ended`; `budget.reached` once."""
         if item.reason == BUDGET and not self._budget_told:
             self._budget_told = True
-            self._tell("warning", "budget.reached", shard=shard, item=item.number)
+            self._write_line("warning", "budget.reached", shard=item.shard, item=item.number)
         level, event = ("warning", "item.error") if item.error else ("debug", "item.ended")
-        if not self._is_told(level):
+        if not self._is_written(level):
             return
         error = item.error or {}
-        self._tell(
+        self._write_line(
             level,
             event,
-            shard=shard,
+            shard=item.shard,
             item=item.number,
             case=item.case_id,
             variant=item.variant,
@@ -91,10 +115,10 @@ class LogObserver:
             error=error.get("message"),
         )
 
-    def call_retried(self, retried: CallRetried) -> None:
+    def _call_retried(self, retried: CallRetried) -> None:
         """Write `call.refused` (429) or `call.retried`."""
         refused = retried.error.kind == ErrorKind.RATE
-        self._tell(
+        self._write_line(
             "warning",
             "call.refused" if refused else "call.retried",
             **self._call(retried.item, retried),
@@ -103,16 +127,16 @@ class LogObserver:
             **_failure(retried.error),
         )
 
-    def call_ended(self, call: CallEnded) -> None:
+    def _call_ended(self, call: CallEnded) -> None:
         """Write `call.failed`, or (level debug) `call.ended`."""
         duration_s = round((call.ended_ns - call.began_ns) / 1e9, 6)
         fields = self._call(call.item, call) | {"duration_s": duration_s}
         outcome = call.outcome
         if isinstance(outcome, ProviderError):
             fields |= {"attempts": outcome.attempts} | _failure(outcome)
-            self._tell("warning", "call.failed", **fields)
+            self._write_line("warning", "call.failed", **fields)
             return
-        self._tell(
+        self._write_line(
             "debug",
             "call.ended",
             **fields,
@@ -123,15 +147,14 @@ class LogObserver:
             recorded=outcome.recorded,
         )
 
-    def window_changed(self, limit: int) -> None:
+    def _concurrency_changed(self, limit: int) -> None:
         """Write (level debug) `window.changed`."""
         if limit != self._limit:
             self._limit = limit
-            self._tell("debug", "window.changed", concurrency=limit)
+            self._write_line("debug", "window.changed", concurrency=limit)
 
-    def run_ended(self, ended: RunEnded) -> None:
-        """Write `run.ended`."""
-        self._tell(
+    def _run_ended(self, ended: RunEnded) -> None:
+        self._write_line(
             "info",
             "run.ended",
             state=str(ended.state),
@@ -140,20 +163,20 @@ class LogObserver:
             cost_usd=ended.cost_usd,
         )
 
-    def _call(self, item: int, told: CallEnded | CallRetried) -> dict[str, Any]:
-        endpoint = told.request.endpoint
+    def _call(self, item: int, event: CallEnded | CallRetried) -> dict[str, Any]:
+        endpoint = event.request.endpoint
         return {
             "shard": self._open.shard_of(item),
             "item": item,
             "provider": endpoint.provider,
-            "model": told.request.model or None,
+            "model": event.request.model or None,
         }
 
-    def _is_told(self, level: str) -> bool:
+    def _is_written(self, level: str) -> bool:
         return LOG_LEVELS.index(level) >= self._least
 
-    def _tell(self, level: str, event: str, **fields: Any) -> None:
-        if not self._is_told(level):
+    def _write_line(self, level: str, event: str, **fields: Any) -> None:
+        if not self._is_written(level):
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         ids = {"run": self._scope.run_id, "suite": self._scope.suite}
@@ -168,7 +191,7 @@ class LogObserver:
             self._write(f"{text}\n")
 
 
-class OpenShards:
+class ShardSpans:
     """Which shards are being executed here, since when, and which items are theirs."""
 
     def __init__(self) -> None:

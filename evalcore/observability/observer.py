@@ -1,4 +1,4 @@
-"""What the engine tells about a run, and who may listen."""
+"""The events of a run, and the observers that get them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class RunScope(NamedTuple):
 
 
 class ItemEnded(NamedTuple):
-    """A finished work item; times in microseconds since the epoch.
+    """A finished work item of a shard; times in microseconds since the epoch.
 
     `input` and `output` are contents: they go nowhere unless that is allowed.
     """
 
+    shard: int
     number: int
     case_id: str
     variant: str
@@ -81,32 +82,51 @@ class RunEnded(NamedTuple):
     cost_usd: float | None = None
 
 
+class ExecutionBegun(NamedTuple):
+    """This process takes part in a run that has so many items and shards."""
+
+    items: int
+    shards: int
+
+
+class ShardBegun(NamedTuple):
+    """A shard was opened with the items of these numbers, in ascending order."""
+
+    shard: int
+    items: Sequence[int]
+
+
+class ShardCommitted(NamedTuple):
+    """A shard's rows are in the store; not `committed`: another worker's were there first."""
+
+    shard: int
+    items: int
+    committed: bool
+
+
+class ConcurrencyChanged(NamedTuple):
+    """So many items may wait on calls at once; also sent if it is as before."""
+
+    limit: int
+
+
+Event = (
+    ExecutionBegun
+    | ShardBegun
+    | ShardCommitted
+    | ItemEnded
+    | CallRetried
+    | CallEnded
+    | ConcurrencyChanged
+    | RunEnded
+)
+
+
 class Observer(Protocol):
-    """Is told about one run, from any thread; raises nothing and blocks nobody for long."""
+    """Gets the events of one run, from any thread; raises nothing and does not block for long."""
 
-    def execution_begun(self, items: int, shards: int) -> None:
-        """This process takes part in a run that has so many."""
-
-    def shard_begun(self, shard: int, items: Sequence[int]) -> None:
-        """A shard was opened with the items of these numbers, in ascending order."""
-
-    def shard_committed(self, shard: int, items: int, *, committed: bool) -> None:
-        """A shard's rows are in the store; not `committed`: another worker's were there first."""
-
-    def item_ended(self, shard: int, item: ItemEnded) -> None:
-        """An item is finished."""
-
-    def call_retried(self, retried: CallRetried) -> None:
-        """A call is about to be made again."""
-
-    def call_ended(self, call: CallEnded) -> None:
-        """A call is over."""
-
-    def window_changed(self, limit: int) -> None:
-        """So many items may wait on calls at once."""
-
-    def run_ended(self, ended: RunEnded) -> None:
-        """The run is over; what was told is sent."""
+    def tell(self, event: Event) -> None:
+        """Take an event. `RunEnded` is the last one."""
 
 
 class Observers:
@@ -115,42 +135,7 @@ class Observers:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
-    def execution_begun(self, items: int, shards: int) -> None:
-        """Tell all."""
+    def tell(self, event: Event) -> None:
+        """Hand the event to all."""
         for observer in self._observers:
-            observer.execution_begun(items, shards)
-
-    def shard_begun(self, shard: int, items: Sequence[int]) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.shard_begun(shard, items)
-
-    def shard_committed(self, shard: int, items: int, *, committed: bool) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.shard_committed(shard, items, committed=committed)
-
-    def item_ended(self, shard: int, item: ItemEnded) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.item_ended(shard, item)
-
-    def call_retried(self, retried: CallRetried) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.call_retried(retried)
-
-    def call_ended(self, call: CallEnded) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.call_ended(call)
-
-    def window_changed(self, limit: int) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.window_changed(limit)
-
-    def run_ended(self, ended: RunEnded) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.run_ended(ended)
+            observer.tell(event)

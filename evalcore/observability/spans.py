@@ -8,9 +8,9 @@ message of an error is in them: a provider's message may repeat what it was aske
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.span import Span
@@ -24,14 +24,19 @@ from evalcore.observability.identity import (
     span_id_of,
     trace_id_of,
 )
-from evalcore.observability.log import OpenShards
+from evalcore.observability.log import ShardSpans
 from evalcore.observability.observer import (
     CallEnded,
     CallRetried,
+    ConcurrencyChanged,
     Cover,
+    Event,
+    ExecutionBegun,
     ItemEnded,
     RunEnded,
     RunScope,
+    ShardBegun,
+    ShardCommitted,
 )
 
 if TYPE_CHECKING:
@@ -59,17 +64,37 @@ class SpanObserver:
         self._cover = cover
         self._endpoints: dict[str, Endpoint] = {}
         self._named = {"evalcore.suite": scope.suite, "evalcore.mode": scope.mode}
-        self._open = OpenShards()
+        self._open = ShardSpans()
         self._shards: dict[int, Span] = {}
         self._items: dict[int, int] = {}
         self._retried: dict[int, list[CallRetried]] = {}
         self._lock = threading.Lock()
 
-    def execution_begun(self, items: int, shards: int) -> None:
-        """Nothing: the run's span is made when it is over."""
+    def tell(self, event: Event) -> None:
+        """Make the span of an event, or count it."""
+        match event:
+            case ItemEnded():
+                self._item_ended(event)
+            case CallEnded():
+                self._call_ended(event)
+            case CallRetried():
+                self._call_retried(event)
+            case ConcurrencyChanged():
+                self._concurrency_changed(event.limit)
+            case ShardBegun():
+                self._shard_begun(event)
+            case ShardCommitted():
+                self._shard_committed(event)
+            case RunEnded():
+                self._run_ended(event)
+            case ExecutionBegun():
+                pass  # the run's span is made when it is over
+            case _:
+                assert_never(event)
 
-    def shard_begun(self, shard: int, items: Sequence[int]) -> None:
+    def _shard_begun(self, event: ShardBegun) -> None:
         """Open the shard's span."""
+        shard, items = event
         self._open.begin(shard, items)
         parent = parent_of(self._scope.run_id, span_id_of(self._scope.run_id))
         self._telemetry.take_place()
@@ -84,8 +109,9 @@ class SpanObserver:
             },
         )
 
-    def shard_committed(self, shard: int, items: int, *, committed: bool) -> None:  # noqa: ARG002  (protocol)
+    def _shard_committed(self, event: ShardCommitted) -> None:
         """End the shard's span."""
+        shard, _, committed = event
         self._open.end(shard)
         span = self._shards.pop(shard, None)
         if span is not None:
@@ -95,7 +121,7 @@ class SpanObserver:
         self._count.shards.add(1, {**self._named, "evalcore.outcome": outcome})
         self._telemetry.wait_for_room()
 
-    def item_ended(self, shard: int, item: ItemEnded) -> None:
+    def _item_ended(self, item: ItemEnded) -> None:
         """Make the item's span."""
         outcome = str(item.outcome or item.status)
         named = {**self._named, "evalcore.outcome": outcome, "evalcore.variant": item.variant}
@@ -105,10 +131,10 @@ class SpanObserver:
             span_id = self._items.pop(item.number, None)
         if not self._telemetry.take_place():
             return
-        parent = self._shards.get(shard)
+        parent = self._shards.get(item.shard)
         attributes: dict[str, Any] = {
             "evalcore.run.id": self._scope.run_id,
-            "evalcore.shard": shard,
+            "evalcore.shard": item.shard,
             "evalcore.item": item.number,
             "evalcore.case.id": item.case_id,
             "evalcore.iteration": item.iteration,
@@ -134,7 +160,7 @@ class SpanObserver:
             self._fail(span, item.error.get("kind", ""), item.error.get("message", ""))
         span.end(item.ended_us * _NS)
 
-    def call_retried(self, retried: CallRetried) -> None:
+    def _call_retried(self, retried: CallRetried) -> None:
         """Count a retry; it becomes an event of the call's span."""
         endpoint = retried.request.endpoint
         self._count.retries.add(
@@ -148,7 +174,7 @@ class SpanObserver:
         with self._lock:
             self._retried.setdefault(id(retried.request), []).append(retried)
 
-    def call_ended(self, call: CallEnded) -> None:
+    def _call_ended(self, call: CallEnded) -> None:
         """Make the call's span; the item that it belongs to gets its span later."""
         self._measure(call)
         with self._lock:
@@ -187,13 +213,13 @@ class SpanObserver:
             self._fail(span, str(kind), call.outcome.message)
         span.end(call.ended_ns)
 
-    def window_changed(self, limit: int) -> None:
+    def _concurrency_changed(self, limit: int) -> None:
         """Keep the number for the gauge."""
         run_id = self._scope.run_id
         named = {**self._named, "evalcore.run.id": run_id}
         self._count.set_window(run_id, limit, named)
 
-    def run_ended(self, ended: RunEnded) -> None:
+    def _run_ended(self, ended: RunEnded) -> None:
         """Make the run's span, under the id that its shards know."""
         run_id = self._scope.run_id
         attributes: dict[str, Any] = {

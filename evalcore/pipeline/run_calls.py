@@ -19,6 +19,7 @@ from evalcore.execution.watchdog import Watchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
+from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.run_observer import observer_of
 from evalcore.redaction.redactor import PROCESS
@@ -94,7 +95,7 @@ class RunCalls:
         self._mode = Mode(manifest.mode)
         self.observer = observer_of(manifest)
         if self.observer is not None:
-            self.observer.execution_begun(manifest.plan.items, manifest.plan.shards)
+            self.observer.tell(ExecutionBegun(manifest.plan.items, manifest.plan.shards))
         self.reused: ReusedItems | None = None
         if (source := manifest.settings.get("reuse")) is not None:
             from evalcore.execution.reused_items import ReusedItems

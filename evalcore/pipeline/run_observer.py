@@ -47,7 +47,7 @@ def tell_end(manifest: Manifest, cost_usd: float | None = None) -> None:
     observer = observer_of(manifest)
     if observer is None:
         return
-    observer.run_ended(
+    observer.tell(
         RunEnded(
             state=manifest.state,
             decision=manifest.decision,

@@ -35,7 +35,7 @@ class BuildContext:
     `environment` holds what a provider's address and key default to; `surroundings` are what the
     targets that this one asks are built with. `secrets` are the paths of options whose values are
     secret; `address_values` what stands for the references in the target's address. `problem` is
-    why one of these could not be had: an error unless nobody is asked (replay).
+    why one of these could not be read: an error unless every answer is replayed.
     """
 
     name: str
@@ -47,7 +47,7 @@ class BuildContext:
     address_values: Mapping[str, str] = field(default=NOTHING, repr=False)
 
     def check(self, mode: str) -> None:
-        """Raise `TargetError` if a secret could not be read that somebody may be asked with."""
+        """Raise `TargetError` if a secret could not be read that a call may need."""
         # What is recorded needs no key; for the rest the provider says that it got none.
         if self.problem is not None and mode not in (Mode.REPLAY, Mode.AUTO):
             raise TargetError(self.problem.kind, f"target '{self.name}': {self.problem}")
@@ -67,7 +67,7 @@ def context_for(
     variables = _variables(folder, environment)
     defaults = {key: environment.get(key) or variables.values.get(key) or "" for key in _DEFAULTS}
     try:
-        given, secrets = resolved(options, folder, variables)
+        with_secrets, secrets = resolved(options, folder, variables)
         addresses = address_values(options, folder, variables)
         for option in known_addresses(options, variables):
             try:
@@ -79,7 +79,7 @@ def context_for(
         context = BuildContext(name, folder, defaults, environment, problem=error)
         return without_secrets(options), context
     context = BuildContext(name, folder, defaults, environment, secrets, None, addresses)
-    return given, context
+    return with_secrets, context
 
 
 def check_address(url: str) -> None:

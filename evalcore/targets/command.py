@@ -1,4 +1,4 @@
-"""The target `command`: somebody's program answers."""
+"""The target `command`: a program answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.targets.case_messages import json_text
-from evalcore.targets.command_batch import Answered, Batches
+from evalcore.targets.command_batch import Batches, ProgramAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.secret_options import telling_values
@@ -107,7 +107,7 @@ class CommandTarget:
         text = command if isinstance(command, str) else "\0".join(command)
         self._secrets = telling_values(options.env)
         self._named = frozenset(match[1] for match in _PLACEHOLDER.finditer(text))
-        self._batches = None if options.batch is None else Batches(options.batch, self._asked)
+        self._batches = None if options.batch is None else Batches(options.batch, self._run_program)
 
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Return True: a program takes its time."""
@@ -121,10 +121,10 @@ class CommandTarget:
         """
         if self._batches is not None:
             return await self._batches.answer(work)
-        text, latency_ms = await self._asked(work, work.prompt)
+        text, latency_ms = await self._run_program(work, work.prompt)
         return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
 
-    async def _asked(self, work: Work, prompt: str) -> Answered:
+    async def _run_program(self, work: Work, prompt: str) -> ProgramAnswer:
         with self._files(work, prompt) as files:
             started = time.perf_counter()
             result = await self._run(work, prompt, files)
@@ -134,7 +134,7 @@ class CommandTarget:
         ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
         text = answer.removesuffix(ending).decode(errors="replace")
         # What a program prints is stored; its keys must not be.
-        return Answered(redact(text, self._secrets), latency_ms)
+        return ProgramAnswer(redact(text, self._secrets), latency_ms)
 
     @contextmanager
     def _files(self, work: Work, prompt: str) -> Iterator[_Files | None]:
@@ -142,8 +142,8 @@ class CommandTarget:
             yield None
             return
         with TemporaryDirectory(prefix="evalcore-", ignore_cleanup_errors=True) as folder:
-            places = [Path(folder, name) for name in ("prompt.txt", "messages.json", "output.txt")]
-            files = _Files(*places)
+            root = Path(folder)
+            files = _Files(root / "prompt.txt", root / "messages.json", root / "output.txt")
             files.prompt.write_bytes(prompt.encode(errors="replace"))
             if "messages_file" in self._named:
                 messages = json_text([dict(message) for message in work.messages])
@@ -163,7 +163,7 @@ class CommandTarget:
             work.imports.check_command("the command")
         except EvalError as error:
             raise TargetError("command", str(error)) from error
-        env = {**_places(work), **options.env}
+        env = {**_folder_variables(work), **options.env}
         if isinstance(options.command, str):
             command: str | list[str] = _shell_command(options.command)
             env |= {_VARIABLES[name]: values[name] for name in self._named}
@@ -194,9 +194,9 @@ class CommandTarget:
             raise self._error("command", ending, result)
 
     def _error(self, kind: str, ending: str, result: CommandResult) -> TargetError:
-        said = (result.stderr.strip() or result.stdout).decode(errors="replace")
+        printed = (result.stderr.strip() or result.stdout).decode(errors="replace")
         # Cut after the redaction: half a secret is not recognised.
-        tail = last_words(redact(said, self._options.env.values()))
+        tail = last_words(redact(printed, self._options.env.values()))
         return TargetError(kind, f"{ending}: {tail}" if tail else ending)
 
     def _answer(self, result: CommandResult, files: _Files | None) -> bytes:
@@ -212,12 +212,13 @@ class CommandTarget:
         return files.output.read_bytes()
 
 
-def _too_long(place: str) -> TargetError:
-    return TargetError("command", f"the command's {place} is longer than {_OUTPUT_LIMIT >> 20} MiB")
+def _too_long(output: str) -> TargetError:
+    message = f"the command's {output} is longer than {_OUTPUT_LIMIT >> 20} MiB"
+    return TargetError("command", message)
 
 
-def _places(work: Work) -> dict[str, str]:
-    """Return the variables by which a program finds what it works in and the suite."""
+def _folder_variables(work: Work) -> dict[str, str]:
+    """Return the variables by which a program in a workspace finds that and the suite."""
     if work.workspace is None:
         return {}
     return {
@@ -229,17 +230,17 @@ def _places(work: Work) -> dict[str, str]:
 def _from_suite(element: str, work: Work) -> str:
     """Return an element of an array; a file of the suite's folder by its whole path.
 
-    A program that works in a workspace is told of files beside the suite as if it did not, unless
-    the workspace has one of that name.
+    A program that works in a workspace gets files beside the suite by their paths, unless the
+    workspace has one of that name.
     """
     if work.workspace is None or "{" in element or not element or element.startswith("-"):
         return element
     try:
         beside = work.folder / element
-        found = beside.is_file() and not (work.workspace / element).exists()
+        is_beside = beside.is_file() and not (work.workspace / element).exists()
     except (OSError, ValueError):  # a name that no file system takes
         return element
-    return str(beside) if found else element
+    return str(beside) if is_beside else element
 
 
 def _filled(element: str, values: Mapping[str, str]) -> str:

@@ -16,12 +16,12 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.work import Work
 
-# Who asks for an answer at the same time asks within this time.
+# Works that wait at the same time arrive within this time.
 _GATHER_S: Final = 0.1
 _ANSWERS: Final = ("output", "text", "answer")
 
 
-class Answered(NamedTuple):
+class ProgramAnswer(NamedTuple):
     """What a program wrote, as text, and how long it took."""
 
     text: str
@@ -29,7 +29,7 @@ class Answered(NamedTuple):
 
 
 # Runs the program for the first of some works with these lines as its prompt.
-Ask = Callable[[Work, str], Awaitable[Answered]]
+Ask = Callable[[Work, str], Awaitable[ProgramAnswer]]
 
 
 class _Batch:
@@ -81,7 +81,7 @@ class Batches:
             del self._open[key]
 
     async def _run(self, key: tuple[asyncio.AbstractEventLoop, Path | None], batch: _Batch) -> None:
-        """Wait until the batch is full or nobody comes any more, ask, and hand out the answers."""
+        """Wait until the batch is full or no work arrives, run it, and hand out the answers."""
         try:
             async with asyncio.timeout(_GATHER_S):
                 await batch.closed.wait()
@@ -90,33 +90,33 @@ class Batches:
         works = [work for name, work in batch.works.items() if not batch.answers[name].cancelled()]
         if not works:
             return
-        asked = asyncio.ensure_future(self._ask(works[0], _lines(works)))
+        run = asyncio.ensure_future(self._ask(works[0], _lines(works)))
         waiting = set(batch.answers.values())
-        # Nobody waits any more: what runs is ended.
-        while not asked.done():
+        # The run ends once no answer is awaited.
+        while not run.done():
             left = {answer for answer in waiting if not answer.done()}
             if not left:
-                asked.cancel()
-            awaited: set[asyncio.Future[Any]] = {asked, *left}
+                run.cancel()
+            awaited: set[asyncio.Future[Any]] = {run, *left}
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-        self._hand_out(batch, asked)
+        self._hand_out(batch, run)
 
-    def _hand_out(self, batch: _Batch, asked: asyncio.Future[Answered]) -> None:
+    def _hand_out(self, batch: _Batch, run: asyncio.Future[ProgramAnswer]) -> None:
         open_ = {name: answer for name, answer in batch.answers.items() if not answer.done()}
-        if asked.cancelled():
+        if run.cancelled():
             error: BaseException | None = TargetError("command", "the batch was stopped")
         else:
-            error = asked.exception()
+            error = run.exception()
         if error is not None:
             for answer in open_.values():
                 answer.set_exception(error)
             return
-        result = asked.result()
-        found = _read(result.text)
+        result = run.result()
+        records = _read(result.text)
         share_ms = result.latency_ms / len(batch.works)
         for name, answer in open_.items():
             try:
-                answer.set_result(_evidence(name, found, share_ms))
+                answer.set_result(_evidence(name, records, share_ms))
             except TargetError as problem:
                 answer.set_exception(problem)
             # An answer that is never set would hold its item for ever.
@@ -143,7 +143,7 @@ def _lines(works: list[Work]) -> str:
 
 def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
     """Return the answers by their ids, or what is wrong with them as a whole."""
-    found: dict[str, Mapping[str, Any]] = {}
+    records: dict[str, Mapping[str, Any]] = {}
     # Only a line feed ends a line: a text in JSON may hold other separators, such as U+2028.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -152,8 +152,8 @@ def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:
         if not isinstance(value, dict) or not isinstance(value.get("id"), str):
             message = f'line {number} of the batch\'s answer is no JSON object with an "id"'
             return TargetError("command", message)
-        found[value["id"]] = value
-    return found
+        records[value["id"]] = value
+    return records
 
 
 def _parsed(line: str) -> Any:
@@ -170,11 +170,11 @@ def _parsed(line: str) -> Any:
 
 
 def _evidence(
-    name: str, found: Mapping[str, Mapping[str, Any]] | TargetError, share_ms: float
+    name: str, records: Mapping[str, Mapping[str, Any]] | TargetError, share_ms: float
 ) -> Evidence:
-    if isinstance(found, TargetError):
-        raise found
-    record = found.get(name)
+    if isinstance(records, TargetError):
+        raise records
+    record = records.get(name)
     if record is None:
         raise TargetError("command", f"the batch's answer has no line with the id {name!r}")
     if record.get("error"):

@@ -16,7 +16,7 @@ from evalcore.targets.work import Runnable, Work
 
 
 class Conversation:
-    """Asks a target once for each user message, with what was said until then.
+    """Asks a target once for each user message, with the messages until then.
 
     A user message that is followed by an assistant's is answered already. The output is the last
     answer; the evidence holds every assistant message in `details.messages`, sums of measures
@@ -35,28 +35,28 @@ class Conversation:
 
         Raise `TargetError` for an input without a user message that waits for an answer.
         """
-        said: list[Message] = []
+        until_now: list[Message] = []
         answers: list[Evidence] = []
         messages: list[Message] = []
-        for place, message in enumerate(work.messages):
-            said.append(message)
+        for position, message in enumerate(work.messages):
+            until_now.append(message)
             if message["role"] == "assistant":
                 messages.append(message)
-            if message["role"] != "user" or _is_answered(work.messages, place):
+            if message["role"] != "user" or _is_answered(work.messages, position):
                 continue
-            answer = await self._turn(work, tuple(said), len(answers) + 1)
+            answer = await self._turn(work, tuple(until_now), len(answers) + 1)
             answers.append(answer)
-            own = [dict(one) for one in answer.details.get("messages") or ()]
+            own = [dict(message) for message in answer.details.get("messages") or ()]
             own = own or [{"role": "assistant", "content": answer.output or ""}]
             messages.extend(own)
-            said.append({"role": "assistant", "content": answer.output or ""})
+            until_now.append({"role": "assistant", "content": answer.output or ""})
         if not answers:
             raise TargetError("input", "no user message of the conversation waits for an answer")
         return _joined(answers, messages)
 
-    async def _turn(self, work: Work, said: tuple[Message, ...], number: int) -> Evidence:
-        case = work.case._replace(input=[dict(message) for message in said])
-        turn = replace(work, case=case, messages=said, prompt=prompt_of(said))
+    async def _turn(self, work: Work, messages: tuple[Message, ...], number: int) -> Evidence:
+        case = work.case._replace(input=[dict(message) for message in messages])
+        turn = replace(work, case=case, messages=messages, prompt=prompt_of(messages))
         try:
             return await self._target.answer(turn)
         except SkippedError:
@@ -67,8 +67,8 @@ class Conversation:
             raise
 
 
-def _is_answered(messages: tuple[Message, ...], place: int) -> bool:
-    return place + 1 < len(messages) and messages[place + 1]["role"] == "assistant"
+def _is_answered(messages: tuple[Message, ...], position: int) -> bool:
+    return position + 1 < len(messages) and messages[position + 1]["role"] == "assistant"
 
 
 def _joined(answers: list[Evidence], messages: list[Message]) -> Evidence:
@@ -76,28 +76,28 @@ def _joined(answers: list[Evidence], messages: list[Message]) -> Evidence:
     for answer in answers:
         details.update(answer.details)
     for name in ("calls", "errors"):
-        found = [one for answer in answers for one in answer.details.get(name) or ()]
-        if found:
-            details[name] = found
+        entries = [entry for answer in answers for entry in answer.details.get(name) or ()]
+        if entries:
+            details[name] = entries
     details["messages"] = messages
     metrics = [answer.metrics for answer in answers]
     return answers[-1]._replace(
         metrics=Metrics(
-            latency_ms=_sum(one.latency_ms for one in metrics),
+            latency_ms=_sum(turn.latency_ms for turn in metrics),
             ttft_ms=metrics[0].ttft_ms,
-            cost_usd=_sum(one.cost_usd for one in metrics),
-            input_tokens=_total(one.input_tokens for one in metrics),
-            output_tokens=_total(one.output_tokens for one in metrics),
+            cost_usd=_sum(turn.cost_usd for turn in metrics),
+            input_tokens=_total(turn.input_tokens for turn in metrics),
+            output_tokens=_total(turn.output_tokens for turn in metrics),
         ),
         details=details,
     )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    return None if None in known else fsum(value for value in known if value is not None)
+    numbers = list(values)
+    return None if None in numbers else fsum(value for value in numbers if value is not None)
 
 
 def _total(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
+    numbers = list(values)
+    return None if None in numbers else sum(value for value in numbers if value is not None)

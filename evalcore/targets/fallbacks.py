@@ -70,6 +70,6 @@ def _with_failures(evidence: Evidence, failures: Sequence[tuple[str, TargetError
         failed_call_of(error, name) for name, error in failures if isinstance(error, ProviderError)
     ]
     details["calls"] = [*calls, *details.get("calls", ())]
-    told = [f"{name}: {error}" for name, error in failures]
-    details["errors"] = [*told, *details.get("errors", ())]
+    messages = [f"{name}: {error}" for name, error in failures]
+    details["errors"] = [*messages, *details.get("errors", ())]
     return evidence._replace(details=details)

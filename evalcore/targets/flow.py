@@ -70,7 +70,7 @@ class FlowOptions(BaseModel):
     providers: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="What the function may name as provider beside `openai` and `anthropic`, and "
-        "what answers for nodes whose type nobody registered.",
+        "what answers for nodes whose type is not registered.",
     )
     behaviour: str | None = Field(
         default=None, description="A digest of the function's code; part of the identity only."
@@ -144,10 +144,10 @@ class FlowTarget:
         if reference is None:
             raise TargetError(_KIND, "a flow needs 'callable': module:function")
         try:
-            found: Callable[..., Any] = find_callable(reference, work.imports, work.objects)
+            function: Callable[..., Any] = find_callable(reference, work.imports, work.objects)
         except EvalError as error:
             raise TargetError("import", str(error)) from error
-        return found
+        return function
 
     def chat(self, provider: str | None, model: str | None) -> ChatModel:
         """Return the model of these names; raise `TargetError`."""
@@ -178,7 +178,7 @@ class FlowTarget:
     async def _executed(
         self, flow: Any, context: FlowContext, work: Work, depth: int = 0
     ) -> Evidence:
-        """Return the evidence of whatever a flow is; `work` is unchanged but for its depth."""
+        """Return the evidence of a flow of any form, which may return another flow."""
         if depth > _DEEPEST:
             raise AnswerError(f"a flow that returns a flow, {_DEEPEST} times over")
         wrapper = as_wrapper(flow)
@@ -199,8 +199,8 @@ class FlowTarget:
         """Return the evidence of `{flow, primary_output}`, or of nodes: with `register`."""
         unknown = [str(key) for key in wrapper if key not in WRAPPER_KEYS]
         if unknown:
-            known = "flow, register, primary_output (primaryOutputNodeId)"
-            raise AnswerError(f"unknown key '{unknown[0]}' beside 'flow'; known: {known}")
+            keys = "flow, register, primary_output (primaryOutputNodeId)"
+            raise AnswerError(f"unknown key '{unknown[0]}' beside 'flow'; known: {keys}")
         flow = wrapper["flow"]
         primary = next((wrapper[key] for key in PRIMARY_KEYS if wrapper.get(key) is not None), None)
         nodes = as_nodes(flow)
@@ -228,8 +228,8 @@ class FlowTarget:
         from evalcore.workflow.run_store import MemoryRunStore
 
         if primary is not None and not flow.has_output(primary):
-            known = ", ".join(node.id for node in flow.nodes)
-            raise AnswerError(f"the primary output '{primary}' is no node; nodes: {known}")
+            nodes = ", ".join(node.id for node in flow.nodes)
+            raise AnswerError(f"the primary output '{primary}' is no node; nodes: {nodes}")
         registry = NodeRegistry()
         if wrapper.get("register") is not None:
             arguments = register_call(wrapper["register"], registry, work.mode)
@@ -301,7 +301,7 @@ async def _called(function: Callable[..., Any], arguments: Any, keywords: Any) -
 class ExecutorCase:
     """A case of a workflow file as an executor sees it.
 
-    `fixtures` are the outputs that are given: what the executor says of those blocks is not used.
+    `fixtures` are the outputs of blocks that do not run: the executor's for those are not used.
     `expected` are the blocks that assertions look at.
     """
 
@@ -313,32 +313,33 @@ class ExecutorCase:
     @classmethod
     def of(cls, case: Case) -> ExecutorCase:
         """Return the view of a case."""
-        blocks = dict.fromkeys(one.block for one in case.assertions if one.block is not None)
-        given = {} if case.given is None else dict(case.given.outputs)
-        return cls(case.id, case.input or {}, given, tuple(blocks))
+        named = (assertion.block for assertion in case.assertions)
+        blocks = dict.fromkeys(block for block in named if block is not None)
+        fixtures = {} if case.given is None else dict(case.given.outputs)
+        return cls(case.id, case.input or {}, fixtures, tuple(blocks))
 
 
-def _blocks_of(returned: Any, given: Evidence | None) -> Evidence:
-    """Return the evidence of an executor's mapping of block outputs, the given ones in it."""
+def _blocks_of(returned: Any, fixtures: Evidence | None) -> Evidence:
+    """Return the evidence of an executor's mapping of block outputs, the case's fixtures in it."""
     if isinstance(returned, Evidence):
         evidence = returned
     elif isinstance(returned, Mapping):
-        known = {str(block): value for block, value in returned.items() if value is not None}
-        evidence = block_evidence(known)
+        blocks = {str(block): value for block, value in returned.items() if value is not None}
+        evidence = block_evidence(blocks)
     else:
-        found = type(returned).__name__
-        raise AnswerError(f"an executor returns a mapping of block outputs, not {found}")
-    if given is None:
+        type_name = type(returned).__name__
+        raise AnswerError(f"an executor returns a mapping of block outputs, not {type_name}")
+    if fixtures is None:
         return evidence
-    outputs = {**evidence.outputs, **given.outputs}
-    output = evidence.output if evidence.outputs else given.output
-    measured = {**evidence.block_metrics, **given.block_metrics}
+    outputs = {**evidence.outputs, **fixtures.outputs}
+    output = evidence.output if evidence.outputs else fixtures.output
+    measured = {**evidence.block_metrics, **fixtures.block_metrics}
     return evidence._replace(output=output, outputs=outputs, block_metrics=measured)
 
 
 def _measured(evidence: Evidence, calls: CountedCalls, latency_ms: float) -> Evidence:
     """Return the evidence with its latency, unless it or its calls say what that is."""
     metrics = evidence.metrics
-    if metrics.latency_ms is not None or calls.made:
+    if metrics.latency_ms is not None or calls.count:
         return evidence
     return evidence._replace(metrics=replace(metrics, latency_ms=latency_ms))

@@ -1,4 +1,4 @@
-"""What somebody's flow returned (or a case's fixtures give) → evidence."""
+"""The evidence of what a flow returned, or of a case's fixtures."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def returned_evidence(value: Any) -> Evidence:
         evidence = Evidence(text_of(output))
         if isinstance(output, Mapping):
             evidence = evidence._replace(details={"state": json_value(output)})
-        known = {} if isinstance(output, str) else {PRIMARY: json_value(output)}
-        return with_values(evidence, known)
+        values = {} if isinstance(output, str) else {PRIMARY: json_value(output)}
+        return with_values(evidence, values)
     keys = ", ".join(f"'{key}'" for key in list(value)[:_LISTED_KEYS]) or "none"
     more = len(value) - _LISTED_KEYS
     rest = f" and {more} more" if more > 0 else ""
@@ -88,19 +88,19 @@ def is_whole_evidence(value: Any) -> bool:
 
 
 def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None) -> Evidence:
-    """Return the evidence of given outputs by block: each text, `{output, metrics}`, or any value.
+    """Return the evidence of outputs by block: each text, `{output, metrics}`, or any value.
 
     The last block is the primary one. Raises `AnswerError`.
     """
     outputs: dict[str, str] = {}
     state: dict[str, Any] = {}
     measured: dict[str, Metrics] = {}
-    for block, given in blocks.items():
-        value = given
-        if isinstance(given, Mapping) and "output" in given and set(given) <= {"output", "metrics"}:
-            value = given["output"]
-            if given.get("metrics"):
-                measured[block] = _metrics(given["metrics"])
+    for block, raw in blocks.items():
+        value = raw
+        if isinstance(raw, Mapping) and "output" in raw and set(raw) <= {"output", "metrics"}:
+            value = raw["output"]
+            if raw.get("metrics"):
+                measured[block] = _metrics(raw["metrics"])
         outputs[block] = text_of(value)
         state[block] = json_value(value)
     evidence = Evidence(
@@ -118,13 +118,13 @@ def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None)
 def with_primary(evidence: Evidence, primary_output: str) -> Evidence:
     """Return the evidence with another primary output; raise `AnswerError` if there is none."""
     try:
-        found = find_value(evidence, f"outputs.{primary_output}")
+        primary = find_value(evidence, f"outputs.{primary_output}")
     except PathSyntaxError as error:
         raise AnswerError(f"primary_output: {error}") from None
-    if isinstance(found, Missing):
-        raise AnswerError(f"primary_output: {found}")
-    values = output_values(evidence) | {PRIMARY: found.value}
-    return with_values(evidence._replace(output=text_of(found.value)), values)
+    if isinstance(primary, Missing):
+        raise AnswerError(f"primary_output: {primary}")
+    values = output_values(evidence) | {PRIMARY: primary.value}
+    return with_values(evidence._replace(output=text_of(primary.value)), values)
 
 
 def sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
@@ -133,8 +133,9 @@ def sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
         return UNMEASURED
     sums: dict[str, Any] = {}
     for name in _MEASURES - {"ttft_ms"}:
-        values = [getattr(one, name) for one in measured.values() if getattr(one, name) is not None]
-        sums[name] = sum(values) if values else None
+        values = [getattr(metrics, name) for metrics in measured.values()]
+        numbers = [value for value in values if value is not None]
+        sums[name] = sum(numbers) if numbers else None
     return Metrics(**sums)
 
 
@@ -145,25 +146,24 @@ def text_of(value: Any) -> str:
     try:
         return json_text(list(value) if isinstance(value, tuple) else value)
     except (TypeError, ValueError, RecursionError) as error:
-        found = type(value).__name__
-        message = f"an answer is text or a JSON value, not {found} ({error})"
+        message = f"an answer is text or a JSON value, not {type(value).__name__} ({error})"
         raise AnswerError(message) from None
 
 
 def _whole(value: Mapping[str, Any]) -> Evidence:
-    given = value.get("outputs") or {}
-    if not isinstance(given, Mapping):
+    outputs = value.get("outputs") or {}
+    if not isinstance(outputs, Mapping):
         raise AnswerError("'outputs' has to be a mapping of block ids")
-    evidence = block_evidence(given)
+    evidence = block_evidence(outputs)
     values = output_values(evidence)
-    details: dict[str, Any] = dict(evidence.details) if given else {}
+    details: dict[str, Any] = dict(evidence.details) if outputs else {}
     if "state" in value:
         details["state"] = json_value(value["state"])
     if value.get("errors"):
         errors = value["errors"]
         if not isinstance(errors, str | list | tuple):
             raise AnswerError("'errors' is a list of texts")
-        details["errors"] = [errors] if isinstance(errors, str) else [str(one) for one in errors]
+        details["errors"] = [errors] if isinstance(errors, str) else list(map(str, errors))
     if value.get("invocations"):
         if not isinstance(value["invocations"], Mapping):
             raise AnswerError("'invocations' is a mapping of block ids to numbers")
@@ -180,10 +180,10 @@ def _whole(value: Mapping[str, Any]) -> Evidence:
     return evidence
 
 
-def _metrics(given: Any) -> Metrics:
-    if not isinstance(given, Mapping) or not set(given) <= _MEASURES:
+def _metrics(raw: Any) -> Metrics:
+    if not isinstance(raw, Mapping) or not set(raw) <= _MEASURES:
         raise AnswerError(f"'metrics' is a mapping of {', '.join(sorted(_MEASURES))}")
-    return Metrics(**given)
+    return Metrics(**raw)
 
 
 def json_value(value: Any) -> Any:

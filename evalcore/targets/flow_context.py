@@ -26,7 +26,7 @@ class FlowVariant:
 
 
 class CountedCalls:
-    """Makes the calls of one work item; `made` says how many were tried.
+    """Makes the calls of one work item; `count` says how many were tried.
 
     They are made in the event loop that it was created in, whichever loop asks: a flow's functions
     run in another.
@@ -35,15 +35,15 @@ class CountedCalls:
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
         self._loop = asyncio.get_running_loop()
-        self.made = 0
+        self.count = 0
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; errors as `Complete`."""
-        self.made += 1
+        self.count += 1
         if asyncio.get_running_loop() is self._loop:
             return await self._complete(request)
-        made = asyncio.run_coroutine_threadsafe(self._completed(request), self._loop)
-        return await asyncio.wrap_future(made)
+        reply = asyncio.run_coroutine_threadsafe(self._completed(request), self._loop)
+        return await asyncio.wrap_future(reply)
 
     async def _completed(self, request: Request) -> Reply:
         return await self._complete(request)
@@ -102,18 +102,19 @@ class FlowContext:
         with the key from the environment. `parameters` have the names of the OpenAI API. Raises
         `ProviderError` when the call gave no answer.
         """
-        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
         chat = self.models(provider or self.variant.provider, model or self.variant.model)
-        request = chat.request(asked, parameters=parameters, response_schema=response_schema)
+        request = chat.request(messages, parameters=parameters, response_schema=response_schema)
         if tools:
             request = replace(request, tools=tuple(tools))
         return await self.complete(request)
 
-    def chat_sync(self, **asked: Any) -> Reply:
+    def chat_sync(self, **arguments: Any) -> Reply:
         """Ask a model from a function that is not async, as `chat` does."""
         if self.loop is None:
             raise RuntimeError("chat_sync works inside of a flow that is being run")
-        return asyncio.run_coroutine_threadsafe(self.chat(**asked), self.loop).result()
+        return asyncio.run_coroutine_threadsafe(self.chat(**arguments), self.loop).result()
 
 
 _NAMES: Final = {
@@ -135,7 +136,7 @@ _BY_KEYWORD: Final = ("case_input", "variant", "mode", "context")
 def arguments_for(
     function: Callable[..., Any], context: FlowContext
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return what to call somebody's flow with.
+    """Return the arguments of a call of a flow's function.
 
     Parameters named `case_input` (or `input`, `inputs`), `variant`, `mode`, `context`, `config`,
     `case_id`, `iteration` get that, in any order; the others get the input, the variant and the
@@ -145,27 +146,26 @@ def arguments_for(
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # written in C, without a signature
         return [context.case_input], {}
-    named = {_NAMES[one.name] for one in parameters if one.name in _NAMES}
+    named = {_NAMES[each.name] for each in parameters if each.name in _NAMES}
     rest = [name for name in _IN_ORDER if name not in named]
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     skipped = False
-    for one in parameters:
-        if one.kind is one.VAR_POSITIONAL:
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
             continue
-        if one.kind is one.VAR_KEYWORD:
-            given = {name for name in _BY_KEYWORD if name in named}
-            taken = {name for name in _IN_ORDER if name not in rest} | given
-            keywords |= {name: _of(context, name) for name in _BY_KEYWORD if name not in taken}
+        if parameter.kind is parameter.VAR_KEYWORD:
+            bound = {name for name in _IN_ORDER if name not in rest} | named
+            keywords |= {name: _of(context, name) for name in _BY_KEYWORD if name not in bound}
             continue
-        name = _NAMES.get(one.name)
+        name = _NAMES.get(parameter.name)
         if name is None:
-            if one.default is not one.empty or not rest:
+            if parameter.default is not parameter.empty or not rest:
                 skipped = True
                 continue
             name = rest.pop(0)
-        if one.kind is one.KEYWORD_ONLY or skipped:
-            keywords[one.name] = _of(context, name)
+        if parameter.kind is parameter.KEYWORD_ONLY or skipped:
+            keywords[parameter.name] = _of(context, name)
         else:
             positional.append(_of(context, name))
     return positional, keywords

@@ -27,8 +27,8 @@ def chat_model_of(
     """
     entry = providers.get(provider)
     if entry is None and provider not in _PROTOCOLS:
-        known = ", ".join(dict.fromkeys([*providers, *_PROTOCOLS]))
-        message = f"unknown provider '{provider}'; known: {known}"
+        names = ", ".join(dict.fromkeys([*providers, *_PROTOCOLS]))
+        message = f"unknown provider '{provider}'; known: {names}"
         hint = "a variant's 'provider' and the suite's own 'targets' are known here"
         raise TargetError("provider", f"{message} ({hint})")
     kind, options = (provider, {}) if entry is None else (entry["kind"], dict(entry["options"]))

@@ -63,8 +63,8 @@ class _FlowInWorker(FlowTarget):
 
     async def answered(self, target: Target, work: Work) -> Evidence:  # noqa: ARG002 - as its base
         """Return the answer of the engine's target."""
-        asked = {"name": target.name, "kind": target.kind, "options": dict(target.options)}
-        evidence: Evidence = await self._engine.ask(ANSWER, asked)
+        stored = {"name": target.name, "kind": target.kind, "options": dict(target.options)}
+        evidence: Evidence = await self._engine.ask(ANSWER, stored)
         return evidence
 
     async def answered_node(

@@ -141,11 +141,11 @@ class HttpTarget:
             start = " ".join(body[:200].split())
             message = f"response_path {path}: the answer is not JSON; it begins: {start}"
             raise TargetError(_KIND, message) from error
-        found = self._path.match(document)
-        if found is None:
+        match = self._path.match(document)
+        if match is None:
             start = " ".join(body[:200].split())
             raise TargetError(_KIND, f"response_path {path} finds nothing in the answer: {start}")
-        return found.obj if isinstance(found.obj, str) else json_text(found.obj)
+        return match.obj if isinstance(match.obj, str) else json_text(match.obj)
 
 
 def _filled_url(url: str, work: Work) -> str:

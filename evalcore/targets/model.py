@@ -92,9 +92,9 @@ def _templated(work: Work, options: ChatOptions) -> tuple[Message, ...]:
     if options.prompt_template is None:
         return work.messages
     message = {"role": "user", "content": filled(options.prompt_template, work)}
-    for place in range(len(work.messages) - 1, -1, -1):
-        if work.messages[place]["role"] == "user":
-            return (*work.messages[:place], message, *work.messages[place + 1 :])
+    for position in range(len(work.messages) - 1, -1, -1):
+        if work.messages[position]["role"] == "user":
+            return (*work.messages[:position], message, *work.messages[position + 1 :])
     return (*work.messages, message)
 
 

@@ -31,15 +31,15 @@ AskTarget = Callable[[NodeQuestion], Awaitable[TargetAnswer | None]]
 
 
 class NodeCalls:
-    """Makes a node's provider calls and notes them; `made` says how many were tried."""
+    """Makes a node's provider calls and notes them; `count` says how many were tried."""
 
     def __init__(self, complete: Complete, node: str, calls: list[Call]) -> None:
         self._complete, self._node, self._calls = complete, node, calls
-        self.made = 0
+        self.count = 0
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; errors as `Complete`."""
-        self.made += 1
+        self.count += 1
         call = Call(request.endpoint.provider, request.model or "", self._node, UNMEASURED)
         call = call._replace(group=len(self._calls))
         try:

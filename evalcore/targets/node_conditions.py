@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from evalcore.mistakes.wording import suggest
 from evalcore.targets.flow_answer import AnswerError
 from evalcore.workflow.conditions import OPERATORS, Condition, Look, condition_holds
 
@@ -21,7 +22,7 @@ def read_when(raw: Any, where: str) -> When:
     `{equals: {var, value}}` with any operator, `{and: […]}`, `{or: […]}`, `{not: …}`.
     """
     if isinstance(raw, list | tuple):
-        return _all([read_when(one, f"{where}[{n}]") for n, one in enumerate(raw)])
+        return _all([read_when(each, f"{where}[{n}]") for n, each in enumerate(raw)])
     if not isinstance(raw, Mapping) or not raw:
         raise AnswerError(f"{where}: {_FORMS}")
     named = {"eval_key" if key == "evalKey" else str(key): value for key, value in raw.items()}
@@ -55,8 +56,8 @@ def _comparison(raw: Mapping[str, Any], where: str) -> When:
         raise AnswerError(f"{where}: unknown key '{unknown[0]}'; {_FORMS}")
     condition = Condition.model_construct(**raw)
     if condition.operator not in OPERATORS:
-        known = ", ".join(OPERATORS)
-        raise AnswerError(f"{where}: unknown operator {condition.operator!r}; known: {known}")
+        hint = suggest(condition.operator, OPERATORS)
+        raise AnswerError(f"{where}: unknown operator '{condition.operator}'.{hint}")
     if condition.eval_key is not None and not isinstance(condition.eval_key, str):
         raise AnswerError(f"{where}: a path is a text, not {condition.eval_key!r}")
     return lambda look: condition_holds(condition, look)
@@ -67,7 +68,7 @@ def _group(raw: Mapping[str, Any], where: str) -> When:
     combinator, written = raw.get("combinator") or "and", raw["conditions"]
     if unknown or combinator not in _COMBINED or not isinstance(written, list | tuple):
         raise AnswerError(f"{where}: {_FORMS}")
-    conditions = [read_when(one, f"{where}[{n}]") for n, one in enumerate(written)]
+    conditions = [read_when(each, f"{where}[{n}]") for n, each in enumerate(written)]
     if combinator == "and" or not conditions:
         return _all(conditions)
     return lambda look: any(condition(look) for condition in conditions)

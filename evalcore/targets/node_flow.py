@@ -82,8 +82,8 @@ def as_wrapper(value: Any) -> Mapping[str, Any] | None:
         return value if "flow" in value else None
     if isinstance(value, type) or callable(value) or not hasattr(value, "flow"):
         return None
-    found = {key: getattr(value, key) for key in WRAPPER_KEYS if hasattr(value, key)}
-    return {key: one for key, one in found.items() if key == "flow" or one is not None}
+    members = {key: getattr(value, key) for key in WRAPPER_KEYS if hasattr(value, key)}
+    return {key: member for key, member in members.items() if key == "flow" or member is not None}
 
 
 def as_nodes(value: Any) -> Mapping[str, Any] | None:
@@ -99,13 +99,13 @@ def read_node_flow(raw: Mapping[str, Any]) -> NodeFlow:
     written = flow.get("nodes")
     if not isinstance(written, list | tuple) or not written:
         raise AnswerError(f"flow '{name}': 'nodes' is a list of {{id, type, input}}, not empty")
-    nodes = [_node(one, position) for position, one in enumerate(written)]
+    nodes = [_node(raw_node, position) for position, raw_node in enumerate(written)]
     _check_ids(nodes)
     edges = _edges(flow.get("edges"), nodes)
     ordered = _in_order(nodes, edges)
     references = References([node.id for node in nodes])
     _check_references(ordered, edges, references)
-    into = {node.id: tuple(one for one in edges if one.target == node.id) for node in nodes}
+    into = {node.id: tuple(edge for edge in edges if edge.target == node.id) for node in nodes}
     return NodeFlow(name, tuple(ordered), into, references)
 
 
@@ -122,8 +122,8 @@ def _node(raw: Any, position: int) -> Node:
     config = node.get("config")
     if config is not None and not isinstance(config, Mapping):
         raise AnswerError(f"{where}: 'config' is a mapping")
-    given = node.get("input", NO_INPUT)
-    return Node(node["id"], node["type"], given, dict(config or {}), _policy(node, where))
+    policy = _policy(node, where)
+    return Node(node["id"], node["type"], node.get("input", NO_INPUT), dict(config or {}), policy)
 
 
 def _policy(node: Mapping[str, Any], where: str) -> Policy:
@@ -169,29 +169,29 @@ def _edges(written: Any, nodes: list[Node]) -> list[Edge]:
         raise AnswerError("'edges' is a list of {from, to, when}")
     ids = [node.id for node in nodes]
     edges = []
-    for position, one in enumerate(written):
+    for position, raw in enumerate(written):
         where = f"edges[{position}]"
-        mapping = _mapping(one, _EDGE_KEYS)
+        mapping = _mapping(raw, _EDGE_KEYS)
         if mapping is None:
-            raise AnswerError(f"{where} is a mapping {{from, to, when}}, not {type(one).__name__}")
+            raise AnswerError(f"{where} is a mapping {{from, to, when}}, not {type(raw).__name__}")
         edge = _checked(mapping, _EDGE_KEYS, where)
         for key in ("from", "to"):
             if edge.get(key) not in ids:
                 hint = suggest(edge.get(key), ids)
                 raise AnswerError(f"{where}: '{key}' names no node: {edge.get(key)!r}.{hint}")
         when = edge.get("when")
-        made = None if when is None else read_when(when, f"{where}.when")
-        edges.append(Edge(edge["from"], edge["to"], made))
+        condition = None if when is None else read_when(when, f"{where}.when")
+        edges.append(Edge(edge["from"], edge["to"], condition))
     return edges
 
 
 def _in_order(nodes: list[Node], edges: list[Edge]) -> list[Node]:
     """Return the nodes so that each follows its predecessors, else in their own order."""
-    waiting = {node.id: {one.source for one in edges if one.target == node.id} for node in nodes}
+    waiting = {node.id: {edge.source for edge in edges if edge.target == node.id} for node in nodes}
     ordered: list[Node] = []
     left = list(nodes)
     while left:
-        node = next((one for one in left if not waiting[one.id]), None)
+        node = next((ready for ready in left if not waiting[ready.id]), None)
         if node is None:
             raise AnswerError(f"the edges go round: {_cycle(left, waiting)}")
         left.remove(node)
@@ -212,9 +212,10 @@ def _check_references(nodes: list[Node], edges: list[Edge], references: Referenc
     """Raise `AnswerError` for an input that refers to what has not run before."""
     before: dict[str, set[str]] = {}
     for node in nodes:
-        sources = {one.source for one in edges if one.target == node.id}
+        sources = {edge.source for edge in edges if edge.target == node.id}
         before[node.id] = sources.union(*(before[source] for source in sources))
-        later = [one for one in references.named_in(node.input) if one not in before[node.id]]
+        named = references.named_in(node.input)
+        later = [name for name in named if name not in before[node.id]]
         if later:
             raise AnswerError(
                 f"node '{node.id}': its input refers to '{later[0]}', which does not run before "
@@ -228,11 +229,11 @@ def _mapping(value: Any, keys: Iterable[str]) -> Mapping[str, Any] | None:
         return value
     if isinstance(value, str | list | tuple | type) or value is None:
         return None
-    found = {key: getattr(value, key) for key in (*keys, "from_") if hasattr(value, key)}
-    if "from_" in found:
-        found.setdefault("from", found["from_"])
-        del found["from_"]
-    return {key: one for key, one in found.items() if one is not None} or None
+    members = {key: getattr(value, key) for key in (*keys, "from_") if hasattr(value, key)}
+    if "from_" in members:
+        members.setdefault("from", members["from_"])
+        del members["from_"]
+    return {key: member for key, member in members.items() if member is not None} or None
 
 
 def _checked(raw: Mapping[str, Any], keys: tuple[str, ...], where: str) -> dict[str, Any]:

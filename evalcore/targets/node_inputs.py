@@ -66,11 +66,11 @@ class References:
         value = outputs[node]
         if not path:
             return value
-        found = at_path(value, path)
-        if found is MISSING:
+        member = at_path(value, path)
+        if member is MISSING:
             has = f"; it has {', '.join(map(str, value))}" if isinstance(value, Mapping) else ""
             raise AnswerError(f"{{{reference}}}: the output of '{node}' has no '{path}'{has}")
-        return found
+        return member
 
     def _split(self, reference: str) -> tuple[str, str]:
         """Return the node and the path; the longest id that fits."""

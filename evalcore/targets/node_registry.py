@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter, signature
 from typing import Any, Final
 
 from evalcore.targets.flow_answer import AnswerError
@@ -12,6 +12,7 @@ _FORM: Final = (
     "registry.register(node) takes an object with 'type' and 'run(input, *, context)', or a type "
     "and a function"
 )
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _CONTEXT_NAMES: Final = ("context", "ctx")
 
 
@@ -33,7 +34,7 @@ class NodeRegistry:
         if inspect.isclass(node):
             raise TypeError(f"{_FORM}; {node.__name__} is a class: pass an instance")
         if not isinstance(type_, str) or not type_ or not callable(function):
-            raise TypeError(f"{_FORM}; it got {_shown(node)}")
+            raise TypeError(f"{_FORM}; it got {_described(node)}")
         self._runs[type_] = function
 
     def find(self, type_: str) -> Callable[..., Any] | None:
@@ -51,16 +52,13 @@ def register_call(register: Any, registry: NodeRegistry, mode: str) -> tuple[lis
     """Return the arguments of a factory's `register(registry, mode)`; the mode may be left out."""
     if not callable(register):
         raise AnswerError("'register' is a function register(registry, mode)")
-    try:
-        parameters = list(inspect.signature(register).parameters.values())
-    except (TypeError, ValueError):  # written in C, without a signature
+    parameters = _parameters(register)
+    if parameters is None:
         return [registry, mode], {}
-    if any(one.kind is one.KEYWORD_ONLY and one.name == "mode" for one in parameters):
+    if "mode" in _names(parameters, Parameter.KEYWORD_ONLY):
         return [registry], {"mode": mode}
-    positional = [
-        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-    takes_all = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    takes_all = bool(_names(parameters, Parameter.VAR_POSITIONAL))
+    positional = _names(parameters, *_POSITIONAL)
     return [registry, mode][: 2 if takes_all else max(1, len(positional))], {}
 
 
@@ -68,29 +66,37 @@ def node_arguments(
     run: Callable[..., Any], value: Any, context: Any
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return what to call a node's `run` with: the input, and the context if it takes one."""
-    try:
-        parameters = list(inspect.signature(run).parameters.values())
-    except (TypeError, ValueError):  # written in C, without a signature
+    parameters = _parameters(run)
+    if parameters is None:
         return [value], {}
-    named = [one for one in parameters if one.kind is not one.POSITIONAL_ONLY]
-    keywords = {one.name: context for one in named if one.name in _CONTEXT_NAMES}
-    if not keywords and any(one.kind is one.VAR_KEYWORD for one in parameters):
+    names = [each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY]
+    keywords = {name: context for name in names if name in _CONTEXT_NAMES}
+    if not keywords and _names(parameters, Parameter.VAR_KEYWORD):
         keywords = {"context": context}
-    positional = [
-        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-    own = [one for one in positional if one.name not in keywords]
+    positional = _names(parameters, *_POSITIONAL)
+    own = [name for name in positional if name not in keywords]
     if not own:
-        if any(one.kind is one.KEYWORD_ONLY and one.name == "input" for one in parameters):
+        if "input" in _names(parameters, Parameter.KEYWORD_ONLY):
             return [], {**keywords, "input": value}
-        takes_all = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-        return ([value] if takes_all else []), keywords
-    if positional[0].name in keywords:  # `run(context, input)`
-        return [], {**keywords, own[0].name: value}
+        return ([value] if _names(parameters, Parameter.VAR_POSITIONAL) else []), keywords
+    if positional[0] in keywords:  # `run(context, input)`
+        return [], {**keywords, own[0]: value}
     return [value], keywords
 
 
-def _shown(node: Any) -> str:
+def _parameters(function: Callable[..., Any]) -> list[Parameter] | None:
+    """Return a function's parameters; None for one in C without a signature."""
+    try:
+        return list(signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
+def _names(parameters: Iterable[Parameter], *kinds: object) -> list[str]:
+    return [parameter.name for parameter in parameters if parameter.kind in kinds]
+
+
+def _described(node: Any) -> str:
     """Return a value, of an object its type: its text may hold an address in memory."""
     plain = node is None or isinstance(node, str | int | float | Mapping)
     return f"{node!r:.80}" if plain else f"an object of type {type(node).__name__}"

@@ -148,8 +148,8 @@ class NodeExecution:
         def look(path: str | None) -> Any:
             if path is None:
                 return value
-            found = at_path(value, path)
-            return self._state.find(path) if found is MISSING else found
+            at = at_path(value, path)
+            return self._state.find(path) if at is MISSING else at
 
         return look
 
@@ -206,11 +206,11 @@ class NodeExecution:
             value = self._input(node)
             run = self._registry.find(node.type)
             if run is None:
-                return await self._asked(node, value)
+                return await self._ask_target_of(node, value)
             arguments, keywords = node_arguments(run, value, self._context_of(node, calls))
             returned = await call_foreign(run, *arguments, **keywords)
             if isinstance(returned, Evidence):
-                return _answered(returned, measured=not calls.made)
+                return _answered(returned, measured=not calls.count)
             return _Answer(json_value(_plain(returned)))
         except AnswerError as error:
             raise NodeFailedError(_KIND, f"{_named(node)}: {error}") from error
@@ -225,28 +225,27 @@ class NodeExecution:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not ours: a cancellation that leaked out of somebody's node.
+            # Not the item's cancellation: one that leaked out of a node.
             message = f"{_named(node)}: CancelledError: its own task was cancelled"
             raise NodeFailedError(_KIND, message) from None
 
-    async def _asked(self, node: Node, value: Any) -> _Answer:
+    async def _ask_target_of(self, node: Node, value: Any) -> _Answer:
         """Return the answer of the target that has the name of the node's type."""
-        asked, config = json_value(value), json_value(node.config)
-        question = NodeQuestion(node.id, node.type, asked, config)
+        question = NodeQuestion(node.id, node.type, json_value(value), json_value(node.config))
         answer = await self._ask_target(question)
         if answer is not None:
             self._calls.extend(answer.calls)
             return _answered(answer.evidence, measured=not answer.calls)
-        known = ", ".join(self._registry) or "nothing"
+        types = ", ".join(self._registry) or "nothing"
         raise NodeFailedError(
             _KIND,
-            f"node '{node.id}': nothing runs nodes of type '{node.type}' (registered: {known}); "
+            f"node '{node.id}': nothing runs nodes of type '{node.type}' (registered: {types}); "
             f"register an object with type '{node.type}' and run(input, *, context) in the "
             f"factory's 'register', or configure a target that is called '{node.type}'",
         )
 
     def _input(self, node: Node) -> Any:
-        """Return what a node is given: what its input says, else what its predecessors gave."""
+        """Return the input of a node: its own, filled, else the outputs of its predecessors."""
         outputs = self._state.outputs
         if node.input is not NO_INPUT:
             return self._flow.references.filled(node.input, outputs)
@@ -258,9 +257,10 @@ class NodeExecution:
         return {source: outputs[source] for source in sources if source in outputs}
 
     def _context_of(self, node: Node, calls: NodeCalls) -> NodeContext:
-        told = {one.name: getattr(self._context, one.name) for one in fields(FlowContext)}
+        names = [field.name for field in fields(FlowContext)]
+        values = {name: getattr(self._context, name) for name in names}
         return NodeContext(
-            **{**told, "complete": calls},
+            **{**values, "complete": calls},
             node_id=node.id,
             node_type=node.type,
             node_config=node.config,
@@ -271,7 +271,9 @@ class NodeExecution:
         outputs = self._state.outputs
         ran = {node.id: outputs[node.id] for node in self._flow.nodes if node.id in outputs}
         name = None if primary_output is None else primary_output
-        if name is not None and not any(name == one or name.startswith(f"{one}.") for one in ran):
+        if name is not None and not any(
+            name == node or name.startswith(f"{node}.") for node in ran
+        ):
             raise AnswerError(f"primary output: node '{name}' was skipped, so it has no output")
         # Each as `{output}`: what a node returns may have that key itself.
         evidence = block_evidence({node: {"output": value} for node, value in ran.items()})
@@ -281,7 +283,7 @@ class NodeExecution:
         ran_times = {node: self._invocations[node] for node in order if node in self._invocations}
         details = {**evidence.details, "invocations": ran_times}
         if self._errors:
-            details["errors"] = [one for node in order for one in self._errors.get(node, ())]
+            details["errors"] = [text for node in order for text in self._errors.get(node, ())]
         if self._calls:
             details["calls"] = [call.as_json() for call in self._calls]
         evidence = evidence._replace(
@@ -296,8 +298,7 @@ class NodeExecution:
         """
         if not self._metrics:
             return UNMEASURED
-        told = {**self._metrics, **by_block(self._calls)}
-        sums = sum_metrics(told)
+        sums = sum_metrics({**self._metrics, **by_block(self._calls)})
         return Metrics(
             cost_usd=sums.cost_usd,
             input_tokens=sums.input_tokens,
@@ -307,8 +308,8 @@ class NodeExecution:
     def _snapshot(self, state: str, error: str | None) -> Snapshot:
         values = dict(self._state.outputs)
         texts = {node: text_of(value) for node, value in values.items()}
-        known = {"inputs": self._state.inputs, "outputs": values, "shared": {}}
-        return Snapshot(self._log.sequence, state, texts, known, error)
+        scope = {"inputs": self._state.inputs, "outputs": values, "shared": {}}
+        return Snapshot(self._log.sequence, state, texts, scope, error)
 
 
 def _answered(evidence: Evidence, *, measured: bool) -> _Answer:

@@ -1,4 +1,4 @@
-"""Nodes whose type nobody registered: the target of that name answers."""
+"""Nodes whose type is not registered: the target of that name answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NodeTargets:
         runnable = self._built(target, question.config)
         calls: list[Call] = []
         complete = NodeCalls(self._work.complete, question.node, calls)
-        work = self._work_on(_asked(question.input), complete)
+        work = self._work_on(_case_input(question.input), complete)
         return TargetAnswer(await runnable.answer(work), tuple(calls))
 
     def _built(self, target: Target, config: Mapping[str, Any]) -> Runnable:
@@ -77,7 +77,7 @@ class NodeTargets:
         )
 
 
-def _asked(value: Any) -> Any:
+def _case_input(value: Any) -> Any:
     if isinstance(value, Mapping) and len(value) == 1:
         ((key, inner),) = value.items()
         if key in _ALONE and isinstance(inner, str | list):

@@ -24,7 +24,7 @@ def filled(template: str, work: Work) -> str:
 def filled_value(template: Any, work: Work) -> Any:
     """Return JSON values with every text in them filled.
 
-    A text that is one placeholder and nothing else becomes the value itself, whatever its type.
+    A text that is one placeholder and nothing else becomes the value itself, of any type.
     """
     if isinstance(template, str):
         whole = PLACEHOLDER.fullmatch(template)
@@ -54,8 +54,8 @@ def _part(value: Any, part: str, placeholder: str) -> Any:
     listed = isinstance(value, Sequence) and not isinstance(value, str)
     if listed and part.isdecimal() and int(part) < len(value):
         return value[int(part)]
-    known = f"; it has {', '.join(map(str, value))}" if isinstance(value, Mapping) else ""
-    raise TargetError("input", f"{{{placeholder}}}: the case's input has no '{part}'{known}")
+    keys = f"; it has {', '.join(map(str, value))}" if isinstance(value, Mapping) else ""
+    raise TargetError("input", f"{{{placeholder}}}: the case's input has no '{part}'{keys}")
 
 
 def _as_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The target `python`: a function of somebody's own."""
+"""The target `python`: a function of the suite's author answers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class PythonOptions(BaseModel):
 class PythonTarget:
     """Calls the function and makes evidence of what it returns.
 
-    With worker processes at hand it is called in one of them, and whatever it does to its process
-    is this item's error; a call that does not end at its time limit ends with its process. Inline
+    With worker processes at hand it is called in one of them, and a process that it ends is this
+    item's error; a call that does not end at its time limit ends with its process. Inline
     an async function runs in a loop of another thread, a sync one in a thread of its own: when the
     caller's time limit cancels an answer, an async function is cancelled, and the result of a sync
     one is dropped. The latency is measured around the call, unless the function returns an

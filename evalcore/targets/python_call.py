@@ -133,8 +133,8 @@ def _evidence(value: Any, latency_ms: float) -> Evidence:
     if isinstance(value, Evidence):
         output: Any = value.output
         if output is not None and not isinstance(output, str):
-            found = type(output).__name__
-            raise TargetError(KIND, f"returned an Evidence whose output is {found}, not text")
+            name = type(output).__name__
+            raise TargetError(KIND, f"returned an Evidence whose output is {name}, not text")
         try:
             _ENCODER.encode(encode_evidence(value))
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -143,8 +143,8 @@ def _evidence(value: Any, latency_ms: float) -> Evidence:
             return value
         return value._replace(metrics=replace(value.metrics, latency_ms=latency_ms))
     if not isinstance(value, Mapping | list | tuple):
-        found = type(value).__name__
-        raise TargetError(KIND, f"returned {found}; return text, a mapping, a list or an Evidence")
+        name = type(value).__name__
+        raise TargetError(KIND, f"returned {name}; return text, a mapping, a list or an Evidence")
     try:
         text = json_text(value)
     except (TypeError, ValueError, RecursionError) as error:

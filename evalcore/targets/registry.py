@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class TargetKind(NamedTuple):
     """Where a kind stands: its module, the class that answers, the model of its options.
 
-    `open_field` is the option (a free mapping) that takes those keys of a variant's configuration
-    which are no options themselves. The runnable of a kind that `takes_context` gets a
+    `open_field` is the option (a free mapping) that takes the other keys of a variant's
+    configuration. The runnable of a kind that `takes_context` gets a
     `targets.build_context.BuildContext` after its options.
 
     An `instant` kind takes no time unless its option `latency_ms` says so. A kind that `asks_model`
@@ -156,12 +156,12 @@ def merged_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> dict[s
     open_field = target_kind(target.kind).open_field
     merged = {_name(key, fields): value for key, value in target.options.items()}
     free: dict[str, Any] = {}
-    for given, value in variant.config.items():
-        key = _name(given, fields)
+    for written, value in variant.config.items():
+        key = _name(written, fields)
         if open_field is None or key in fields:
             merged[key] = value
         else:
-            free[given] = value
+            free[written] = value
     for name in COMMON_OPTIONS:
         if name not in fields:
             merged.pop(name, None)
@@ -194,9 +194,9 @@ def build(
     current one) upward; `TargetError` if one is not there, from `answer` if the target asks a
     provider, for in replay it is not needed.
     """
-    place = Path() if folder is None else folder
+    folder = Path() if folder is None else folder
     surroundings = os.environ if environment is None else environment
-    runnable = _built(target, variant, place, surroundings)
+    runnable = _built(target, variant, folder, surroundings)
     named: Any = target.options.get("fallback_targets") or ()
     if not named:
         return runnable
@@ -206,7 +206,7 @@ def build(
     return WithFallbacks(
         Fallback(target.name, runnable),
         [
-            Fallback(other.name, _built(other, DEFAULT_VARIANT, place, surroundings))
+            Fallback(other.name, _built(other, DEFAULT_VARIANT, folder, surroundings))
             for other in others
         ],
     )
@@ -230,9 +230,9 @@ def _built(
     from evalcore.targets.build_context import context_for
 
     model.model_validate(options)
-    given, context = context_for(target.name, options, folder, environment)
+    with_secrets, context = context_for(target.name, options, folder, environment)
     if row.takes_context:
-        return cast("Runnable", make(model.model_validate(given), context))
+        return cast("Runnable", make(model.model_validate(with_secrets), context))
     if context.problem is not None:
         raise context.problem
-    return cast("Runnable", make(model.model_validate(given)))
+    return cast("Runnable", make(model.model_validate(with_secrets)))

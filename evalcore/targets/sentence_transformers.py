@@ -52,14 +52,14 @@ class LocalEmbeddingTarget:
     def _vectors(self, texts: list[str]) -> tuple[tuple[float, ...], ...]:
         with _LOCK:
             try:
-                found = _loaded(self.model).encode(texts, normalize_embeddings=True)
+                vectors = _loaded(self.model).encode(texts, normalize_embeddings=True)
             except ImportError as error:
                 message = f"sentence-transformers is not installed ({error}); install the extra"
                 raise TargetError(_KIND, f"{message}: evalcore-pipeline[embeddings]") from error
             except (OSError, ValueError, RuntimeError) as error:
                 message = f"the model '{self.model}' cannot be used: {error}"
                 raise TargetError(_KIND, " ".join(message.split())[:500]) from error
-        return tuple(tuple(float(value) for value in vector) for vector in found)
+        return tuple(tuple(float(value) for value in vector) for vector in vectors)
 
 
 @lru_cache(maxsize=4)

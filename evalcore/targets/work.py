@@ -30,7 +30,7 @@ class Work:
     caller enforces `timeout_s`; a target that starts a process ends it at that time as well.
     `complete` calls providers. `objects` are what a suite made in Python refers to by name.
     `run_store` takes the events of an executed workflow, `check` grades an output of one of its
-    blocks; None where nobody wants to know. `workspace` is the folder that the target works in, if
+    blocks; None where they are not needed. `workspace` is the folder that the target works in, if
     the test has one. `workers` run Python in processes of its own; the item's time limit does not
     run while `standing_still` is entered.
     """

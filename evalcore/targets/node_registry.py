@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from inspect import Parameter, signature
+from inspect import Parameter, isclass, signature
 from typing import Any, Final
 
 from evalcore.targets.flow_answer import AnswerError
@@ -31,7 +31,7 @@ class NodeRegistry:
             type_, function = node, run if callable(run) else _member(run, "run")
         else:
             type_, function = _member(node, "type"), run or _member(node, "run")
-        if inspect.isclass(node):
+        if isclass(node):
             raise TypeError(f"{_FORM}; {node.__name__} is a class: pass an instance")
         if not isinstance(type_, str) or not type_ or not callable(function):
             raise TypeError(f"{_FORM}; it got {_described(node)}")

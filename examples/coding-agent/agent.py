@@ -1,4 +1,4 @@
-"""Stands for an agent: works on the files of the folder that it is started in."""
+"""In place of an agent: works on the files of the current folder."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ FILE = Path("adding.py")
 
 
 def main(prompt: str) -> str:
-    """Do what is asked and say so."""
+    """Do the task and report it."""
     text = FILE.read_text()
     if prompt.startswith("rename "):
         old, _, new = prompt.removeprefix("rename ").partition(" to ")

@@ -1,4 +1,4 @@
-"""A grader: reads what is to be judged as JSON, looks into the workspace, prints a score."""
+"""A grader: reads JSON from standard input, checks the workspace, prints a score."""
 
 import json
 import sys

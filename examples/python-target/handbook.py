@@ -1,4 +1,4 @@
-"""A tiny question answerer over a handbook: what a real system would be, in forty lines.
+"""Answers questions from a handbook, in place of a real system.
 
 As a module it is the target `handbook` (`handbook:answer`); as a program it reads a question from
 standard input and prints the answer: the target `program`.

@@ -45,7 +45,7 @@ class EarlierRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class ComparisonPlan:
     """What the run's `variants` are compared with: one of them, or an earlier run.
 
     `cluster` is the metadata key by which cases belong together (docs/reference/statistics.md).
@@ -77,10 +77,13 @@ class Comparer:
     """
 
     def __init__(
-        self, connection: BoundedConnection, against: Against, reduction: Mapping[str, Any]
+        self,
+        connection: BoundedConnection,
+        comparison: ComparisonPlan,
+        reduction: Mapping[str, Any],
     ) -> None:
         self._connection = connection
-        self._against = against
+        self._comparison = comparison
         self._reduction = reduction
 
     def keep_baseline(self, plan: Plan) -> None:
@@ -93,15 +96,15 @@ class Comparer:
 
     def compare(self, plan: Plan) -> Comparison:
         """Return the comparison; counts are exact, lists hold the first differences."""
-        against, earlier = self._against, self._against.earlier
+        planned, earlier = self._comparison, self._comparison.earlier
         self._measure(plan)
         if earlier is not None:
-            pairs, alone = match_variants(against.variants, earlier.variants)
+            pairs, alone = match_variants(planned.variants, earlier.variants)
             unavailable = [
                 f"run {earlier.run_id} has no variant '{variant}' to compare with"
                 for variant in alone
             ]
-            if against.only_planned:
+            if planned.only_planned:
                 self._connection.execute(
                     "DELETE FROM baseline_measured WHERE case_id NOT IN (SELECT case_id FROM cases)"
                 )
@@ -109,8 +112,8 @@ class Comparer:
             self._connection.execute(
                 "CREATE OR REPLACE TEMP VIEW baseline_measured AS FROM measured"
             )
-            baseline = str(against.baseline)
-            pairs = [(name, baseline) for name in against.variants if name != baseline]
+            baseline = str(planned.baseline)
+            pairs = [(name, baseline) for name in planned.variants if name != baseline]
             unavailable = []
             if not pairs:
                 unavailable = [f"no variant beside the baseline '{baseline}' was run"]
@@ -126,14 +129,14 @@ class Comparer:
     ) -> tuple[list[tuple[str, str]], list[str]]:
         """Return the pairs whose baseline has results, and the baselines that have none."""
         rows = self._connection.execute("SELECT DISTINCT variant FROM baseline_measured").fetchall()
-        known = {name for (name,) in rows}
-        kept = [pair for pair in pairs if pair[1] in known]
-        return kept, list(dict.fromkeys(name for _, name in pairs if name not in known))
+        names = {name for (name,) in rows}
+        available = [pair for pair in pairs if pair[1] in names]
+        return available, list(dict.fromkeys(name for _, name in pairs if name not in names))
 
     def _compare_pairs(
         self, pairs: Sequence[tuple[str, str]], plan: Plan
     ) -> tuple[VariantComparison, ...]:
-        earlier = self._against.earlier
+        earlier = self._comparison.earlier
         run_id = None if earlier is None else earlier.run_id
         compared = [VariantComparison(now, was, run_id) for now, was in pairs]
         if not compared:
@@ -141,7 +144,7 @@ class Comparer:
         self._run("pairs", candidates=[p[0] for p in pairs], baselines=[p[1] for p in pairs])
         repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
         alphas = self._judge_chances(repeated=repeated)
-        self._run("differences", **self._against.tolerances._asdict())
+        self._run("differences", **self._comparison.tolerances._asdict())
         self._add_sides(compared)
         self._add_counts(compared)
         self._add_paired(compared)
@@ -162,11 +165,11 @@ class Comparer:
         rows = self._run("passes").fetchall() if repeated else []
         alphas: dict[int, float] = {}
         judged: list[tuple[Any, ...]] = []
-        for place in dict.fromkeys(row[0] for row in rows):
-            own = [row for row in rows if row[0] == place]
+        for index in dict.fromkeys(row[0] for row in rows):
+            own = [row for row in rows if row[0] == index]
             # Cases with the same passes share their p: a million cases have few combinations.
             tests = [(fisher(row[1], row[2], row[3], row[4]), row[5]) for row in own]
-            alphas[place] = ALPHA / sum(count for _, count in tests)
+            alphas[index] = ALPHA / sum(count for _, count in tests)
             for row, (p, _), rejected in zip(own, tests, holm(tests, ALPHA), strict=True):
                 judged.append((*row[:5], p, rejected))
         if judged:
@@ -174,9 +177,9 @@ class Comparer:
         return alphas
 
     def _add_sides(self, compared: list[VariantComparison]) -> None:
-        for place, was, now, shared, lost in self._rows("sides"):
-            compared[place] = replace(
-                compared[place],
+        for index, was, now, shared, lost in self._rows("sides"):
+            compared[index] = replace(
+                compared[index],
                 baseline_cases=_states(was),
                 candidate_cases=_states(now),
                 measured_in_both=shared,
@@ -184,53 +187,53 @@ class Comparer:
             )
 
     def _add_counts(self, compared: list[VariantComparison]) -> None:
-        for place, kind, worse, better, unsettled, missing in self._rows("difference_counts"):
-            one = compared[place]
-            compared[place] = replace(
-                one,
-                regression_kinds=_counted(one.regression_kinds, kind, worse),
-                improvement_kinds=_counted(one.improvement_kinds, kind, better),
-                unsettled_kinds=_counted(one.unsettled_kinds, kind, unsettled),
-                missing_count=one.missing_count + missing,
+        for index, kind, worse, better, unsettled, missing in self._rows("difference_counts"):
+            candidate = compared[index]
+            compared[index] = replace(
+                candidate,
+                regression_kinds=_counted(candidate.regression_kinds, kind, worse),
+                improvement_kinds=_counted(candidate.improvement_kinds, kind, better),
+                unsettled_kinds=_counted(candidate.unsettled_kinds, kind, unsettled),
+                missing_count=candidate.missing_count + missing,
             )
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:
-        for place, number, scored, mean, square_sum, worse, better in self._rows("paired"):
+        for index, number, scored, mean, square_sum, worse, better in self._rows("paired"):
             paired = Paired(scored, mean, square_sum) if scored else None
-            compared[place] = replace(
-                compared[place], compared=number, worse=worse, better=better, paired=paired
+            compared[index] = replace(
+                compared[index], compared=number, worse=worse, better=better, paired=paired
             )
 
-        cluster = self._against.cluster
+        cluster = self._comparison.cluster
         if cluster is None:
             return
         path = f"$.{orjson.dumps(cluster).decode()}"
-        for place, clusters, square_sum in self._rows("clusters", key=cluster, path=path):
-            known = compared[place].paired
-            if known is not None:
-                clustered = known._replace(clusters=clusters, cluster_square_sum=square_sum)
-                compared[place] = replace(compared[place], paired=clustered)
+        for index, clusters, square_sum in self._rows("clusters", key=cluster, path=path):
+            paired = compared[index].paired
+            if paired is not None:
+                clustered = paired._replace(clusters=clusters, cluster_square_sum=square_sum)
+                compared[index] = replace(compared[index], paired=clustered)
 
     def _add_lists(self, compared: list[VariantComparison]) -> None:
-        found: dict[tuple[str, int], list[Difference]] = {}
+        listed: dict[tuple[str, int], list[Difference]] = {}
         most = max(_FEWEST_LISTED, MAX_LISTED // len(compared))
-        for name, place, case, kind, *values in self._rows("listed_differences", most=most):
-            one = Difference(compared[place].variant, case, Kind(kind), *values)
-            found.setdefault((name, place), []).append(one)
-        for place, one_variant in enumerate(compared):
-            compared[place] = replace(
-                one_variant,
-                regressions=tuple(found.get(("regression", place), ())),
-                improvements=tuple(found.get(("improvement", place), ())),
-                missing=tuple(found.get(("missing", place), ())),
+        for name, index, case, kind, *values in self._rows("listed_differences", most=most):
+            difference = Difference(compared[index].variant, case, Kind(kind), *values)
+            listed.setdefault((name, index), []).append(difference)
+        for index, candidate in enumerate(compared):
+            compared[index] = replace(
+                candidate,
+                regressions=tuple(listed.get(("regression", index), ())),
+                improvements=tuple(listed.get(("improvement", index), ())),
+                missing=tuple(listed.get(("missing", index), ())),
             )
 
     def _add_unsettled(self, compared: list[VariantComparison], alphas: dict[int, float]) -> None:
         for row in self._rows("first_unsettled"):
-            place, case, was_passed, was_run, now_passed, now_run = row
-            alpha = alphas.get(place, ALPHA)
+            index, case, was_passed, was_run, now_passed, now_run = row
+            alpha = alphas.get(index, ALPHA)
             unsettled = Unsettled(case, was_passed, was_run, now_passed, now_run, alpha)
-            compared[place] = replace(compared[place], unsettled=unsettled)
+            compared[index] = replace(compared[index], unsettled=unsettled)
 
     def _run(self, query: str, **parameters: Any) -> duckdb.DuckDBPyConnection:
         return self._connection.execute(query_text(query), parameters or None)
@@ -243,5 +246,5 @@ def _states(histogram: Mapping[str, int]) -> dict[CaseState, int]:
     return {state: histogram[state] for state in CaseState if state in histogram}
 
 
-def _counted(known: Any, kind: str, number: int) -> dict[Kind, int]:
-    return {**known, Kind(kind): number} if number else dict(known)
+def _counted(counts: Any, kind: str, number: int) -> dict[Kind, int]:
+    return {**counts, Kind(kind): number} if number else dict(counts)

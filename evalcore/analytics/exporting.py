@@ -87,12 +87,12 @@ def export_rows(
 def _write_lines(
     connection: BoundedConnection, query: str, facts: ExportFacts, path: Path, mode: str
 ) -> None:
-    found = connection.execute(
+    result = connection.execute(
         f"SELECT to_json(row)::VARCHAR FROM ({query}) AS row",  # noqa: S608  (a query of ours)
         facts.parameters,
     )
     with path.open(mode) as file:
-        while batch := found.fetchmany(_BATCH):
+        while batch := result.fetchmany(_BATCH):
             text = "".join(f"{line}\n" for (line,) in batch)
             if not text.isascii():
                 for end, escaped in _LINE_ENDS:

@@ -23,7 +23,7 @@ class Tally(NamedTuple):
 
     def plus(self, other: Tally) -> Tally:
         """Return the sums of both."""
-        return Tally(*(one + more for one, more in zip(self, other, strict=True)))
+        return Tally(*(amount + more for amount, more in zip(self, other, strict=True)))
 
 
 def tally(parts: Sequence[Path]) -> Tally:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalcore.analytics.compare import Against, Comparer
+from evalcore.analytics.compare import Comparer, ComparisonPlan
 from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.script_scores import read_notes, read_script_scores
@@ -35,21 +35,25 @@ OUTPUT_CHARACTERS = 2_000
 class Aggregates:
     """The tables of one run in a connection of its own; close it, or use it as a context.
 
-    With `against` the summary holds a comparison; without, nothing of it is computed.
+    With `comparison` the summary holds a comparison; without, nothing of it is computed.
     """
 
     def __init__(
-        self, parts: Sequence[Path], plan: Plan, policy: Policy, against: Against | None = None
+        self,
+        parts: Sequence[Path],
+        plan: Plan,
+        policy: Policy,
+        comparison: ComparisonPlan | None = None,
     ) -> None:
         self._plan = plan
         self._policy = policy
-        earlier = None if against is None else against.earlier
+        earlier = None if comparison is None else comparison.earlier
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
         self._connection = BoundedConnection(rows)
         self._reduction = _reduction(policy)
         self._run("case_rules")
         self._comparer = (
-            None if against is None else Comparer(self._connection, against, self._reduction)
+            None if comparison is None else Comparer(self._connection, comparison, self._reduction)
         )
         if self._comparer is not None and earlier is not None:
             # By this run's policy: only what is reduced by the same rule can be compared.
@@ -82,7 +86,7 @@ class Aggregates:
 
     def summary(self) -> Summary:
         """Return the aggregates that gates and reports need."""
-        row = dict(self._one("counts", items=self._plan.items))
+        row = dict(self._row("counts", items=self._plan.items))
         counts = Counts(
             planned=self._plan.items,
             **{name: row[name] for name in _COUNT_NAMES},
@@ -115,7 +119,7 @@ class Aggregates:
             judge_cost_usd=row["judge_cost_usd"],
             total_tokens=None if tokens is None else int(tokens),
             required_failures=required[0][5] if required else 0,
-            required_examples=tuple(RequiredFailure(*found[:5]) for found in required),
+            required_examples=tuple(RequiredFailure(*row[:5]) for row in required),
             costliest=costliest,
             costliest_with_judges=with_judges,
             required_cases=self._required_cases(),
@@ -140,7 +144,7 @@ class Aggregates:
     def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
 
-        In batches, so that nobody handles them one by one. `report.json` leaves out the outputs of
+        In batches, which cost less than single texts. `report.json` leaves out the outputs of
         items that passed.
         """
         self._connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
@@ -191,7 +195,7 @@ class Aggregates:
         rows: list[tuple[Any, ...]] = self._run(query, **parameters).fetchall()
         return rows
 
-    def _one(self, query: str, **parameters: Any) -> Iterator[tuple[str, Any]]:
+    def _row(self, query: str, **parameters: Any) -> Iterator[tuple[str, Any]]:
         result = self._run(query, **parameters)
         names = [column[0] for column in result.description]
         return zip(names, result.fetchone(), strict=True)

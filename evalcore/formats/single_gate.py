@@ -98,26 +98,26 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
         problems.add_invalid(error, value, _Question)
     problems.raise_if_any()
     variants = tuple(variant["variant_id"] for variant in question["variants"])
-    for place, name in enumerate(variants):
-        if name in variants[:place]:
-            problems.add(("variants", place, "variant_id"), f"duplicate variant '{name}'")
+    for index, name in enumerate(variants):
+        if name in variants[:index]:
+            problems.add(("variants", index, "variant_id"), f"duplicate variant '{name}'")
     _check_results(question, problems)
     problems.raise_if_any()
     gate = parse_gate(question["gate"])
-    places, iterations = _grid(question)
-    given = question.get("thresholds", {})
+    case_indices, iterations = _grid(question)
+    thresholds = question.get("thresholds", {})
     return GateQuestion(
         gate=gate,
         variants=variants,
         baseline=question.get("baseline"),
-        cases=len(places),
+        cases=len(case_indices),
         iterations=iterations,
-        rows=tuple(_rows(question, places, iterations)),
+        rows=tuple(_rows(question, case_indices, iterations)),
         tolerances=Tolerances(
-            latency=given.get("latency_increase", Tolerances().latency),
-            cost=given.get("cost_increase", Tolerances().cost),
-            tokens=given.get("tokens_increase", Tolerances().tokens),
-            score=given.get("score_decrease", Tolerances().score),
+            latency=thresholds.get("latency_increase", Tolerances().latency),
+            cost=thresholds.get("cost_increase", Tolerances().cost),
+            tokens=thresholds.get("tokens_increase", Tolerances().tokens),
+            score=thresholds.get("score_decrease", Tolerances().score),
         ),
         errors=ErrorPolicy(question.get("errors", ErrorPolicy.FAIL)),
     )
@@ -126,48 +126,50 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
 def _snake_keys(value: Any) -> Any:
     """Return JSON values with keys in snake_case; a gate's own keys are its parser's."""
     if isinstance(value, list):
-        return [_snake_keys(one) for one in value]
+        return [_snake_keys(member) for member in value]
     if not isinstance(value, dict):
         return value
     return {
         (snake := re.sub(r"(?<!^)([A-Z])", r"_\1", str(key)).lower()): (
-            one if snake == "gate" else _snake_keys(one)
+            member if snake == "gate" else _snake_keys(member)
         )
-        for key, one in value.items()
+        for key, member in value.items()
     }
 
 
 def _check_results(question: Any, problems: Problems) -> None:
     for number, variant in enumerate(question["variants"]):
-        for place, result in enumerate(variant["cases"]):
+        for index, result in enumerate(variant["cases"]):
             if _status(result) == "completed" and _outcome(result) is None:
-                problems.add(("variants", number, "cases", place), "has no 'passed'")
+                problems.add(("variants", number, "cases", index), "has no 'passed'")
 
 
 def _grid(question: Any) -> tuple[dict[str, int], int]:
     """Return the place of each case, and how many results of one there are in a variant at most."""
-    places: dict[str, int] = {}
+    case_indices: dict[str, int] = {}
     iterations = 1
     for variant in question["variants"]:
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for result in variant["cases"]:
             name = result["case_id"]
-            places.setdefault(name, len(places))
-            seen[name] = seen.get(name, 0) + 1
-        iterations = max(iterations, *seen.values(), 1)
-    return places, iterations
+            case_indices.setdefault(name, len(case_indices))
+            counts[name] = counts.get(name, 0) + 1
+        iterations = max(iterations, *counts.values(), 1)
+    return case_indices, iterations
 
 
-def _rows(question: Any, places: Mapping[str, int], iterations: int) -> Iterator[dict[str, Any]]:
+def _rows(
+    question: Any, case_indices: Mapping[str, int], iterations: int
+) -> Iterator[dict[str, Any]]:
     """Yield the results as rows of a run, numbered as its plan would."""
     variants = question["variants"]
     for number, variant in enumerate(variants):
-        seen: dict[str, int] = {}
+        last_iterations: dict[str, int] = {}
         for result in variant["cases"]:
             name = result["case_id"]
-            iteration = seen[name] = seen.get(name, -1) + 1
-            place = (places[name] * len(variants) + number) * iterations + iteration
-            yield _row(result, place, iteration, variant["variant_id"])
+            iteration = last_iterations[name] = last_iterations.get(name, -1) + 1
+            item = (case_indices[name] * len(variants) + number) * iterations + iteration
+            yield _row(result, item, iteration, variant["variant_id"])
 
 
 def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]:
@@ -208,5 +210,5 @@ def _outcome(result: Any) -> str | None:
 def _status(result: Any) -> str:
     if result.get("error") or result.get("errored") or result.get("status") == "error":
         return "error"
-    known = result.get("status")
-    return known if known in {"skipped", "cancelled"} else "completed"
+    status = result.get("status")
+    return status if status in {"skipped", "cancelled"} else "completed"

@@ -82,24 +82,24 @@ class NoRegressions(Gate, compares=True):
 
 
 def _no_regression(compared: Sequence[VariantComparison]) -> str:
-    cases = sum(one.measured_in_both for one in compared)
+    cases = sum(candidate.measured_in_both for candidate in compared)
     message = f"no regression in {counted(cases, 'comparison')} with the baseline"
-    ignored = sum(one.regression_count for one in compared)
+    ignored = sum(candidate.regression_count for candidate in compared)
     if ignored:
         message += f" ({counted(ignored, 'regression')} of measures allowed)"
-    others = sum(one.missing_count + one.compared - one.measured_in_both for one in compared)
+    others = sum(candidate.missing_count + candidate.compared for candidate in compared) - cases
     if others:
         message += f"; {counted(others, 'case')} not measured on both sides"
     return message
 
 
-def _unmeasured(one: VariantComparison) -> str | None:
+def _unmeasured(candidate: VariantComparison) -> str | None:
     """Return why nothing can be said of a candidate; None if something can."""
-    if one.unmeasured is not None:
-        return one.unmeasured
-    if one.measured_in_both or one.regression_count:
+    if candidate.unmeasured is not None:
+        return candidate.unmeasured
+    if candidate.measured_in_both or candidate.regression_count:
         return None
-    return f"no case of variant '{one.variant}' is measured on both sides"
+    return f"no case of variant '{candidate.variant}' is measured on both sides"
 
 
 def _why_no_baseline(summary: Summary) -> str:
@@ -109,37 +109,37 @@ def _why_no_baseline(summary: Summary) -> str:
     return summary.no_baseline or _NO_BASELINE
 
 
-def _regressions(one: VariantComparison, *, hard: bool) -> tuple[int, int]:
+def _regressions(candidate: VariantComparison, *, hard: bool) -> tuple[int, int]:
     """Return how many regressions count, and how many of those are not settled."""
-    kinds = [kind for kind in one.regression_kinds if not hard or kind in HARD_KINDS]
+    kinds = [kind for kind in candidate.regression_kinds if not hard or kind in HARD_KINDS]
     return (
-        sum(one.regression_kinds[kind] for kind in kinds),
-        sum(one.unsettled_kinds.get(kind, 0) for kind in kinds),
+        sum(candidate.regression_kinds[kind] for kind in kinds),
+        sum(candidate.unsettled_kinds.get(kind, 0) for kind in kinds),
     )
 
 
 def _examples(entries: Iterable[Difference], *, hard: bool) -> str:
-    kept = [entry for entry in entries if not hard or entry.kind in HARD_KINDS]
-    shown = [f"{one.case} [{one.variant}] {_said(one)}" for one in kept[:_MAX_EXAMPLES]]
-    return ", ".join([*shown, "…"] if len(kept) > _MAX_EXAMPLES else shown)
+    texts = [_entry_text(entry) for entry in entries if not hard or entry.kind in HARD_KINDS]
+    return ", ".join(texts if len(texts) <= _MAX_EXAMPLES else [*texts[:_MAX_EXAMPLES], "…"])
 
 
-def _said(entry: Difference) -> str:
+def _entry_text(entry: Difference) -> str:
+    text = f"{entry.case} [{entry.variant}] {entry.kind}"
     if entry.was is None or entry.now is None or entry.kind in HARD_KINDS:
-        return str(entry.kind)
-    return f"{entry.kind} {number(entry.was)} → {number(entry.now)}"
+        return text
+    return f"{text} {number(entry.was)} → {number(entry.now)}"
 
 
 def _chance(compared: Sequence[VariantComparison]) -> str:
     """Return why the regressions may be chance, and how many iterations would tell."""
-    one = next(one.unsettled for one in compared if one.unsettled is not None)
-    passes = (one.was_passed, one.was_run, one.now_passed, one.now_run)
-    seen = "passes {} of {} → {} of {}".format(*passes)
-    wanted = iterations_to_decide(*passes, alpha=one.alpha)
-    if wanted is None:
-        return f"case '{one.case}' ({seen}) may be chance, and iterations alone will not tell"
-    more = wanted - min(one.was_run, one.now_run)
-    return f"case '{one.case}' ({seen}) may be chance; {more} more iterations would decide"
+    unsettled = next(filter(None, (candidate.unsettled for candidate in compared)))
+    passes = (unsettled.was_passed, unsettled.was_run, unsettled.now_passed, unsettled.now_run)
+    case = "case '{}' (passes {} of {} → {} of {}) may be chance".format(unsettled.case, *passes)
+    iterations = iterations_to_decide(*passes, alpha=unsettled.alpha)
+    if iterations is None:
+        return f"{case}, and iterations alone will not tell"
+    more = iterations - min(unsettled.was_run, unsettled.now_run)
+    return f"{case}; {more} more iterations would decide"
 
 
 @dataclass(frozen=True)
@@ -176,15 +176,15 @@ class NoSignificantRegression(Gate, compares=True):
 
 
 def _judge(
-    one: VariantComparison, margin: float, alpha: float
+    candidate: VariantComparison, margin: float, alpha: float
 ) -> tuple[GateOutcome, str, dict[str, Any]]:
-    moments = paired_moments(one.paired)
-    details: dict[str, Any] = {"variant": one.variant, "baseline": one.baseline}
-    if (unmeasured := _unmeasured(one)) is not None:
+    moments = paired_moments(candidate.paired)
+    details: dict[str, Any] = {"variant": candidate.variant, "baseline": candidate.baseline}
+    if (unmeasured := _unmeasured(candidate)) is not None:
         return GateOutcome.INCONCLUSIVE, unmeasured, details
     if moments is None:
-        few = f"variant '{one.variant}': no interval from fewer than two shared cases (or clusters)"
-        return GateOutcome.INCONCLUSIVE, few, details
+        few = "no interval from fewer than two shared cases (or clusters)"
+        return GateOutcome.INCONCLUSIVE, f"variant '{candidate.variant}': {few}", details
     low, high, method = t_interval(moments, alpha)
     details |= {
         "difference": moments.mean,
@@ -194,13 +194,13 @@ def _judge(
         "cases": moments.n,
     }
     text = (
-        f"variant '{one.variant}': score difference {number(moments.mean)} "
+        f"variant '{candidate.variant}': score difference {number(moments.mean)} "
         f"[{number(low)}, {number(high)}] over {counted(moments.n, 'case')} ({method})"
     )
     if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
         text += f", only {moments.clusters} clusters"
-    if not reaches(-margin, low) and one.lost:
-        lost = f"{counted(one.lost, 'case')} of the baseline not measured in the candidate"
+    if not reaches(-margin, low) and candidate.lost:
+        lost = f"{counted(candidate.lost, 'case')} of the baseline not measured in the candidate"
         return GateOutcome.INCONCLUSIVE, f"{text}, but {lost}", details
     if not reaches(-margin, low):
         return GateOutcome.PASS, f"{text}, above −{number(margin)}", details
@@ -211,7 +211,7 @@ def _judge(
     if more is None:
         return GateOutcome.INCONCLUSIVE, f"{text}: it lies on the margin", details
     if moments.clusters is None:
-        wanted = f"{counted(more, 'more case')} would decide"
+        remedy = f"{counted(more, 'more case')} would decide"
     else:
-        wanted = f"{counted(more, 'more case')} in as many new clusters would decide"
-    return GateOutcome.INCONCLUSIVE, f"{text}: {wanted}", details
+        remedy = f"{counted(more, 'more case')} in as many new clusters would decide"
+    return GateOutcome.INCONCLUSIVE, f"{text}: {remedy}", details

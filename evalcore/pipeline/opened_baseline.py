@@ -15,7 +15,7 @@ from evalcore.pipeline.plan import is_instant
 from evalcore.storage.runs import StoredRun, open_run
 
 if TYPE_CHECKING:
-    from evalcore.analytics.compare import Against
+    from evalcore.analytics.compare import ComparisonPlan
 
 # What takes a few milliseconds takes several times as long when the machine is busy: the ratio of
 # two such times says nothing of the target.
@@ -25,7 +25,7 @@ CLOCK_NOISE_MS = 50.0
 @contextmanager
 def open_baseline(
     run: StoredRun, manifest: Manifest
-) -> Iterator[tuple[Against | None, str | None]]:
+) -> Iterator[tuple[ComparisonPlan | None, str | None]]:
     """Give what the run is compared with, or why there is nothing; files last as the context."""
     definition = run.definition
     recorded = manifest.settings.get("baseline")
@@ -40,7 +40,7 @@ def open_baseline(
     else:
         earlier = open_run(run.store, recorded["suite"], recorded["run"])
         with ExitStack() as stack:
-            against: Against | None = None
+            against: ComparisonPlan | None = None
             try:
                 manifest = earlier.manifest()
                 against = stack.enter_context(against_run(definition, earlier, manifest))
@@ -54,7 +54,7 @@ def open_baseline(
 @contextmanager
 def against_run(
     definition: SuiteDefinition, earlier: StoredRun, manifest: Manifest
-) -> Iterator[Against]:
+) -> Iterator[ComparisonPlan]:
     """Give an earlier run as the baseline; its files last as long as the context.
 
     Raises `DamagedRunError` unless it has a row for each of its items.
@@ -68,11 +68,11 @@ def against_run(
         yield _against(definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants))
 
 
-def _against(definition: SuiteDefinition, **given: Any) -> Against:
-    from evalcore.analytics.compare import Against
+def _against(definition: SuiteDefinition, **given: Any) -> ComparisonPlan:
+    from evalcore.analytics.compare import ComparisonPlan
 
     floor_ms = 0.0 if is_instant(definition) else CLOCK_NOISE_MS
-    return Against(
+    return ComparisonPlan(
         tuple(variant.id for variant in definition.variants),
         tolerances=Tolerances(floor_ms=floor_ms),
         cluster=definition.policy.cluster,

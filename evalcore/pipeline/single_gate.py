@@ -40,13 +40,13 @@ def decide_question(
 
 
 def _summarise(question: GateQuestion, policy: Policy) -> Summary:
-    from evalcore.analytics.compare import Against
+    from evalcore.analytics.compare import ComparisonPlan
     from evalcore.analytics.summarise import Aggregates
     from evalcore.sql.rows import write_rows
 
     baseline, against, missing = question.baseline, None, None
     if baseline in question.variants:
-        against = Against(question.variants, baseline, tolerances=question.tolerances)
+        against = ComparisonPlan(question.variants, baseline, tolerances=question.tolerances)
     elif baseline is not None:
         missing = f"the baseline '{baseline}' is not among the variants"
     size = len(question.rows)

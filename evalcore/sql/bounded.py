@@ -66,14 +66,14 @@ class BoundedConnection:
                 self._bound(min(self._megabytes * 2, most_mb))
 
     def _bound(self, megabytes: int) -> None:
-        # It cannot be lowered below what somebody else's query of this process holds right now.
+        # It cannot be lowered below what another query of this process holds.
         with suppress(duckdb.OutOfMemoryException):
             connect().execute(f"SET memory_limit = '{megabytes}MB'")
         self._megabytes = megabytes
 
 
 def _machine_mb() -> int:
-    """Return the machine's memory; a few GB where nobody can tell."""
+    """Return the machine's memory; a few GB where it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000
     except (AttributeError, OSError, ValueError):

@@ -72,16 +72,16 @@ def unwritable_rows(lines: list[bytes]) -> dict[int, str]:
     """Return which rows no shard can hold, with the reason; looked for by halves."""
     reasons: dict[int, str] = {}
 
-    def search(places: range) -> None:
-        reason = _reason_unreadable([lines[place] for place in places])
+    def search(indices: range) -> None:
+        reason = _reason_unreadable([lines[index] for index in indices])
         if reason is None:
             return
-        if len(places) == 1:
-            reasons[places[0]] = reason
+        if len(indices) == 1:
+            reasons[indices[0]] = reason
             return
-        middle = len(places) // 2
-        search(places[:middle])
-        search(places[middle:])
+        middle = len(indices) // 2
+        search(indices[:middle])
+        search(indices[middle:])
 
     search(range(len(lines)))
     return reasons

@@ -21,12 +21,12 @@ def fisher(passed_a: int, n_a: int, passed_b: int, n_b: int) -> float:
     """Return Fisher's exact two-sided p: the tables as improbable as this one, or more so."""
     passed, every = passed_a + passed_b, n_a + n_b
     ways = math.comb(every, passed)
-    seen = math.comb(n_a, passed_a) * math.comb(n_b, passed_b)
+    observed = math.comb(n_a, passed_a) * math.comb(n_b, passed_b)
     total = 0
     for count in range(max(0, passed - n_b), min(passed, n_a) + 1):
-        one = math.comb(n_a, count) * math.comb(n_b, passed - count)
-        if one <= seen:
-            total += one
+        ways_of_count = math.comb(n_a, count) * math.comb(n_b, passed - count)
+        if ways_of_count <= observed:
+            total += ways_of_count
     return min(1.0, total / ways)
 
 
@@ -37,12 +37,12 @@ def holm(tests: Sequence[tuple[float, int]], alpha: float) -> list[bool]:
     """
     left = sum(count for _, count in tests)
     rejected = [False] * len(tests)
-    for place in sorted(range(len(tests)), key=lambda place: tests[place][0]):
-        p, count = tests[place]
+    for index in sorted(range(len(tests)), key=lambda index: tests[index][0]):
+        p, count = tests[index]
         # Equal ones fall together: the last of them meets the mildest bound.
         if is_below(alpha / left, p):
             break
-        rejected[place] = True
+        rejected[index] = True
         left -= count
     return rejected
 

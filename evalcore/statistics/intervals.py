@@ -95,5 +95,5 @@ def cases_to_decide(moments: Moments, boundary: float, alpha: float = 0.05) -> i
         return None
     quantile = t_quantile(1 - alpha / 2, moments.df)
     # The standard error falls with the root of the number of values.
-    wanted = moments.n * (quantile * moments.standard_error / distance) ** 2
-    return max(1, math.ceil(wanted - ROUNDING) - moments.n + (wanted == math.ceil(wanted)))
+    needed = moments.n * (quantile * moments.standard_error / distance) ** 2
+    return max(1, math.ceil(needed - ROUNDING) - moments.n + (needed == math.ceil(needed)))

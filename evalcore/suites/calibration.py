@@ -67,8 +67,8 @@ class Calibration:
         observed = self.observed
         if observed is None and confusion.n:
             observed = (confusion.true_pass + confusion.false_pass) / confusion.n
-        known = None not in {se, sp, observed}
-        corrected = corrected_rate(observed or 0.0, se or 0.0, sp or 0.0) if known else None
+        is_known = None not in {se, sp, observed}
+        corrected = corrected_rate(observed or 0.0, se or 0.0, sp or 0.0) if is_known else None
         interval = wilson(confusion.agreed, confusion.n)
         return {
             "calibrated": self.calibrated,
@@ -115,18 +115,18 @@ def compared(
 
 def judged_assertion(suite: Suite, name: str | None) -> Assertion:
     """Return the suite's judged assertion (of this name); raise `UsageError` unless it is one."""
-    found: dict[bytes, Assertion] = {}
+    judged: dict[bytes, Assertion] = {}
     for case in suite.cases:
         for assertion in case.assertions:
             if assertion.check in JUDGED and name in (None, assertion.name, assertion.type):
                 key = orjson.dumps([assertion.check, assertion.params])
-                found.setdefault(key, assertion)
-    if len(found) == 1:
-        return next(iter(found.values()))
-    names = ", ".join(sorted({one.name for one in found.values()})) or "none"
-    what = "has no judged assertion" if not found else "has several judged assertions"
-    wanted = "" if name is None else f" called '{name}'"
-    raise UsageError(f"suite '{suite.definition.name}' {what}{wanted}; they are: {names}")
+                judged.setdefault(key, assertion)
+    if len(judged) == 1:
+        return next(iter(judged.values()))
+    names = ", ".join(sorted({assertion.name for assertion in judged.values()})) or "none"
+    what = "has no judged assertion" if not judged else "has several judged assertions"
+    called = "" if name is None else f" called '{name}'"
+    raise UsageError(f"suite '{suite.definition.name}' {what}{called}; they are: {names}")
 
 
 def calibrate(
@@ -168,11 +168,11 @@ def calibrate(
                 result = (item["assertions"] or [{"outcome": "error"}])[0]
                 verdicts[case["id"]] = {"passed": True, "failed": False}.get(result["outcome"])
                 digest = (result.get("details") or {}).get("prompt_sha256", digest)
-    found = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
+    calibration = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
     names = tuple(_judges(changed, assertion))
-    found = replace(found, judges=names, prompt_sha256=digest, run=run)
-    _note(store, changed, assertion, found)
-    return found
+    calibration = replace(calibration, judges=names, prompt_sha256=digest, run=run)
+    _note(store, changed, assertion, calibration)
+    return calibration
 
 
 def _case(label: Label, assertion: Assertion) -> Case:
@@ -200,14 +200,14 @@ def _panel(assertion: Assertion) -> Panel:
 
 
 def _note(
-    store: ObjectStore, definition: SuiteDefinition, assertion: Assertion, found: Calibration
+    store: ObjectStore, definition: SuiteDefinition, assertion: Assertion, calibration: Calibration
 ) -> None:
     """Write the calibration of each judge, for runs that require one."""
-    if found.prompt_sha256 is None:
+    if calibration.prompt_sha256 is None:
         return
     specs = _panel(assertion).judges
-    for spec, name in zip(specs, found.judges, strict=False):
+    for spec, name in zip(specs, calibration.judges, strict=False):
         target = definition.targets.get(name)
         if target is not None:
-            key = calibration_key(target, spec, found.prompt_sha256)
-            write_calibration(store, key, {**found.values(), "judge": name})
+            key = calibration_key(target, spec, calibration.prompt_sha256)
+            write_calibration(store, key, {**calibration.values(), "judge": name})

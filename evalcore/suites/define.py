@@ -81,7 +81,7 @@ def variant(
     config: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
 ) -> FlowVariant:
-    """Return a small named change: provider, model, and whatever the flow reads in `config`."""
+    """Return a small named change: provider, model, and `config`, which the flow reads."""
     return FlowVariant(id, provider, model, dict(config or {}), tuple(tags))
 
 
@@ -111,14 +111,14 @@ def define_suite(
     if flow is not None:
         raw["flow"] = _flow(flow, names)
     raw["cases"] = _cases(cases, names)
-    written = [_variant(one) for one in variants]
+    written = [_variant(each) for each in variants]
     if written:
         raw["variants"] = written
     if baseline is not None:
         raw["baseline"] = baseline
     if gates is not None:
-        raw["gates"] = [_gate(one, names) for one in gates]
-    raw["scorers"] = [_scorer(one, names) for one in scorers]
+        raw["gates"] = [_gate(each, names) for each in gates]
+    raw["scorers"] = [_scorer(each, names) for each in scorers]
     for key, value in more.items():
         if key != "folder" and value is not None:
             raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
@@ -133,9 +133,9 @@ def define_suite(
 def _place_of_caller(file: Any, more: Mapping[str, Any]) -> tuple[Path, str]:
     """Return the suite's folder, and its file as people name it."""
     path = Path(file).resolve() if isinstance(file, str) and Path(file).is_file() else None
-    given = more.get("folder")
-    here = Path.cwd() if path is None else path.parent
-    folder = here if given is None else Path(given).resolve()
+    named_folder = more.get("folder")
+    default_folder = Path.cwd() if path is None else path.parent
+    folder = default_folder if named_folder is None else Path(named_folder).resolve()
     if path is None:
         return folder, "python"
     cwd = Path.cwd()
@@ -178,7 +178,7 @@ def _cases(cases: Any, names: LocalNames) -> Any:
         return cases
     if isinstance(cases, os.PathLike):
         return os.fspath(cases)
-    return [_case(one, names) for one in cases]
+    return [_case(case, names) for case in cases]
 
 
 def _case(case: Any, names: LocalNames) -> Any:
@@ -188,7 +188,7 @@ def _case(case: Any, names: LocalNames) -> Any:
     raw = {key: value for key, value in case.items() if value is not None or key == "input"}
     listed = raw.get("assertions")
     if isinstance(listed, list | tuple):
-        raw["assertions"] = [_assertion(one, names) for one in listed]
+        raw["assertions"] = [_assertion(assertion, names) for assertion in listed]
     if "tags" in raw and isinstance(raw["tags"], tuple | set | frozenset):
         raw["tags"] = sorted(raw["tags"])
     for key in ("input", "expected_output", "fixtures", "metadata"):
@@ -201,12 +201,12 @@ def _json_values(value: Any) -> Any:
     """Return a value as JSON holds it; what JSON cannot hold stays, and is found by the loader."""
     import orjson
 
-    def dumped(thing: Any) -> Any:
-        if hasattr(thing, "model_dump"):  # a pydantic model
-            return thing.model_dump(mode="json")
-        if isinstance(thing, Mapping):
-            return dict(thing)
-        raise TypeError(type(thing).__name__)
+    def dumped(member: Any) -> Any:
+        if hasattr(member, "model_dump"):  # a pydantic model
+            return member.model_dump(mode="json")
+        if isinstance(member, Mapping):
+            return dict(member)
+        raise TypeError(type(member).__name__)
 
     try:
         return orjson.loads(orjson.dumps(value, default=dumped, option=orjson.OPT_NON_STR_KEYS))
@@ -227,13 +227,13 @@ def _assertion(assertion: Any, names: LocalNames) -> Any:
     return assertion
 
 
-def _variant(one: FlowVariant | Mapping[str, Any] | str) -> Any:
-    if isinstance(one, str):
-        return {"id": one}
-    if not isinstance(one, FlowVariant):
-        return one
-    raw: dict[str, Any] = {"id": one.id, "provider": one.provider, "model": one.model}
-    raw |= {"config": _json_values(dict(one.config)), "tags": list(one.tags)}
+def _variant(variant: FlowVariant | Mapping[str, Any] | str) -> Any:
+    if isinstance(variant, str):
+        return {"id": variant}
+    if not isinstance(variant, FlowVariant):
+        return variant
+    raw: dict[str, Any] = {"id": variant.id, "provider": variant.provider, "model": variant.model}
+    raw |= {"config": _json_values(dict(variant.config)), "tags": list(variant.tags)}
     return {key: value for key, value in raw.items() if value is not None}
 
 
@@ -246,13 +246,13 @@ def _gate(gate: Any, names: LocalNames) -> Any:
     return gate
 
 
-def _scorer(one: Any, names: LocalNames) -> Any:
-    if isinstance(one, str):
-        return one
-    if isinstance(one, Mapping):
-        function = one.get("callable")
-        known = isinstance(function, str) or function is None
-        return dict(one) if known else {**one, **names.describe(function)}
-    name = getattr(one, "name", None)
+def _scorer(scorer: Any, names: LocalNames) -> Any:
+    if isinstance(scorer, str):
+        return scorer
+    if isinstance(scorer, Mapping):
+        function = scorer.get("callable")
+        is_reference = isinstance(function, str) or function is None
+        return dict(scorer) if is_reference else {**scorer, **names.describe(function)}
+    name = getattr(scorer, "name", None)
     named = {"name": name} if isinstance(name, str) and name else {}
-    return {**named, **names.describe(one)}
+    return {**named, **names.describe(scorer)}

@@ -15,17 +15,17 @@ class LocalNames:
         self.objects: dict[str, Any] = {}
         self._behaviours = Behaviours()
 
-    def refer(self, thing: Any, name: str | None = None) -> str:
+    def refer(self, value: Any, name: str | None = None) -> str:
         """Return the reference of an object; the same object has the same one."""
-        wanted = re.sub(r"[^\w.]+", "_", name or name_of(thing)).strip("._") or "function"
-        base = reference = f"{LOCAL}{wanted}"
+        stem = re.sub(r"[^\w.]+", "_", name or name_of(value)).strip("._") or "function"
+        base = reference = f"{LOCAL}{stem}"
         number = 2
-        while reference in self.objects and self.objects[reference] is not thing:
+        while reference in self.objects and self.objects[reference] is not value:
             reference = f"{base}_{number}"
             number += 1
-        self.objects[reference] = thing
+        self.objects[reference] = value
         return reference
 
-    def describe(self, thing: Any, name: str | None = None) -> dict[str, str]:
+    def describe(self, value: Any, name: str | None = None) -> dict[str, str]:
         """Return `{callable, behaviour}` of an object."""
-        return {"callable": self.refer(thing, name), "behaviour": self._behaviours.of(thing)}
+        return {"callable": self.refer(value, name), "behaviour": self._behaviours.of(value)}

@@ -123,8 +123,8 @@ class SuiteReport:
         for result in self.case_results:
             by_variant.setdefault(result.variant, []).append(result)
         return tuple(
-            replace(one, case_results=tuple(by_variant.get(one.variant, ())))
-            for one in self.variant_summaries
+            replace(variant, case_results=tuple(by_variant.get(variant.variant, ())))
+            for variant in self.variant_summaries
         )
 
     def json(self) -> dict[str, Any]:
@@ -143,14 +143,14 @@ def _case_results(run: StoredRun) -> Iterator[CaseResult]:
     with run.result_files(plan) as parts:
         for part in parts:
             for row in read_rows(part):
-                place = row["item"] // plan.items_per_case
-                if place // plan.part_cases != number:
-                    number = place // plan.part_cases
+                case_index = row["item"] // plan.items_per_case
+                if case_index // plan.part_cases != number:
+                    number = case_index // plan.part_cases
                     cases = run.cases(number, plan)
                 prefix = run.keys.item_events(row["item"])
-                known = prefix.rstrip("/").rpartition("/")[2] in executed
-                events = _events(run, prefix) if known else ()
-                yield _case_result(run, row, cases[place % plan.part_cases], events)
+                has_events = prefix.rstrip("/").rpartition("/")[2] in executed
+                events = _events(run, prefix) if has_events else ()
+                yield _case_result(run, row, cases[case_index % plan.part_cases], events)
 
 
 def _events(run: StoredRun, prefix: str) -> tuple[Mapping[str, Any], ...]:

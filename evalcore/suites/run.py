@@ -239,12 +239,12 @@ def _address(store: Store | None, configured: Settings) -> str:
     return os.fspath(store) if isinstance(store, str | os.PathLike) else store.url
 
 
-def _isolation(given: str | None) -> Isolation:
-    if given is None:
+def _isolation(name: str | None) -> Isolation:
+    if name is None:
         return Isolation.INLINE
-    if given not in set(Isolation):
-        raise UsageError(f"isolation is {' or '.join(Isolation)}, not {given!r}")
-    return Isolation(given)
+    if name not in set(Isolation):
+        raise UsageError(f"isolation is {' or '.join(Isolation)}, not {name!r}")
+    return Isolation(name)
 
 
 def _count(value: int | None, name: str) -> int | None:
@@ -275,14 +275,14 @@ def report_of(view: RunView, suite: Suite) -> SuiteReport:
     )
     variants = tuple(
         VariantResult(
-            variant=one.variant,
-            cases=one.cases,
-            passed=one.passed,
-            pass_rate=one.passed / one.cases if one.cases else 0.0,
-            score=one.score,
-            is_baseline=one.variant == definition.baseline,
+            variant=variant.variant,
+            cases=variant.cases,
+            passed=variant.passed,
+            pass_rate=variant.passed / variant.cases if variant.cases else 0.0,
+            score=variant.score,
+            is_baseline=variant.variant == definition.baseline,
         )
-        for one in summary.variants
+        for variant in summary.variants
     )
     return SuiteReport(
         suite=definition.name,

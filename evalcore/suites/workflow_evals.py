@@ -143,7 +143,7 @@ def _with_executor(suite: Suite, executor: Executor, names: LocalNames) -> Suite
     """Return the suite with the executor as the target of what is not given."""
     options = {**names.describe(executor), "call": "executor"}
     definition = suite.definition
-    variants = tuple(Variant(one.id, None, {}, one.tags) for one in definition.variants)
+    variants = tuple(Variant(variant.id, None, {}, variant.tags) for variant in definition.variants)
     executed = replace(
         definition,
         targets={_EXECUTOR: Target(_EXECUTOR, "flow", options)},
@@ -158,22 +158,22 @@ def _result(report: SuiteReport, threshold: float) -> EvalRun:
     """Return the result; raise `NoExecutorProvidedError` if a case could not be executed."""
     cases: list[CaseEval] = []
     refused: list[str] = []
-    for found in report.case_results:
-        if found.error_kind == "not_executable":
-            refused.append(NO_EXECUTOR.format(id=found.case))
+    for case in report.case_results:
+        if case.error_kind == "not_executable":
+            refused.append(NO_EXECUTOR.format(id=case.case))
             continue
         blocks: dict[str, list[CheckResult]] = {}
-        for result in found.assertions:
+        for result in case.assertions:
             blocks.setdefault(result.block or "", []).append(result)
         cases.append(
             CaseEval(
-                case_id=found.case,
-                passed=found.passed,
-                score=found.score or 0.0,
+                case_id=case.case,
+                passed=case.passed,
+                score=case.score or 0.0,
                 block_results={name: _block(results) for name, results in blocks.items()},
-                error=found.error,
-                variant=found.variant,
-                iteration=found.iteration,
+                error=case.error,
+                variant=case.variant,
+                iteration=case.iteration,
             )
         )
     whole = not refused and report.score is not None

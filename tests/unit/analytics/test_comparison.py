@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalcore.analytics.compare import Against, match_variants
+from evalcore.analytics.compare import ComparisonPlan, match_variants
 from evalcore.analytics.summarise import Aggregates
 from evalcore.model.comparison import Tolerances, VariantComparison
 from evalcore.model.run import Plan
@@ -171,7 +171,7 @@ def test_what_a_clock_cannot_tell_apart_is_the_same(
         for item, (variant, ms) in enumerate((("base", 20.0), ("cand", 70.0)))
     ]  # fmt: skip
     write_rows([orjson.dumps(row) + b"\n" for row in rows], tmp_path / "00000.parquet")
-    against = Against(("base", "cand"), "base", tolerances=Tolerances(floor_ms=floor_ms))
+    against = ComparisonPlan(("base", "cand"), "base", tolerances=Tolerances(floor_ms=floor_ms))
     plan, policy = Plan(2, 1, 2, 1, 1, 2, 1, 1), Policy(ScoreRule.BLOCKS, ())
     with Aggregates([tmp_path / "00000.parquet"], plan, policy, against) as tables:
         assert tables.summary().comparison is not None
@@ -191,7 +191,7 @@ def test_cases_of_one_cluster_are_not_independent(tmp_path: Path) -> None:
     ]  # fmt: skip
     write_rows([orjson.dumps(row) + b"\n" for row in rows], tmp_path / "00000.parquet")
     plan = Plan(len(rows), len(values), 2, 1, 1, len(rows), 1, 1)
-    against = Against(("base", "cand"), "base", cluster="document")
+    against = ComparisonPlan(("base", "cand"), "base", cluster="document")
     policy = Policy(ScoreRule.BLOCKS, ())
     with Aggregates([tmp_path / "00000.parquet"], plan, policy, against) as tables:
         moments = paired_moments(only(tables.summary().comparison).paired)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope
-from evalcore.scripts.statements import Body
-
-if TYPE_CHECKING:
-    from evalcore.scripts.tool_parameters import Parameter
+from evalcore.scripts.statements.base import Body, any_waits, run_body
+from evalcore.scripts.tool_parameters import ToolParameter, checked_input, json_schema
 
 
 class CustomTool:
@@ -19,7 +17,7 @@ class CustomTool:
     What the body stores is its own.
     """
 
-    def __init__(self, name: str, description: str, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, name: str, description: str, parameters: Sequence[ToolParameter]) -> None:
         """Take what is known before the body is read: that may call the tool itself."""
         self.name = name
         self.description = description
@@ -27,30 +25,23 @@ class CustomTool:
         self._names = tuple(parameter.name for parameter in parameters)
         self.body = Body((), listed=True)
 
-    def waits(self, seen: set[int]) -> bool:
+    def waits(self, asked: set[int]) -> bool:
         """Whether the body waits."""
-        from evalcore.scripts.interpret import waits
-
-        if id(self) in seen:
+        if id(self) in asked:
             return False
-        seen.add(id(self))
-        return waits(self.body, seen)
+        asked.add(id(self))
+        return any_waits((self.body,), asked)
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters."""
         return self._names
 
     def schema(self) -> dict[str, Any]:
-        """Return what a model is told of the parameters."""
-        from evalcore.scripts.tool_parameters import json_schema
-
+        """Return the JSON Schema of the parameters."""
         return json_schema(self._parameters)
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the result of the body; raise `ToolError` for parameters that do not fit."""
-        from evalcore.scripts.interpret import run_body
-        from evalcore.scripts.tool_parameters import checked_input
-
         for name in params:
             if name not in self._names:
                 run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")

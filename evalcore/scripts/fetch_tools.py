@@ -63,16 +63,16 @@ class FetchTool:
         self._kind = kind
         self._config = dict(config)
 
-    def waits(self, seen: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: always."""
         return True
 
     def parameters(self) -> tuple[str, ...] | None:
-        """Return what a call may give."""
+        """Return the parameters of a call."""
         return _PARAMETERS
 
     def schema(self) -> dict[str, Any]:
-        """Return what a model is told of the parameters."""
+        """Return the JSON Schema of the parameters."""
         properties = {"url": {"type": "string"}}
         return {"type": "object", "properties": properties, "required": ["url"]}
 

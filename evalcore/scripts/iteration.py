@@ -30,14 +30,14 @@ class Servers(Protocol):
     """The MCP servers of a script, connected to when the first tool is called."""
 
     async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
-        """Return what a tool gives; raise `ToolError`."""
+        """Return the result of a tool; raise `ToolError`."""
 
 
 @dataclass(slots=True)
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `warnings` are told beside the score. `statements` counts what was run, `depth` the tools that
+    `warnings` stand beside the score. `statements` counts what was run, `depth` the tools that
     are being called within each other.
     """
 
@@ -61,12 +61,12 @@ class Iteration:
 
 
 class Tool(Protocol):
-    """Something that a statement calls by its name."""
+    """A function that a statement calls by its name."""
 
     name: str
 
-    def waits(self, seen: set[int]) -> bool:
-        """Whether a call may have to be waited for; `seen` are the tools that are being asked."""
+    def waits(self, asked: set[int]) -> bool:
+        """Whether a call may have to be waited for; `asked` are tools that are asked already."""
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters, in their order; None if any is taken."""
@@ -75,4 +75,4 @@ class Tool(Protocol):
         """Return the JSON Schema of the parameters, for a model that may call the tool."""
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
-        """Return the result; raise whatever the tool raises. `scope` is the caller's."""
+        """Return the result; raise what the tool raises. `scope` is the caller's."""

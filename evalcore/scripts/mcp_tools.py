@@ -4,23 +4,51 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from pydantic import Field
+
+from evalcore.declared.types import Text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.iteration import Iteration, Scope, Tool
 from evalcore.scripts.mistake_collector import MistakeCollector
+from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements.base import ScriptPart
 from evalcore.scripts.toolbox import OpenPrefix
-from evalcore.scripts.words import check_keys, is_text
 from evalcore.trust.secret_options import telling_values
 
 MCP: Final = "mcp:"
-_TRANSPORTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "stdio": ("command", "args", "env"),
-    "streamable_http": ("url", "headers"),
-}
-SCOPES: Final = ("none", "shared", "chat")
 EXTRA: Final = "tools of MCP servers need the extra 'mcp': pip install 'evalcore-pipeline[mcp]'"
+
+
+class McpServer(ScriptPart):
+    """A server; with `auto_import_scope: shared` all its tools can be called."""
+
+    auto_import_scope: Literal["none", "shared", "chat"] = "none"
+
+
+class StdioServer(McpServer):
+    """A server that is a process of this machine."""
+
+    transport: Literal["stdio"] = "stdio"
+    command: Text
+    args: list[Any] | str = Field(default_factory=list)
+    env: dict[str, Any] | str = Field(default_factory=dict)
+
+
+class WebServer(McpServer):
+    """A server that is asked over HTTP."""
+
+    transport: Literal["streamable_http"] = "streamable_http"
+    url: Text
+    headers: dict[str, Any] | str = Field(default_factory=dict)
+
+
+_TRANSPORTS: Final[Mapping[str, type[McpServer]]] = {
+    "stdio": StdioServer,
+    "streamable_http": WebServer,
+}
 
 
 def read_mcp_reference(reference: str) -> tuple[str, str] | None:
@@ -31,10 +59,10 @@ def read_mcp_reference(reference: str) -> tuple[str, str] | None:
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
     """Whether a name fits one of the patterns, and none that begins with `!`."""
-    wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
-    unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    return any(fnmatch.fnmatchcase(name, one) for one in wanted) and not any(
-        fnmatch.fnmatchcase(name, one) for one in unwanted
+    included = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in included) and not any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in excluded
     )
 
 
@@ -46,7 +74,7 @@ class McpTool:
         self.server = server
         self.tool = tool
 
-    def waits(self, seen: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: always."""
         return True
 
@@ -55,7 +83,7 @@ class McpTool:
         return None
 
     def schema(self) -> dict[str, Any]:
-        """Return what a model is told of the parameters."""
+        """Return the JSON Schema of the parameters."""
         return {"type": "object"}
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
@@ -100,27 +128,13 @@ def check_servers(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, A
 def _check_server(server: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:
     default = "streamable_http" if "url" in server else "stdio"
     transport = server.get("transport", default)
-    if transport not in _TRANSPORTS:
+    if transport not in tuple(_TRANSPORTS):
         hint = suggest(transport, _TRANSPORTS)
         mistakes.add((*loc, "transport"), f"unknown transport {describe(transport)}.{hint}")
         return
-    keys = _TRANSPORTS[transport]
-    check_keys(server, ("transport", "auto_import_scope", *keys), loc, mistakes)
-    if keys[0] not in server:
-        mistakes.add((*loc, keys[0]), "is required")
-    else:
-        is_text(server[keys[0]], (*loc, keys[0]), mistakes)
-    scope = server.get("auto_import_scope", "none")
-    if scope not in SCOPES:
-        known = ", ".join(SCOPES)
-        mistakes.add((*loc, "auto_import_scope"), f"expected {known}, got {describe(scope)}")
-    args = server.get("args", [])
-    if not isinstance(args, list | str):
-        mistakes.add((*loc, "args"), f"expected a list, got {describe(args)}")
+    read_shape(_TRANSPORTS[transport], server, loc, mistakes)
     for key in ("env", "headers"):
-        if not isinstance(server.get(key, {}), Mapping | str):
-            mistakes.add((*loc, key), f"expected a mapping, got {describe(server[key])}")
-        elif isinstance(server.get(key), Mapping):
+        if isinstance(server.get(key), Mapping):
             _check_secrets(server[key], (*loc, key), mistakes)
 
 

@@ -63,16 +63,16 @@ class ModelTool:
         self.config = dict(config)
         self.tools: dict[str, Tool] = {}
 
-    def waits(self, seen: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: always."""
         return True
 
     def parameters(self) -> tuple[str, ...] | None:
-        """Return what a call may give."""
+        """Return the parameters of a call."""
         return _CALL
 
     def schema(self) -> dict[str, Any]:
-        """Return what a model is told of the parameters."""
+        """Return the JSON Schema of the parameters."""
         text = {"type": "string"}
         properties = {"prompt": text, "system_message": text}
         return {"type": "object", "properties": properties, "required": ["prompt"]}

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from evalcore.expressions.tree import Tree
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
-from evalcore.scripts.interpret import RESULT, run_body, waits
+from evalcore.scripts.compiler import Compiler
 from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.mcp_tools import McpPrefix
 from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.statements import Body, Compiler
+from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements.base import RESULT, Body, Compiled, ScriptPart, any_waits, run_body
 from evalcore.scripts.toolbox import Toolbox
 from evalcore.scripts.tools import ToolReader
-from evalcore.scripts.words import check_keys
 
 ITERATION: Final = "TEST_ITERATION"
-TEST_KEYS: Final = ("data", "tools", "do")
-LEVEL_KEYS: Final = ("data", "tools")
 _KEPT_TESTS: Final = 1_024
 _PLAIN: Final = (str, int, float, bool, type(None))
+
+
+class LevelShape(ScriptPart):
+    """Data and tools for everything below."""
+
+    data: Annotated[Any, Compiled("data")] = None
+    tools: Annotated[Any, Compiled("tools")] = None
+
+
+class TestShape(LevelShape, json_schema_extra={"required": ["do"]}):
+    """A test: its statements, with data and tools of its own."""
+
+    do: Annotated[Any, Compiled("body")] = None
 
 
 class _Entry(NamedTuple):
@@ -53,7 +64,7 @@ class Test(NamedTuple):
     waits: bool
 
     async def run(self, outermost: Mapping[str, Any], iteration: int, run: Iteration) -> Any:
-        """Return what the test's statements give; raise whatever ends the iteration."""
+        """Return what the test's statements give; raise what ends the iteration."""
         scope: Scope = dict(outermost)
         for level in self.levels:
             level.enter(scope)
@@ -70,17 +81,17 @@ class LevelReader:
         self._mistakes = mistakes
 
     def read(
-        self, raw: Any, loc: Loc, parent: Toolbox | None, *, chain: bool, keys: tuple[str, ...]
+        self, raw: Any, loc: Loc, parent: Toolbox | None, *, chain: bool, shape: type[LevelShape]
     ) -> Level:
         """Return a level inside of `parent`; `chain` says that no tool of it may be defined twice.
 
-        `keys` are all that may stand there.
+        A member that is wrong is noted and left out.
         """
         if not isinstance(raw, Mapping):
             if raw is not None:
                 self._mistakes.add(loc, f"expected a mapping, got {describe(raw)}")
             raw = {}
-        check_keys(raw, keys, loc, self._mistakes)
+        read_shape(shape, raw, loc, self._mistakes)
         data = self._data(raw.get("data"), (*loc, "data"))
         tools = raw.get("tools")
         if tools is None and parent is not None and parent.chain == chain:
@@ -96,14 +107,15 @@ class LevelReader:
             own: tuple[Level, ...] = ()
             toolbox = levels[-1].toolbox
         else:
-            level = self.read(raw, loc, levels[-1].toolbox, chain=True, keys=TEST_KEYS)
+            level = self.read(raw, loc, levels[-1].toolbox, chain=True, shape=TestShape)
             own, toolbox = (level,), level.toolbox
         if "do" not in raw:
-            if set(raw) <= set(TEST_KEYS):  # else it may be misspelt, which has been told
+            # A misspelt key is noted already.
+            if TestShape.model_fields.keys() >= raw.keys():
                 self._mistakes.add((*loc, "do"), "is required")
             return None
         body = Compiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
-        return Test((*levels, *own), body, waits(body))
+        return Test((*levels, *own), body, any_waits((body,)))
 
     def _data(self, raw: Any, loc: Loc) -> tuple[_Entry, ...]:
         if not isinstance(raw, Mapping):
@@ -111,16 +123,16 @@ class LevelReader:
                 self._mistakes.add(loc, f"expected a mapping of values, got {describe(raw)}")
             return ()
         compiler = Compiler(Toolbox(), self._mistakes)
-        found = []
+        entries = []
         for key, value in raw.items():
             if not isinstance(key, str):
                 text = f"a key must be text, got {describe(key)}; write it in quotes"
                 self._mistakes.add((*loc, str(key)), text)
             elif isinstance(value, _PLAIN) and not (isinstance(value, str) and "${" in value):
-                found.append(_Entry(key, None, value))
+                entries.append(_Entry(key, None, value))
             elif (tree := compiler.tree(value, (*loc, key))) is not None:
-                found.append(_Entry(key, tree, None))
-        return tuple(found)
+                entries.append(_Entry(key, tree, None))
+        return tuple(entries)
 
 
 class Layer(NamedTuple):
@@ -144,11 +156,11 @@ def read_levels(
     layers: tuple[Layer, ...], reader: LevelReader, around: Toolbox
 ) -> tuple[Level, ...]:
     """Return the levels, each inside of the one before, the first inside of `around`."""
-    found: list[Level] = []
+    levels: list[Level] = []
     for path, raw, chain in layers:
-        parent = found[-1].toolbox if found else around
-        found.append(reader.read(raw, path, parent, chain=chain, keys=LEVEL_KEYS))
-    return tuple(found)
+        parent = levels[-1].toolbox if levels else around
+        levels.append(reader.read(raw, path, parent, chain=chain, shape=LevelShape))
+    return tuple(levels)
 
 
 class Program:
@@ -161,13 +173,13 @@ class Program:
 
     def test(self, name: str, raw: Mapping[str, Any]) -> Test:
         """Return the test that a case's input describes."""
-        known = self._tests.get(name)
-        if known is not None and known[0] is raw:
-            return known[1]
-        made = self._reader.test(raw, (name,), self._levels)
-        if made is None:  # the reader has raised
+        cached = self._tests.get(name)
+        if cached is not None and cached[0] is raw:
+            return cached[1]
+        test = self._reader.test(raw, (name,), self._levels)
+        if test is None:  # the reader has raised
             raise ValueError(name)
-        self._tests[name] = (raw, made)
+        self._tests[name] = (raw, test)
         if len(self._tests) > _KEPT_TESTS:
             self._tests.popitem(last=False)
-        return made
+        return test

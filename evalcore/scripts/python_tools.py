@@ -52,7 +52,7 @@ class PythonTool:
         self._config = config
         self._loaded: dict[ImportPolicy, _Loaded] = {}
 
-    def waits(self, seen: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: it may take its time."""
         return True
 
@@ -61,7 +61,7 @@ class PythonTool:
         return None
 
     def schema(self) -> dict[str, Any]:
-        """Return what a model is told of the parameters."""
+        """Return the JSON Schema of the parameters."""
         return {"type": "object"}
 
     def load(self, imports: ImportPolicy) -> None:

@@ -1,17 +1,20 @@
-"""What a custom tool takes: parameters with types and defaults."""
+"""The parameters of a custom tool: types and defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Final, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 
+from evalcore.declared.types import Text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.words import check_keys, is_text
+from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements.base import ScriptPart
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "str": str,
@@ -21,22 +24,35 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "dict": dict[str, Any],
     "list": list[Any],
 }
-_KEYS: Final = ("name", "description", "type", "default")
-_WANTED: Final = "str, int, float, bool, dict, list, list[T], dict[K,V] or literal:a|b"
+_TYPES: Final = "str, int, float, bool, dict, list, list[T], dict[K,V] or literal:a|b"
 # Numbers become text where text is wanted; otherwise pydantic's lax rules.
 _LAX: Final = ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True)
 _DEEPEST: Final = 10
 
 
-class Parameter(NamedTuple):
-    """A parameter; `schema` is what a model is told of it."""
+class ToolParameter(ScriptPart):
+    """A parameter of a tool: its type, and its default where it is not required."""
 
-    name: str
-    type: str
-    adapter: TypeAdapter[Any]
-    required: bool
-    default: Any
-    description: str
+    name: Text
+    description: Any = None
+    type: Text = "str"
+    default: Any = None
+
+    @field_validator("type")
+    @classmethod
+    def _check_type(cls, written: str) -> str:
+        python_type(written)
+        return written
+
+    @property
+    def required(self) -> bool:
+        """Whether a call has to name it."""
+        return "default" not in self.model_fields_set
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Any]:
+        """What validates its values."""
+        return TypeAdapter(python_type(self.type), config=_LAX)
 
 
 def python_type(text: str, depth: int = 0) -> Any:
@@ -54,7 +70,7 @@ def python_type(text: str, depth: int = 0) -> Any:
     inner = _parameters(text, "dict")
     if inner is not None and len(inner) == 2 and depth < _DEEPEST:
         return dict[python_type(inner[0], depth + 1), python_type(inner[1], depth + 1)]  # type: ignore[misc]
-    raise ValueError(f"unknown type '{text}'; write {_WANTED}")
+    raise ValueError(f"unknown type '{text}'; write {_TYPES}")
 
 
 def _parameters(text: str, name: str) -> list[str] | None:
@@ -71,68 +87,40 @@ def _parameters(text: str, name: str) -> list[str] | None:
     return parts
 
 
-def read_parameters(raw: Any, loc: Loc, mistakes: MistakeCollector) -> tuple[Parameter, ...]:
+def read_parameters(raw: Any, loc: Loc, mistakes: MistakeCollector) -> tuple[ToolParameter, ...]:
     """Return the parameters of `input`; what is wrong is noted."""
     if not isinstance(raw, list):
         if raw is not None:
             message = f"expected a list of {{name, type}}, got {describe(raw)}"
             mistakes.add(loc, message)
         return ()
-    found: dict[str, Parameter] = {}
-    for index, one in enumerate(raw):
-        parameter = _parameter(one, (*loc, index), mistakes)
+    parameters: dict[str, ToolParameter] = {}
+    for index, member in enumerate(raw):
+        parameter = read_shape(ToolParameter, member, (*loc, index), mistakes)
         if parameter is None:
             continue
-        if parameter.name in found:
+        if parameter.name in parameters:
             mistakes.add((*loc, index, "name"), f"duplicate parameter '{parameter.name}'")
-        found[parameter.name] = parameter
-    return tuple(found.values())
-
-
-def _parameter(raw: Any, loc: Loc, mistakes: MistakeCollector) -> Parameter | None:
-    if not isinstance(raw, Mapping):
-        mistakes.add(loc, f"expected {{name, description, type, default}}, got {describe(raw)}")
-        return None
-    check_keys(raw, _KEYS, loc, mistakes)
-    if "name" not in raw:
-        mistakes.add((*loc, "name"), "is required")
-        return None
-    if not is_text(raw["name"], (*loc, "name"), mistakes):
-        return None
-    written = raw.get("type", "str")
-    if not is_text(written, (*loc, "type"), mistakes, what="a type"):
-        return None
-    try:
-        adapter = TypeAdapter(python_type(written), config=_LAX)
-    except ValueError as error:
-        mistakes.add((*loc, "type"), str(error))
-        return None
-    return Parameter(
-        raw["name"],
-        written,
-        adapter,
-        "default" not in raw,
-        raw.get("default"),
-        str(raw.get("description") or ""),
-    )
+        parameters[parameter.name] = parameter
+    return tuple(parameters.values())
 
 
 def checked_input(
-    tool: str, parameters: Sequence[Parameter], given: Mapping[str, Any]
+    tool: str, parameters: Sequence[ToolParameter], params: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the values of the parameters; raise `ToolError` naming what is missing or wrong."""
     values: dict[str, Any] = {}
     for parameter in parameters:
         name = parameter.name
-        if name not in given:
+        if name not in params:
             if parameter.required:
                 raise ToolError("ValidationError", f"{tool}: parameter '{name}' is required")
             values[name] = _copied(parameter.default)
             continue
         try:
-            values[name] = parameter.adapter.validate_python(given[name])
+            values[name] = parameter.adapter.validate_python(params[name])
         except ValidationError as error:
-            got = describe(given[name])
+            got = describe(params[name])
             reason = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Input should be ")
             message = f"{tool}: parameter '{name}' ({parameter.type}): expected {reason}, got {got}"
             raise ToolError("ValidationError", message) from error
@@ -145,13 +133,13 @@ def _copied(value: Any) -> Any:
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def json_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
+def json_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any]:
     """Return the JSON Schema of a tool's parameters, for a model that may call it."""
     properties = {}
     for parameter in parameters:
         schema = parameter.adapter.json_schema()
         if parameter.description:
-            schema["description"] = parameter.description
+            schema["description"] = str(parameter.description)
         properties[parameter.name] = schema
     required = [parameter.name for parameter in parameters if parameter.required]
     return {"type": "object", "properties": properties, "required": required}

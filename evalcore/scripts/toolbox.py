@@ -9,7 +9,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.scripts.iteration import Iteration, Scope, Tool
 
 
-class Found(NamedTuple):
+class ToolEntry(NamedTuple):
     """A tool and where it is defined: a path in its file, and what finds its line there."""
 
     tool: Tool
@@ -25,19 +25,19 @@ class Toolbox:
 
     def __init__(self, parent: Toolbox | None = None, *, chain: bool = False) -> None:
         """Take the toolbox around it; `chain` says that no name of it may be defined again."""
-        self.tools: dict[str, Found] = {}
+        self.tools: dict[str, ToolEntry] = {}
         self.open: list[OpenPrefix] = []
         self._parent = parent
         self.chain = chain
 
-    def add(self, found: Found) -> Found | None:
+    def add(self, entry: ToolEntry) -> ToolEntry | None:
         """Add a tool; return the one that has the same name where that is not allowed."""
         box: Toolbox | None = self
         while box is not None:
-            if found.tool.name in box.tools:
-                return box.tools[found.tool.name]
+            if entry.tool.name in box.tools:
+                return box.tools[entry.tool.name]
             box = box._parent if box.chain else None
-        self.tools[found.tool.name] = found
+        self.tools[entry.tool.name] = entry
         return None
 
     def find(self, name: str) -> Tool | None:
@@ -65,8 +65,8 @@ class Toolbox:
 
     def visible(self) -> dict[str, Tool]:
         """Return every named tool that can be called here."""
-        found = {} if self._parent is None else self._parent.visible()
-        return {**found, **{name: entry.tool for name, entry in self.tools.items()}}
+        outer = {} if self._parent is None else self._parent.visible()
+        return {**outer, **{name: entry.tool for name, entry in self.tools.items()}}
 
 
 class NamedTool:
@@ -81,16 +81,16 @@ class NamedTool:
         """What the tool does."""
         return str(getattr(self._tool, "description", ""))
 
-    def waits(self, seen: set[int]) -> bool:
+    def waits(self, asked: set[int]) -> bool:
         """Whether the tool waits."""
-        return self._tool.waits(seen)
+        return self._tool.waits(asked)
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the tool's parameters."""
         return self._tool.parameters()
 
     def schema(self) -> dict[str, Any]:
-        """Return what a model is told of the parameters."""
+        """Return the JSON Schema of the parameters."""
         return self._tool.schema()
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:

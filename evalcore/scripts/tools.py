@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from evalcore.declared.types import Text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
+from evalcore.scripts.compiler import Compiler
 from evalcore.scripts.custom_tool import CustomTool
 from evalcore.scripts.iteration import Tool
-from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, read_mcp_reference
+from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, matches, read_mcp_reference
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.model_tools import ModelTool, read_model_config
 from evalcore.scripts.python_tools import PythonTool, reference_of
-from evalcore.scripts.statements import Compiler
-from evalcore.scripts.toolbox import Found, NamedTool, Toolbox
-from evalcore.scripts.words import check_keys, is_text
+from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements.base import Compiled, ScriptPart
+from evalcore.scripts.tool_parameters import read_parameters
+from evalcore.scripts.toolbox import NamedTool, Toolbox, ToolEntry
 
-# Of a chat in a terminal; without effect on an evaluation.
-IGNORED: Final = (
-    "return_direct",
-    "confidential",
-    "require_confirmation",
-    "ui_hint",
-    "ui_hint_args",
-)
-_COMMON: Final = ("name", "description", "config", *IGNORED)
-_MANY: Final = (
-    "import_tools",
-    "prefix",
-    "filter",
-    "force_ui_hints_for",
-    "force_no_ui_hints_for",
-    "ui_hints_args",
-    "force_require_confirmation_for",
-    "force_no_confirmation_for",
-)
+
+class ToolShape(ScriptPart):
+    """What every tool has; the hints for a chat in a terminal have no effect on an evaluation."""
+
+    name: Text | None = None
+    description: str | None = None
+    config: Any = None
+    return_direct: Any = Field(default=None, exclude=True)
+    confidential: Any = Field(default=None, exclude=True)
+    require_confirmation: Any = Field(default=None, exclude=True)
+    ui_hint: Any = Field(default=None, exclude=True)
+    ui_hint_args: Any = Field(default=None, exclude=True)
+
+
+class CustomToolShape(ToolShape):
+    """A tool whose body is statements."""
+
+    name: Text
+    input: Any = None
+    tools: Annotated[Any, Compiled("tools")] = None
+    do: Annotated[Any, Compiled("body")]
+
+
+class ImportedToolShape(ToolShape):
+    """A tool of the project, of a server, of the script around it, or a Python symbol."""
+
+    import_tool: Text
+    config: dict[str, Any] | None = None
+
+
+class ImportedToolsShape(ScriptPart):
+    """All tools of a server (`mcp:server`) that `filter` lets through, below a prefix."""
+
+    import_tools: Text
+    prefix: str = ""
+    filter: list[Any] = Field(default_factory=lambda: ["*"])
+    force_ui_hints_for: Any = None
+    force_no_ui_hints_for: Any = None
+    ui_hints_args: Any = None
+    force_require_confirmation_for: Any = None
+    force_no_confirmation_for: Any = None
 
 
 class ToolReader:
@@ -63,14 +90,14 @@ class ToolReader:
             return box
         bodies: list[tuple[CustomTool, Mapping[str, Any], Loc]] = []
         models: list[tuple[ModelTool, Loc]] = []
-        for index, one in enumerate(raw):
+        for index, member in enumerate(raw):
             at = (*loc, index)
-            tool = self._tool(one, at, box)
+            tool = self._tool(member, at, box)
             if tool is None:
                 continue
             self._add(tool, at, box)
             if isinstance(tool, CustomTool):
-                bodies.append((tool, one, at))
+                bodies.append((tool, member, at))
             elif isinstance(tool, ModelTool):
                 models.append((tool, at))
         for custom, definition, at in bodies:
@@ -83,7 +110,7 @@ class ToolReader:
         return box
 
     def _add(self, tool: Tool, loc: Loc, box: Toolbox) -> None:
-        other = box.add(Found(tool, loc, self._mistakes.line))
+        other = box.add(ToolEntry(tool, loc, self._mistakes.line))
         if other is not None:
             where = other.line(other.loc)
             message = f"a tool '{tool.name}' is defined already, at {where}"
@@ -91,8 +118,8 @@ class ToolReader:
 
     def _tool(self, raw: Any, loc: Loc, box: Toolbox) -> Tool | None:
         if not isinstance(raw, Mapping):
-            wanted = "a tool: {import_tool: …} or {name, input, do}"
-            self._mistakes.add(loc, f"expected {wanted}, got {describe(raw)}")
+            expected = "a tool: {import_tool: …} or {name, input, do}"
+            self._mistakes.add(loc, f"expected {expected}, got {describe(raw)}")
             return None
         kinds = [kind for kind in ("import_tool", "import_tools", "do") if kind in raw]
         if len(kinds) != 1:
@@ -102,52 +129,31 @@ class ToolReader:
         if kinds[0] == "do":
             return self._custom(raw, loc)
         if kinds[0] == "import_tools":
-            self._many(raw, loc, box)
+            self._open_prefix(raw, loc, box)
             return None
-        return self._imported(raw, loc, box)
+        shape = read_shape(ImportedToolShape, raw, loc, self._mistakes)
+        return None if shape is None else self._imported(shape, loc, box)
 
     def _custom(self, raw: Mapping[str, Any], loc: Loc) -> CustomTool | None:
-        from evalcore.scripts.tool_parameters import read_parameters
-
-        check_keys(raw, ("input", "tools", "do", *_COMMON), loc, self._mistakes)
-        if "name" not in raw:
-            self._mistakes.add((*loc, "name"), "is required")
-            return None
-        if not is_text(raw["name"], (*loc, "name"), self._mistakes):
-            return None
-        self._description(raw, loc)
         parameters = read_parameters(raw.get("input"), (*loc, "input"), self._mistakes)
-        return CustomTool(raw["name"], str(raw.get("description") or ""), parameters)
-
-    def _description(self, raw: Mapping[str, Any], loc: Loc) -> None:
-        text = raw.get("description")
-        if text is not None and not isinstance(text, str):
-            self._mistakes.add((*loc, "description"), f"expected text, got {describe(text)}")
-
-    def _imported(self, raw: Mapping[str, Any], loc: Loc, box: Toolbox) -> Tool | None:
-        at = (*loc, "import_tool")
-        check_keys(raw, ("import_tool", *_COMMON), loc, self._mistakes)
-        self._description(raw, loc)
-        reference, name, config = raw["import_tool"], raw.get("name"), raw.get("config")
-        sound = is_text(reference, at, self._mistakes, what="module.symbol")
-        if name is not None:
-            sound = is_text(name, (*loc, "name"), self._mistakes) and sound
-        if config is not None and not isinstance(config, Mapping):
-            message = f"expected a mapping, got {describe(config)}"
-            self._mistakes.add((*loc, "config"), message)
-            sound = False
-        if not sound:
+        shape = read_shape(CustomToolShape, raw, loc, self._mistakes)
+        if shape is None:
             return None
+        return CustomTool(shape.name, shape.description or "", parameters)
+
+    def _imported(self, shape: ImportedToolShape, loc: Loc, box: Toolbox) -> Tool | None:
+        at = (*loc, "import_tool")
+        reference, name, config = shape.import_tool, shape.name, shape.config or {}
         if reference.startswith(MCP):
             return self._mcp(reference, name, loc)
-        known_tool = box.outside(reference)
-        if known_tool is not None:
-            return NamedTool(name or reference, known_tool)
-        found = find_builtin(reference, name, config or {})
-        if found is not None:
-            if isinstance(found, ModelTool):
-                self._check_model(found, loc)
-            return found
+        outer = box.outside(reference)
+        if outer is not None:
+            return NamedTool(name or reference, outer)
+        builtin = find_builtin(reference, name, config)
+        if isinstance(builtin, ModelTool):
+            self._check_model(builtin, loc)
+        if builtin is not None:
+            return builtin
         if reference.startswith(FOREIGN):
             there_is = f"of that package there is {', '.join(BUILT_IN)}"
             self._mistakes.add(at, f"there is no '{reference}' here; {there_is}")
@@ -155,8 +161,7 @@ class ToolReader:
         if reference_of(reference) is None:
             self._mistakes.add(at, f"'{reference}' names no Python symbol; write module.symbol")
             return None
-        description = str(raw.get("description") or "")
-        tool = PythonTool(name, reference, description, dict(config or {}))
+        tool = PythonTool(name, reference, shape.description or "", dict(config))
         self.imported.append((tool.reference, at))
         return tool
 
@@ -179,18 +184,18 @@ class ToolReader:
         if not isinstance(listed, list):
             self._mistakes.add(at, f"expected a list of tools, got {describe(listed)}")
             return
-        inline = [one for one in listed if isinstance(one, Mapping) and "match" not in one]
+        inline = [each for each in listed if isinstance(each, Mapping) and "match" not in each]
         inner = self.read(inline, at, box) if inline else box
-        for index, one in enumerate(listed):
-            if isinstance(one, str):
-                found = box.find(one)
-                if found is None:
-                    hint = suggest(one, box.names())
-                    self._mistakes.add((*at, index), f"there is no tool '{one}'.{hint}")
+        for index, member in enumerate(listed):
+            if isinstance(member, str):
+                named = box.find(member)
+                if named is None:
+                    hint = suggest(member, box.names())
+                    self._mistakes.add((*at, index), f"there is no tool '{member}'.{hint}")
                 else:
-                    tool.tools[one] = found
-            elif isinstance(one, Mapping) and isinstance(one.get("match"), list):
-                tool.tools.update(_matching(box.visible(), one["match"], tool))
+                    tool.tools[member] = named
+            elif isinstance(member, Mapping) and isinstance(member.get("match"), list):
+                tool.tools.update(_matching(box.visible(), member["match"], tool))
         if inline:
             tool.tools.update({name: entry.tool for name, entry in inner.tools.items()})
 
@@ -211,26 +216,20 @@ class ToolReader:
         self._mistakes.add(loc, message)
         return False
 
-    def _many(self, raw: Mapping[str, Any], loc: Loc, box: Toolbox) -> None:
+    def _open_prefix(self, raw: Mapping[str, Any], loc: Loc, box: Toolbox) -> None:
         """Open the names of all of a server's tools."""
-        check_keys(raw, _MANY, loc, self._mistakes)
-        at, reference, prefix = (*loc, "import_tools"), raw["import_tools"], raw.get("prefix", "")
-        if not is_text(reference, at, self._mistakes, what=f"{MCP}server"):
+        shape = read_shape(ImportedToolsShape, raw, loc, self._mistakes)
+        if shape is None:
             return
-        if not reference.startswith(MCP):
+        at = (*loc, "import_tools")
+        if not shape.import_tools.startswith(MCP):
             self._mistakes.add(at, f"imports tools of a server only: {MCP}server")
             return
-        patterns = raw.get("filter", ["*"])
-        if not isinstance(prefix, str) or not isinstance(patterns, list):
-            self._mistakes.add(loc, "'prefix' is a text and 'filter' a list of patterns")
-            return
-        server = reference.removeprefix(MCP)
+        server = shape.import_tools.removeprefix(MCP)
         if self._has_server(server, at):
-            box.open.append(McpPrefix(prefix, server, [str(one) for one in patterns]))
+            box.open.append(McpPrefix(shape.prefix, server, [str(each) for each in shape.filter]))
 
 
 def _matching(tools: Mapping[str, Tool], patterns: list[Any], own: Tool) -> dict[str, Tool]:
-    from evalcore.scripts.mcp_tools import matches
-
-    names = [str(one) for one in patterns]
-    return {name: one for name, one in tools.items() if one is not own and matches(name, names)}
+    names = [str(pattern) for pattern in patterns]
+    return {name: tool for name, tool in tools.items() if tool is not own and matches(name, names)}

@@ -15,6 +15,7 @@ from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
 from evalcore.formats.script_suite.script_file import Script, read_script
+from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, TestGroup
 from evalcore.formats.script_suite.stored_form import stored, stored_layer
 from evalcore.formats.text.documents import collector_paused
 from evalcore.mistakes.locations import Loc
@@ -37,18 +38,22 @@ from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.scripts.mcp_tools import EXTRA
 from evalcore.scripts.models import model_entry
-from evalcore.scripts.program import Layer, Level, LevelReader, open_servers, read_levels
+from evalcore.scripts.program import (
+    Layer,
+    Level,
+    LevelReader,
+    LevelShape,
+    TestShape,
+    open_servers,
+    read_levels,
+)
+from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.tools import ToolReader
-from evalcore.scripts.words import check_keys
 
 DEFAULT_THRESHOLD: Final = 0.5
-KEYS: Final = ("shared", "iterations", "suites", "evalcore")
-FLAT_KEYS: Final = ("shared", "iterations", "tests", "evalcore")
-SUITE_KEYS: Final = ("data", "tools", "tests")
 TARGET: Final = "script"
 NO_TESTS: Final = "(no tests)"
 _NO_SUITES: Final = "(no suites)"
-_LEVEL: Final = ("data", "tools")
 _SCORE: Final = (Assertion("script-score", "script-score", "score", {}),)
 
 
@@ -110,7 +115,8 @@ class _Loading:
     ) -> None:
         self._raw, self._problems, self._script, self._options = raw, problems, script, options
         self._flat = "suites" not in raw and "tests" in raw
-        check_keys(raw, FLAT_KEYS if self._flat else KEYS, (), problems)
+        file = read_shape(FlatFile if self._flat else GroupedFile, raw, (), problems)
+        self._iterations = None if file is None or "iterations" not in raw else file.iterations
         self.section = self._section()
         self.settings = SectionReader(self.section, options, problems)
         self._tools = ToolReader(problems, script.servers, script.models)
@@ -133,15 +139,8 @@ class _Loading:
         iterations = self._raw.get("iterations")
         reader = SectionReader(section, self._options, self._problems)
         reader.refuse_both({"iterations": ("iterations", iterations)})
-        if "iterations" in self._raw:
-            if not isinstance(iterations, int) or isinstance(iterations, bool):
-                message = f"expected a whole number, got {describe(iterations)}"
-                self._problems.add(("iterations",), message)
-            elif iterations < 1:
-                message = f"must be at least 1, got {describe(iterations)}"
-                self._problems.add(("iterations",), message)
-            else:
-                section = {**section, "iterations": iterations}
+        if self._iterations is not None:
+            section = {**section, "iterations": self._iterations}
         return {"errors": "zero", **section}
 
     def _script_levels(self) -> tuple[Level, ...]:
@@ -157,7 +156,8 @@ class _Loading:
 
     def _read(self, layer: Layer, around: tuple[Level, ...]) -> tuple[Level, ...]:
         parent = around[-1].toolbox
-        level = self._reader.read(layer.raw, layer.path, parent, chain=layer.chain, keys=_LEVEL)
+        path, raw, chain = layer
+        level = self._reader.read(raw, path, parent, chain=chain, shape=LevelShape)
         return (*around, level)
 
     def cases(self) -> Iterator[Case]:
@@ -184,7 +184,7 @@ class _Loading:
         self._waits = self._waits or test.waits
         return Case(
             id=case_id(group.name, name),
-            input=stored({key: raw[key] for key in ("data", "tools", "do") if key in raw}),
+            input=stored({key: raw[key] for key in TestShape.model_fields if key in raw}),
             assertions=_SCORE,
             group=group.name,
             target=None if group.target == TARGET else group.target,
@@ -213,8 +213,8 @@ class _Loading:
                 yield self._group(name, self._mapping(raw, loc, "{tests: …}"), loc)
 
     def _group(self, name: str, raw: Mapping[str, Any], loc: Loc) -> _Group:
-        check_keys(raw, SUITE_KEYS, loc, self._problems)
-        own = {key: raw[key] for key in _LEVEL if key in raw}
+        read_shape(TestGroup, raw, loc, self._problems)
+        own = {key: raw[key] for key in LevelShape.model_fields if key in raw}
         layer = Layer(loc, own, chain=True)
         levels = self._read(layer, self._shared)
         tests = self._mapping(raw.get("tests"), (*loc, "tests"), "tests")
@@ -242,7 +242,7 @@ class _Loading:
         """Return a target for every suite that has data or tools of its own, one for the others."""
         script = self._script
         self._target(TARGET, None)
-        made = {}
+        targets = {}
         for name, layers in self._targets.items():
             definition = {
                 "layers": layers,
@@ -258,14 +258,14 @@ class _Loading:
                 "script": script.name,
                 "imports": self._imports(),
             }
-            made[name] = Target(name, TARGET, options)
-        return made
+            targets[name] = Target(name, TARGET, options)
+        return targets
 
     def _imports(self) -> list[list[Any]]:
         """Return the Python that tools name, and where they do: the file, the path in it."""
         suite, script = self._problems.file, self._script.name
-        found = [[reference, suite, list(loc)] for reference, loc in self._tools.imported]
-        return found + [[reference, script, list(loc)] for reference, loc in self._script_imports]
+        imports = [[reference, suite, list(loc)] for reference, loc in self._tools.imported]
+        return imports + [[reference, script, list(loc)] for reference, loc in self._script_imports]
 
     @property
     def _threshold(self) -> float:
@@ -280,9 +280,9 @@ class _Loading:
         """Return the bounds of the run, with the rates that models have in the script."""
         limits = self.settings.limits()
         rates = {
-            name: ProviderLimits(requests_per_minute=found.requests_per_minute)
+            name: ProviderLimits(requests_per_minute=rate)
             for name, raw in (self._script.models or {}).items()
-            if (found := model_entry(raw)).requests_per_minute is not None
+            if (rate := model_entry(raw).requests_per_minute) is not None
             and name not in limits.providers
         }
         return limits if not rates else _with_rates(limits, rates)

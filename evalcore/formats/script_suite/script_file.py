@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.script_suite.includes import ScriptProblems, find_script, read_script_document
+from evalcore.formats.script_suite.shapes import ScriptShape
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
 from evalcore.scripts.mcp_tools import check_servers
 from evalcore.scripts.models import read_models
-from evalcore.scripts.program import Layer
-from evalcore.scripts.words import check_keys
-
-KEYS: Final = ("models", "env", "shared", "tools", "mcp", "chat", "cli")
-SHARED_KEYS: Final = ("data", "tools")
-ENV_KEYS: Final = ("description", "persistent", "secret")
-CHAT_KEYS: Final = ("model_ref", "system_message", "tools", "default_prompt", "user_banner")
-CLI_KEYS: Final = ("process_input", "tools", "json_output", "do")
+from evalcore.scripts.program import Layer, LevelShape
+from evalcore.scripts.read_shape import read_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +52,15 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
     if raw is None:
         raw = {}
     if not isinstance(raw, Mapping):
-        problems.add((), f"a script is a mapping of {', '.join(KEYS)}; got {describe(raw)}")
+        keys = ", ".join(ScriptShape.model_fields)
+        problems.add((), f"a script is a mapping of {keys}; got {describe(raw)}")
         problems.raise_if_any()
-    check_keys(raw, KEYS, (), problems)
-    _check_ignored(raw, problems)
+    read_shape(ScriptShape, raw, (), problems)
     shared = raw.get("shared")
-    if shared is not None and not isinstance(shared, Mapping):
-        problems.add(("shared",), f"expected {{data, tools}}, got {describe(shared)}")
+    if isinstance(shared, Mapping):
+        shared = {key: shared[key] for key in LevelShape.model_fields if key in shared}
+    else:
         shared = None
-    if shared is not None:
-        check_keys(shared, SHARED_KEYS, ("shared",), problems)
-        shared = {key: shared[key] for key in SHARED_KEYS if key in shared}
     layers = [Layer(("shared",), shared, chain=False)]
     if raw.get("tools") is not None:
         layers.append(Layer((), {"tools": raw["tools"]}, chain=True))
@@ -85,20 +78,12 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
 def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems) -> tuple[str, ...]:
     """Return the variables that the script names; note those that no suite may read."""
     if not isinstance(raw, Mapping):
-        if raw is not None:
-            problems.add(("env",), f"expected a mapping of variables, got {describe(raw)}")
         return ()
     variables = variables_for(folder, options)
-    for name, about in raw.items():
+    for name in raw:
         loc: Loc = ("env", str(name))
         if not isinstance(name, str):
-            text = f"a key must be text, got {describe(name)}; write it in quotes"
-            problems.add(loc, text)
             continue
-        if about is not None and not isinstance(about, Mapping):
-            problems.add(loc, f"expected {{description, secret}}, got {describe(about)}")
-        elif about is not None:
-            check_keys(about, ENV_KEYS, loc, problems)
         if not variables.may_read(name):
             message = f"may not read the environment variable {name}; name it in a .env file"
             problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
@@ -111,17 +96,7 @@ def _secret_names(raw: Any) -> tuple[str, ...]:
     if not isinstance(raw, Mapping):
         return ()
     return tuple(
-        str(name) for name, one in raw.items() if isinstance(one, Mapping) and one.get("secret")
+        str(name)
+        for name, variable in raw.items()
+        if isinstance(variable, Mapping) and variable.get("secret")
     )
-
-
-def _check_ignored(raw: Mapping[str, Any], problems: ScriptProblems) -> None:
-    """Check the sections that an evaluation does not use."""
-    for section, keys in (("chat", CHAT_KEYS), ("cli", CLI_KEYS)):
-        value = raw.get(section)
-        if value is None:
-            continue
-        if isinstance(value, Mapping):
-            check_keys(value, keys, (section,), problems)
-        else:
-            problems.add((section,), f"expected a mapping, got {describe(value)}")

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from evalcore.formats.text.documents import as_json
 from evalcore.scripts.program import Layer
-from evalcore.scripts.tools import IGNORED
+from evalcore.scripts.tools import ToolShape
 
-_IGNORED: Final = frozenset(IGNORED)
+_IGNORED: Final = frozenset(name for name, info in ToolShape.model_fields.items() if info.exclude)
 _TOOL_MARKS: Final = frozenset({"import_tool", "import_tools", "do", "call"})
 
 

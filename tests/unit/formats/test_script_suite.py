@@ -54,7 +54,7 @@ STATEMENTS = {
         "do.parallelism",
         "at least 0",
     ),
-    "match without matchers": ("{match: x}", "do.matchers", "there is none"),
+    "match without matchers": ("{match: x}", "do.matchers", "is required"),
     "a matcher with both": (
         "{match: x, matchers: [{case: a, pattern: b, then: {eval: 1}}]}",
         "do.matchers[0]",

@@ -39,8 +39,8 @@ class Compiler:
 
     def __init__(self, toolbox: Toolbox, mistakes: MistakeCollector) -> None:
         """Take the tools that can be called from these statements."""
-        self.toolbox = toolbox
-        self.mistakes = mistakes
+        self._toolbox = toolbox
+        self._mistakes = mistakes
 
     def body(self, raw: Any, loc: Loc) -> Body:
         """Return a statement or a list of them."""
@@ -50,7 +50,7 @@ class Compiler:
             except ExpressionSyntaxError:
                 pass  # noted below
         if len(loc) > _DEEPEST:
-            self.mistakes.add(loc[:_DEEPEST], "statements are nested too deep")
+            self._mistakes.add(loc[:_DEEPEST], "statements are nested too deep")
             return Body((), listed=True)
         members = raw if isinstance(raw, list) else [raw]
         listed = isinstance(raw, list)
@@ -65,37 +65,37 @@ class Compiler:
         try:
             return compile_tree(raw)
         except ExpressionSyntaxError as error:
-            self.mistakes.add((*loc, *error.path), str(error))
+            self._mistakes.add((*loc, *error.path), str(error))
             return None
 
     def params(self, raw: Any, loc: Loc) -> Tree | None:
         """Return the parameters of a call: a mapping, or a text that gives one."""
         if not isinstance(raw, Mapping | str) or (isinstance(raw, str) and "${" not in raw):
-            self.mistakes.add(loc, f"expected a mapping of parameters, got {describe(raw)}")
+            self._mistakes.add(loc, f"expected a mapping of parameters, got {describe(raw)}")
             return None
         for key in raw if isinstance(raw, Mapping) else ():
             if not isinstance(key, str):
                 message = f"a key must be text, got {describe(key)}; write it in quotes"
-                self.mistakes.add((*loc, str(key)), message)
+                self._mistakes.add((*loc, str(key)), message)
                 return None
         return self.tree(raw, loc)
 
     def pattern(self, raw: Any, loc: Loc) -> PythonPattern | None:
         """Return a regular expression."""
         if not isinstance(raw, str):
-            self.mistakes.add(loc, f"expected a regular expression, got {describe(raw)}")
+            self._mistakes.add(loc, f"expected a regular expression, got {describe(raw)}")
             return None
         try:
             return compile_match_pattern(raw)
         except ExpressionSyntaxError as error:
-            self.mistakes.add(loc, str(error))
+            self._mistakes.add(loc, str(error))
             return None
 
     def matchers(self, raw: Any, loc: Loc) -> tuple[Matcher, ...] | None:
         """Return the matchers of a list."""
         if not isinstance(raw, list):
             expected = "a list of {case or pattern, then}"
-            self.mistakes.add(loc, f"expected {expected}, got {describe(raw)}")
+            self._mistakes.add(loc, f"expected {expected}, got {describe(raw)}")
             return None
         matchers = [self._part(Matcher, member, (*loc, i)) for i, member in enumerate(raw)]
         return tuple(matcher for matcher in matchers if matcher is not None)
@@ -103,10 +103,12 @@ class Compiler:
     def _statement(self, raw: Any, loc: Loc) -> Statement | None:
         kinds = [kind for kind in STATEMENTS if kind in raw] if isinstance(raw, Mapping) else []
         if len(kinds) != 1:
-            self.mistakes.add(loc, _no_statement(raw, kinds))
+            self._mistakes.add(loc, _no_statement(raw, kinds))
             return None
         statement = self._part(statement_class(kinds[0]), raw, loc)
-        return statement if statement is not None and statement.bind(self, raw, loc) else None
+        if statement is None or not statement.bind(self._toolbox, raw, loc, self._mistakes):
+            return None
+        return statement
 
     def _part(self, shape: type[P], raw: Any, loc: Loc) -> P | None:
         """Return the part of this class, its `Compiled` fields made by the methods of that name."""
@@ -119,7 +121,7 @@ class Compiler:
             if compiled[key] is None:
                 sound = False
                 compiled[key] = _STAND_INS[mark.form]
-        part = read_shape(shape, raw, loc, self.mistakes, compiled)
+        part = read_shape(shape, raw, loc, self._mistakes, compiled)
         return part if sound else None
 
 

@@ -18,8 +18,9 @@ from evalcore.expressions.tree import Tree
 from evalcore.mistakes.locations import Loc
 
 if TYPE_CHECKING:
-    from evalcore.scripts.compiler import Compiler
     from evalcore.scripts.iteration import Iteration, Scope
+    from evalcore.scripts.mistake_collector import MistakeCollector
+    from evalcore.scripts.toolbox import Toolbox
 
 T = TypeVar("T")
 RESULT: Final = "_"
@@ -58,7 +59,9 @@ class Statement(ScriptPart):
         """Whether the statement may have to be waited for; `asked` are tools asked already."""
         return False
 
-    def bind(self, compiler: Compiler, raw: Mapping[str, Any], loc: Loc) -> bool:  # noqa: ARG002
+    def bind(
+        self, toolbox: Toolbox, raw: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector
+    ) -> bool:
         """Find the tools that the statement names; note and return whether one is missing."""
         return True
 

@@ -16,8 +16,9 @@ from evalcore.scripts.iteration import Tool
 from evalcore.scripts.statements.base import Compiled, Statement
 
 if TYPE_CHECKING:
-    from evalcore.scripts.compiler import Compiler
     from evalcore.scripts.iteration import Iteration, Scope
+    from evalcore.scripts.mistake_collector import MistakeCollector
+    from evalcore.scripts.toolbox import Toolbox
 
 _LISTED = 40
 
@@ -45,13 +46,15 @@ class Call(Statement):
         """Whether the tool waits."""
         return self._tool.waits(asked)
 
-    def bind(self, compiler: Compiler, raw: Mapping[str, Any], loc: Loc) -> bool:
+    def bind(
+        self, toolbox: Toolbox, raw: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector
+    ) -> bool:
         """Find the tool; warn of parameters that it does not have."""
-        tool = compiler.toolbox.find(self.call)
+        tool = toolbox.find(self.call)
         if tool is None:
-            names = known_names(compiler.toolbox.names(), _LISTED)
+            names = known_names(toolbox.names(), _LISTED)
             message = f"there is no tool '{self.call}'. {names}"
-            compiler.mistakes.add((*loc, "call"), message)
+            mistakes.add((*loc, "call"), message)
             return False
         self._tool = tool
         params, parameters = raw.get("params"), tool.parameters()
@@ -59,7 +62,7 @@ class Call(Statement):
             for key in params:
                 if key not in parameters:
                     message = f"tool '{self.call}' has no parameter '{key}'; it is ignored"
-                    compiler.mistakes.warn((*loc, "params", key), message)
+                    mistakes.warn((*loc, "params", key), message)
         return True
 
     async def run(self, scope: Scope, run: Iteration) -> Any:

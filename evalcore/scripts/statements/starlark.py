@@ -18,8 +18,9 @@ from evalcore.scripts.statements.base import Statement
 from evalcore.trust.foreign_calls import in_thread
 
 if TYPE_CHECKING:
-    from evalcore.scripts.compiler import Compiler
     from evalcore.scripts.iteration import Iteration, Scope
+    from evalcore.scripts.mistake_collector import MistakeCollector
+    from evalcore.scripts.toolbox import Toolbox
 
 
 class Starlark(Statement):
@@ -42,9 +43,11 @@ class Starlark(Statement):
         """Return True: the process is waited for."""
         return True
 
-    def bind(self, compiler: Compiler, raw: Mapping[str, Any], loc: Loc) -> bool:  # noqa: ARG002
+    def bind(
+        self, toolbox: Toolbox, raw: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector
+    ) -> bool:
         """Find the tools that the script names."""
-        visible = compiler.toolbox.visible()
+        visible = toolbox.visible()
         self._tools = {name: tool for name, tool in visible.items() if name in self.source}
         return True
 

@@ -63,7 +63,7 @@ STATEMENTS = {
     "a pattern that is none": (
         "{match: x, matchers: [{pattern: '(', then: {eval: 1}}]}",
         "do.matchers[0].pattern",
-        "cannot be read",
+        "invalid pattern",
     ),
     "a script that is none": ("{starlark: 'def x(:'}", "do.starlark", "unexpected symbol"),
 }

@@ -1,0 +1,1 @@
+"""Conditions of saved evals: one assertion about one output handle of a workflow block."""

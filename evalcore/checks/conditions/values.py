@@ -1,0 +1,235 @@
+"""Conditions on values as they are: presence, equality, containment, length, schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from evalcore.checks.conditions.base import Condition, is_number, type_error
+from evalcore.checks.conditions.json_values import contains_object, equal, without_reasoning
+from evalcore.checks.conditions.verdict import (
+    PASSED,
+    BlockedCode,
+    ConditionVerdict,
+    blocked,
+    failed,
+    verdict,
+)
+from evalcore.checks.wording import json_text, shorten
+
+Operator = Literal["gt", "gte", "lt", "lte", "eq", "neq"]
+_SIGNS = {"gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "eq": "=", "neq": "≠"}
+
+
+class Exists(Condition):
+    """There is a value at the path; null is one."""
+
+    kind: Literal["exists"]
+
+    def check(self, value: Any) -> ConditionVerdict:  # noqa: ARG002 - that there is one is all
+        """Return passed: there is a value."""
+        return PASSED
+
+
+class NotExists(Condition):
+    """There is no value at the path: a missing key, an index out of range, a path through null."""
+
+    kind: Literal["not_exists"]
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return failed: there is a value."""
+        return failed(f"there is a value: {_shown(value)}")
+
+
+class Equals(Condition):
+    """The value is `expected`: deep, typed, in any order of keys."""
+
+    kind: Literal["equals"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; `reasoning___` keys of both sides do not count."""
+        return verdict(
+            equal(without_reasoning(value), without_reasoning(self.expected)),
+            f"{_shown(value)} is not {_shown(self.expected)}",
+        )
+
+
+class NotEquals(Condition):
+    """The value is not `expected`."""
+
+    kind: Literal["not_equals"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the opposite of `equals`."""
+        return verdict(
+            not equal(without_reasoning(value), without_reasoning(self.expected)),
+            f"the value is {_shown(self.expected)}",
+        )
+
+
+class Contains(Condition):
+    """A text contains the text `expected`, or a list has `expected` as an element."""
+
+    kind: Literal["contains"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; blocked for values that are neither, and a text in search of none."""
+        contained = _contained(value, self.expected)
+        if isinstance(contained, ConditionVerdict):
+            return contained
+        return verdict(contained, f"{_shown(value)} does not contain {_shown(self.expected)}")
+
+
+class NotContains(Condition):
+    """A text does not contain the text `expected`, or a list lacks it."""
+
+    kind: Literal["not_contains"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the opposite of `contains`; blocked for the same values."""
+        contained = _contained(value, self.expected)
+        if isinstance(contained, ConditionVerdict):
+            return contained
+        return verdict(not contained, f"{_shown(value)} contains {_shown(self.expected)}")
+
+
+def _contained(value: Any, expected: Any) -> bool | ConditionVerdict:
+    if isinstance(value, list):
+        return any(equal(element, expected) for element in value)
+    if not isinstance(value, str):
+        return type_error("text or a list", value)
+    return expected in value if isinstance(expected, str) else type_error("text", expected)
+
+
+class ObjectContains(Condition):
+    """The value is an object that has all of `expected`, recursively."""
+
+    kind: Literal["object_contains"]
+    expected: dict[str, Any]
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; `reasoning___` keys do not count."""
+        if not isinstance(value, dict):
+            return type_error("an object", value)
+        return verdict(
+            contains_object(without_reasoning(value), without_reasoning(self.expected)),
+            f"{_shown(value)} does not contain {_shown(self.expected)}",
+        )
+
+
+class ArrayContains(Condition):
+    """One element of a list contains the object `expected`, or equals another value."""
+
+    kind: Literal["array_contains"]
+    expected: Any
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; `reasoning___` keys do not count."""
+        if not isinstance(value, list):
+            return type_error("a list", value)
+        expected = without_reasoning(self.expected)
+        return verdict(
+            any(contains_object(without_reasoning(element), expected) for element in value),
+            f"no element of {_shown(value)} contains {_shown(self.expected)}",
+        )
+
+
+class NumberCompare(Condition):
+    """A number compares with `expected` as `op` says."""
+
+    kind: Literal["number_compare"]
+    op: Operator
+    expected: float
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; numeric texts and booleans are no numbers."""
+        if not is_number(value):
+            return type_error("a number", value)
+        return compared(value, self.op, self.expected)
+
+
+class Between(Condition):
+    """A number lies between `lower` and `upper`, both included unless `inclusive` is false."""
+
+    kind: Literal["between"]
+    lower: float
+    upper: float
+    inclusive: bool = True
+
+    def mistakes(self) -> Iterator[str]:
+        """Yield that no number lies between the bounds."""
+        if self.lower > self.upper:
+            yield f"lower ({self.lower:g}) is above upper ({self.upper:g})"
+
+    @property
+    def expected_value(self) -> Any:
+        """Both bounds, and whether they count."""
+        return {"lower": self.lower, "upper": self.upper, "inclusive": self.inclusive}
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; numeric texts and booleans are no numbers."""
+        if not is_number(value):
+            return type_error("a number", value)
+        inside = (
+            self.lower <= value <= self.upper if self.inclusive else self.lower < value < self.upper
+        )
+        return verdict(inside, f"{value} is not between {self.lower:g} and {self.upper:g}")
+
+
+class LengthCompare(Condition):
+    """The length of a text, a list or an object compares with `expected` as `op` says."""
+
+    kind: Literal["length_compare"]
+    op: Operator
+    expected: float
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; the length of a text is its number of code points."""
+        if not isinstance(value, str | list | dict):
+            return type_error("text, a list or an object", value)
+        return compared(len(value), self.op, self.expected, "length ")
+
+
+class JsonSchemaValid(Condition):
+    """The value conforms to a JSON Schema; nothing that it refers to is fetched."""
+
+    kind: Literal["json_schema_valid"]
+    schema_: dict[str, Any] | bool = Field(alias="schema")
+
+    @property
+    def expected_value(self) -> Any:
+        """The schema."""
+        return self.schema_
+
+    def check(self, value: Any) -> ConditionVerdict:
+        """Return the verdict; blocked if the schema is not valid or cannot be applied."""
+        from evalcore.checks.json_schema import SchemaProblem, first_mistake
+
+        try:
+            mistake = first_mistake(value, self.schema_, 2.0)
+        except SchemaProblem as error:
+            return blocked(BlockedCode.SCHEMA_INVALID, str(error))
+        return PASSED if mistake is None else failed(mistake)
+
+
+def compared(value: float, op: Operator, expected: float, noun: str = "") -> ConditionVerdict:
+    """Return the verdict of a comparison of two numbers."""
+    holds = {
+        "gt": value > expected,
+        "gte": value >= expected,
+        "lt": value < expected,
+        "lte": value <= expected,
+        "eq": value == expected,
+        "neq": value != expected,
+    }[op]
+    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {expected:g}")
+
+
+def _shown(value: Any) -> str:
+    return shorten(json_text(value), 120)

@@ -1,0 +1,262 @@
+"""The 21 kinds of conditions on one handle of a block's output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from evalcore.checks.conditions.base import ConditionServices
+from evalcore.checks.conditions.eval_assertion import (
+    AssertionReading,
+    EvalAssertion,
+    Handle,
+    evaluate_assertion,
+)
+from evalcore.checks.conditions.kinds import CONDITION
+from evalcore.errors import TargetError
+from evalcore.judging.asking import Answer, Embedded, JudgeSpec, Question
+
+CASES = json.loads(
+    (Path(__file__).parents[2] / "conformance" / "workflow-eval-conditions.json").read_text()
+)["cases"]
+OUTPUTS = TypeAdapter(dict[str, Handle])
+
+
+class CannedJudges:
+    """A judge that always replies the same, and embeddings by the first letter."""
+
+    def __init__(self, reply: Any = None) -> None:
+        self.reply = reply
+
+    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:
+        if self.reply is None:
+            raise TargetError("judge", "no judge")
+        return Answer(json.dumps(self.reply), "judge")
+
+    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
+        if self.reply is None:
+            raise TargetError("judge", "no embeddings")
+        return Embedded(tuple((1.0, float(len(text))) for text in texts))
+
+    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
+        return True
+
+
+def read(
+    assertion: dict[str, Any],
+    outputs: dict[str, Any],
+    *,
+    judge: Any = None,
+    block_error: str | None = None,
+) -> AssertionReading:
+    services = ConditionServices(CannedJudges(judge))
+    return asyncio.run(
+        evaluate_assertion(
+            EvalAssertion.model_validate(assertion),
+            OUTPUTS.validate_python(outputs),
+            services,
+            block_error=block_error,
+        )
+    )
+
+
+def outcome(condition: dict[str, Any], value: Any, *, judge: Any = None) -> str:
+    reading = read(
+        {"target": {"output_handle_id": "output-json-0"}, "condition": condition},
+        {"output-json-0": {"type": "json", "data": value}},
+        judge=judge,
+    )
+    code = reading.verdict.code
+    return f"{reading.verdict.outcome}" + (f" {code}" if code else "")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_a_conformance_case_has_its_outcome(case: dict[str, Any]) -> None:
+    reading = read(
+        case["assertion"],
+        case["handle_outputs"],
+        judge=case.get("judge"),
+        block_error=case.get("block_error"),
+    )
+    assert reading.verdict.outcome == case["expected"]
+
+
+IOU = {"kind": "split_iou_gte", "expected": {"splits": [{"name": "a", "pages": [1, 2]}]}}
+JUDGED = {"kind": "llm_judged_as", "rubric": "polite"}
+NUMBERS = {
+    "kind": "all_items_match",
+    "condition": {"kind": "number_compare", "op": "gt", "expected": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "expected"),
+    [
+        ({"kind": "equals", "expected": 1}, 1.0, "passed"),
+        ({"kind": "equals", "expected": 0}, False, "failed"),
+        ({"kind": "equals", "expected": [1, 2]}, [2, 1], "failed"),
+        ({"kind": "equals", "expected": {"a": [True]}}, {"a": [1]}, "failed"),
+        ({"kind": "not_equals", "expected": {"reasoning___x": 1}}, {}, "failed"),
+        ({"kind": "contains", "expected": 1}, [True], "failed"),
+        ({"kind": "contains", "expected": 1}, "1", "blocked type_error"),
+        ({"kind": "contains", "expected": "a"}, {"a": 1}, "blocked type_error"),
+        ({"kind": "not_contains", "expected": "A"}, "a", "passed"),
+        ({"kind": "number_compare", "op": "eq", "expected": 3}, "3", "blocked type_error"),
+        ({"kind": "number_compare", "op": "eq", "expected": 1}, True, "blocked type_error"),
+        ({"kind": "between", "lower": 3, "upper": 5, "inclusive": False}, 3, "failed"),
+        ({"kind": "starts_with", "expected": "a"}, ["a"], "blocked type_error"),
+        ({"kind": "matches_regex", "pattern": "a|ab"}, "ab", "passed"),
+        ({"kind": "matches_regex", "pattern": "a"}, 1, "blocked type_error"),
+        (
+            {"kind": "object_contains", "expected": {"a": {"b": 1}}},
+            {"a": {"b": 1, "c": 2}},
+            "passed",
+        ),
+        ({"kind": "object_contains", "expected": {"a": None}}, {}, "failed"),
+        ({"kind": "object_contains", "expected": {}}, [], "blocked type_error"),
+        ({"kind": "array_contains", "expected": 2}, [1, 2], "passed"),
+        ({"kind": "array_contains", "expected": {}}, {}, "blocked type_error"),
+        ({"kind": "length_compare", "op": "eq", "expected": 1}, {"a": 1}, "passed"),
+        ({"kind": "length_compare", "op": "eq", "expected": 1}, 1, "blocked type_error"),
+        ({"kind": "json_schema_valid", "schema": {"type": "nothing"}}, 1, "blocked schema_invalid"),
+        (
+            {"kind": "json_schema_valid", "schema": {"$ref": "http://x"}},
+            1,
+            "blocked schema_invalid",
+        ),
+        (NUMBERS, [], "passed"),
+        (NUMBERS, [1, "x", 0], "failed"),
+        (NUMBERS, [1, "x"], "blocked type_error"),
+        (NUMBERS, {}, "blocked type_error"),
+        ({**NUMBERS, "kind": "any_item_matches"}, [], "failed"),
+        ({**NUMBERS, "kind": "any_item_matches"}, ["x", 1], "passed"),
+        ({**NUMBERS, "kind": "any_item_matches"}, ["x", 0], "blocked type_error"),
+        ({"kind": "similarity_gte", "reference": "", "threshold": 1}, "", "passed"),
+        ({"kind": "similarity_gte", "reference": "abcd", "threshold": 0.75}, "abcx", "passed"),
+        ({"kind": "similarity_gte", "reference": "abcd", "threshold": 0.76}, "abcx", "failed"),
+        (
+            {"kind": "similarity_gte", "reference": "a", "threshold": 1, "method": "embeddings"},
+            "a",
+            "blocked judge_unavailable",
+        ),
+        (JUDGED, "x", "blocked judge_unavailable"),
+        (IOU, {"splits": [{"name": "a", "pages": [1, 2]}]}, "passed"),
+        (IOU, [{"name": "a", "pages": [2, 1, 1], "more": 1}], "passed"),
+        (IOU, [{"name": "a", "pages": [1]}], "failed"),
+        ({**IOU, "threshold": 0.5}, [{"name": "a", "pages": [1]}], "passed"),
+        ({**IOU, "threshold": 0.5}, [{"name": "b", "pages": [1, 2]}], "failed"),
+        (IOU, "a", "blocked type_error"),
+    ],
+    ids=str,
+)
+def test_a_condition_on_a_value(condition: dict[str, Any], value: Any, expected: str) -> None:
+    assert outcome(condition, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "expected"),
+    [
+        ("llm_judged_as", "Yes ", "passed"),
+        ("llm_judged_as", "no", "failed"),
+        ("llm_judged_as", "maybe", "blocked judge_unavailable"),
+        ("llm_not_judged_as", "no", "passed"),
+        ("llm_not_judged_as", "YES", "failed"),
+        ("llm_not_judged_as", "maybe", "blocked judge_unavailable"),
+    ],
+)
+def test_a_judge_chooses_one_of_the_labels(kind: str, label: str, expected: str) -> None:
+    condition = {"kind": kind, "rubric": "polite"}
+    assert outcome(condition, "hello", judge={"label": label}) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("items.0.price", "passed"),
+        ("items[0].price", "passed"),
+        ('["a.b"]', "passed"),
+        ("items[*].price", "failed"),
+        ("items[5].price", "blocked path_unresolved"),
+        ("items.price", "blocked type_error"),
+        ("missing.price", "blocked path_unresolved"),
+        ("none.price", "blocked path_unresolved"),
+    ],
+)
+def test_a_path_addresses_a_value(path: str, expected: str) -> None:
+    payload = {"items": [{"price": 2}, {"price": 3}], "a.b": 2, "none": None}
+    reading = read(
+        {
+            "target": {"output_handle_id": "h", "path": path},
+            "condition": {"kind": "equals", "expected": 2},
+        },
+        {"h": {"type": "json", "data": payload}},
+    )
+    code = reading.verdict.code
+    assert f"{reading.verdict.outcome}" + (f" {code}" if code else "") == expected
+
+
+def test_wildcards_give_one_flat_list() -> None:
+    reading = read(
+        {
+            "target": {"output_handle_id": "h", "path": "a[*].b.*"},
+            "condition": {"kind": "equals", "expected": [1, 2, 3]},
+        },
+        {"h": {"type": "json", "data": {"a": [{"b": [1, 2]}, {"b": [3]}]}}},
+    )
+    assert reading.verdict.outcome == "passed"
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("exists", "failed"), ("not_exists", "passed")])
+@pytest.mark.parametrize(
+    "target", [{"output_handle_id": "none"}, {"output_handle_id": "h", "path": "a.b.c"}]
+)
+def test_presence_is_never_blocked(kind: str, expected: str, target: dict[str, Any]) -> None:
+    reading = read(
+        {"target": target, "condition": {"kind": kind}}, {"h": {"type": "json", "data": {"a": 1}}}
+    )
+    assert reading.verdict.outcome == expected
+
+
+def test_a_path_that_stops_says_how_far_it_came() -> None:
+    reading = read(
+        {
+            "target": {"output_handle_id": "h", "path": "a.b[0].c"},
+            "condition": {"kind": "equals", "expected": 1},
+        },
+        {"h": {"type": "json", "data": {"a": {"b": [7]}}}},
+    )
+    assert (reading.verdict.partial_path, reading.verdict.partial_value) == ("a.b[0]", 7)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"kind": "equal", "expected": 1},
+        {"kind": "equals"},
+        {"kind": "equals", "expected": 1, "more": 1},
+        {"kind": "number_compare", "op": "=", "expected": 1},
+        {"kind": "number_compare", "op": "eq", "expected": "1"},
+        {"kind": "object_contains", "expected": [1]},
+        {"kind": "all_items_match", "condition": {"kind": "none"}},
+        {"kind": "similarity_gte", "reference": "a", "threshold": 2},
+        {"kind": "llm_judged_as", "rubric": "a", "labels": []},
+    ],
+    ids=str,
+)
+def test_a_condition_that_is_not_one_is_refused(condition: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        CONDITION.validate_python(condition)
+
+
+@pytest.mark.parametrize("path", ["a..b", "a.", ".a", "a[", "a[x]", "a]b", "[0]x"])
+def test_a_text_that_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(ValidationError, match="path"):
+        EvalAssertion.model_validate(
+            {"target": {"output_handle_id": "h", "path": path}, "condition": {"kind": "exists"}}
+        )

@@ -27,8 +27,6 @@ from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.states import AwaitingRetry, Cancelling
-from tests.prefect_server import PrefectServer, clean_environment, free_port, prefect_server
-from tests.reports import stable_report
 
 from benchmarks.fault_runs import write_suite
 from benchmarks.faults import worker
@@ -36,6 +34,8 @@ from benchmarks.measure import EVALCORE, Row, machine, table, write_section
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from tests.support.prefect_server import PrefectServer, clean_environment, free_port, prefect_server
+from tests.support.reports import stable_report
 
 _DEPLOYMENT: Final = "evaluate/on-demand"
 _ENDS_S: Final = 240.0

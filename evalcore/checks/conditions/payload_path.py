@@ -141,15 +141,18 @@ def _step(value: Any, part: Part) -> Resolved | Unresolved:
         key = str(part)
         return Resolved(value[key]) if key in value else Unresolved("", None, False)
     if isinstance(value, list):
-        index = part if isinstance(part, int) else int(part) if _is_index(part) else None
+        index = _index_of(part)
         if index is None:
             return Unresolved("", None, True)
         return Resolved(value[index]) if index < len(value) else Unresolved("", None, False)
     return Unresolved("", None, value is not None)
 
 
-def _is_index(part: Part) -> bool:
-    return isinstance(part, str) and part.isascii() and part.isdigit() and len(part) < 10
+def _index_of(part: Part) -> int | None:
+    if isinstance(part, int):
+        return part
+    is_index = isinstance(part, str) and part.isascii() and part.isdigit() and len(part) < 10
+    return int(part) if isinstance(part, str) and is_index else None
 
 
 def path_text(parts: tuple[Part, ...]) -> str:

@@ -1,0 +1,1 @@
+"""The service: saved workflow evals over REST and MCP."""

@@ -1,0 +1,166 @@
+"""Bearer tokens: `evc_<id>_<secret>`, stored as an argon2 hash, checked once and remembered.
+
+A check of argon2 takes tens of milliseconds on purpose; a token that was checked is remembered by
+its SHA-256 for a minute, so that revoking one takes effect within that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import select
+
+from evalcore.service.database.sessions import Database, utc
+from evalcore.service.database.tables import ProjectRow, TokenRow
+from evalcore.service.failure import ServiceError, not_found
+from evalcore.service.identifiers import Kind, new_id
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+_PREFIX: Final = "evc"
+_SECRET_BYTES: Final = 32
+_REMEMBERED_S: Final = 60.0
+_MOST_REMEMBERED: Final = 10_000
+
+
+class Scope(StrEnum):
+    """What a token may do; each scope includes the ones before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+_RANK: Final = {scope: rank for rank, scope in enumerate(Scope)}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose request it is: the project that it may see, and what it may do there."""
+
+    project_id: str
+    scope: Scope
+    token_id: str | None = None
+
+    def require(self, scope: Scope) -> None:
+        """Raise `ServiceError` 403 unless the caller has the scope."""
+        if _RANK[self.scope] < _RANK[scope]:
+            raise ServiceError(403, f"this token has the scope '{self.scope}', not '{scope}'")
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token: `secret` is the whole text, shown once and stored nowhere."""
+
+    id: str
+    secret: str
+    scope: Scope
+    expires_at: datetime | None
+
+
+class Tokens:
+    """Issues, checks and revokes the tokens of a database. `clock` gives seconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._clock = clock
+        self._checked: dict[bytes, tuple[float, Caller, datetime | None]] = {}
+
+    async def issue(
+        self, project: str, name: str, scope: Scope, lifetime: timedelta | None = None
+    ) -> IssuedToken:
+        """Return a new token of a project (by name), which is created if it does not exist."""
+        from argon2 import PasswordHasher
+
+        identifier, secret = new_id(Kind.TOKEN), secrets.token_urlsafe(_SECRET_BYTES)
+        digest = await asyncio.to_thread(PasswordHasher().hash, secret)
+        now = datetime.now(UTC)
+        expires = None if lifetime is None else now + lifetime
+        async with self._database.transaction() as session:
+            row = TokenRow(
+                id=identifier,
+                project_id=await project_id(session, project, now),
+                created_at=now,
+                name=name,
+                scopes=scope,
+                secret_hash=digest,
+                expires_at=expires,
+            )
+            session.add(row)
+        short = identifier.removeprefix(f"{Kind.TOKEN}_")
+        return IssuedToken(identifier, f"{_PREFIX}_{short}_{secret}", scope, expires)
+
+    async def check(self, text: str) -> Caller:
+        """Return whose token a text is. Raises `ServiceError` 401."""
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        remembered = self._checked.get(key)
+        if remembered is not None and self._clock() < remembered[0]:
+            _refuse_expired(remembered[2])
+            return remembered[1]
+        row = await self._read(text)
+        caller = Caller(row.project_id, Scope(row.scopes), row.id)
+        if len(self._checked) >= _MOST_REMEMBERED:
+            self._checked.clear()
+        self._checked[key] = (self._clock() + _REMEMBERED_S, caller, utc(row.expires_at))
+        return caller
+
+    async def _read(self, text: str) -> TokenRow:
+        from argon2 import PasswordHasher
+        from argon2.exceptions import InvalidHashError, VerificationError
+
+        prefix, _, rest = text.partition("_")
+        short, _, secret = rest.partition("_")
+        if prefix != _PREFIX or not secret:
+            raise ServiceError(401, "the bearer token is not one of this service")
+        async with self._database.reading() as session:
+            found = await session.scalars(
+                select(TokenRow).where(TokenRow.id == f"{Kind.TOKEN}_{short}")
+            )
+            row = found.first()
+        if row is None or row.revoked_at is not None:
+            raise ServiceError(401, "the bearer token does not exist or was revoked")
+        try:
+            await asyncio.to_thread(PasswordHasher().verify, row.secret_hash, secret)
+        except (VerificationError, InvalidHashError):
+            raise ServiceError(401, "the bearer token does not exist or was revoked") from None
+        _refuse_expired(utc(row.expires_at))
+        return row
+
+    async def revoke(self, identifier: str) -> None:
+        """Revoke a token; raise `ServiceError` 404 if there is none of that id."""
+        async with self._database.transaction() as session:
+            row = (await session.scalars(select(TokenRow).where(TokenRow.id == identifier))).first()
+            if row is None:
+                raise not_found("token", identifier)
+            row.revoked_at = row.revoked_at or datetime.now(UTC)
+        self._checked.clear()
+
+    async def list(self) -> list[TokenRow]:
+        """Return all tokens, the newest first."""
+        async with self._database.reading() as session:
+            rows = await session.scalars(select(TokenRow).order_by(TokenRow.number.desc()))
+            return [*rows]
+
+
+async def project_id(session: AsyncSession, name: str, now: datetime) -> str:
+    """Return the id of the project of that name, which is created if it does not exist."""
+    row = (await session.scalars(select(ProjectRow).where(ProjectRow.name == name))).first()
+    if row is None:
+        row = ProjectRow(id=new_id(Kind.PROJECT), name=name, created_at=now)
+        session.add(row)
+        await session.flush()
+    return row.id
+
+
+def _refuse_expired(expires_at: datetime | None) -> None:
+    if expires_at is not None and expires_at <= datetime.now(UTC):
+        raise ServiceError(401, "the bearer token has expired")

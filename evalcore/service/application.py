@@ -1,0 +1,76 @@
+"""The application: its parts, its routes, and how every failure looks on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import InterfaceError, OperationalError
+from starlette.exceptions import HTTPException
+
+from evalcore.errors import StoreError
+from evalcore.service.parts import Parts
+from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
+from evalcore.version import VERSION
+
+Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
+_RETRY_AFTER = {"Retry-After": "5"}
+
+
+def create_application(parts: Parts) -> FastAPI:
+    """Return the application; its workers start and stop with it."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await parts.start()
+        try:
+            yield
+        finally:
+            await parts.stop()
+
+    application = FastAPI(
+        title="evalcore",
+        version=VERSION,
+        summary="Saved evals of workflows: create, run, read.",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    application.state.parts = parts
+    application.add_exception_handler(RequestValidationError, _invalid)
+    application.add_exception_handler(HTTPException, _http_error)
+    for outage in (StoreError, OperationalError, InterfaceError, ConnectionError, TimeoutError):
+        application.add_exception_handler(outage, _unavailable)
+    # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
+    for routes in (operations, files, eval_runs, evals, workflow_runs, workflows):
+        application.include_router(routes.router)
+    return application
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
+    mistakes = [
+        {"loc": [*map(_place, found["loc"])], "msg": found["msg"], "type": found["type"]}
+        for found in error.errors()
+    ]
+    return JSONResponse({"detail": mistakes}, 422)
+
+
+def _place(part: Any) -> str | int:
+    return part if isinstance(part, int) else str(part).encode("utf-8", "replace").decode()
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
+    headers = dict(error.headers or {})
+    if error.status_code == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse({"detail": error.detail}, error.status_code, headers)
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    part = "the object store" if isinstance(error, StoreError) else "the database"
+    return JSONResponse({"detail": f"{part} does not answer; try again"}, 503, _RETRY_AFTER)

@@ -1,0 +1,1 @@
+"""The service's database: its tables, its migrations, its sessions."""

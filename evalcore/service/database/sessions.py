@@ -1,0 +1,125 @@
+"""The connection to the database: SQLite in a file, or PostgreSQL by its URL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+
+from evalcore.errors import UsageError
+
+_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+_PRAGMAS: Final = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "busy_timeout=30000",
+)
+_READS: Final = "evalcore_reads"
+
+
+class Database:
+    """The engine and its sessions; each session is one transaction."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        reading = engine.execution_options(**{_READS: True})
+        self._writing = async_sessionmaker(engine, expire_on_commit=False)
+        self._reading = async_sessionmaker(reading, expire_on_commit=False)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """Give a session whose changes are committed at the end, all or none."""
+        async with self._writing() as session, session.begin():
+            yield session
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncSession]:
+        """Give a session that sees one state of the database and changes nothing."""
+        async with self._reading() as session, session.begin():
+            yield session
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether rows can be locked one by one."""
+        return self.engine.dialect.name == "postgresql"
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.engine.dispose()
+
+
+def database_url(address: str) -> URL:
+    """Return the URL with its asynchronous driver. Raises `UsageError`.
+
+    `address` is `sqlite:///path`, `postgresql://…`, or the path of an SQLite file.
+    """
+    if "://" not in address:
+        address = f"sqlite:///{address}"
+    try:
+        url = make_url(address)
+    except ArgumentError as error:
+        raise UsageError(f"database: {error}") from error
+    driver = _DRIVERS.get(url.get_backend_name())
+    if driver is None:
+        raise UsageError(
+            f"database: '{url.get_backend_name()}' is not supported; write sqlite:///FILE or "
+            "postgresql://USER:PASSWORD@HOST/NAME"
+        )
+    return url.set(drivername=driver)
+
+
+def open_database(address: str, *, connections: int = 10) -> Database:
+    """Return the database at an address; nothing is connected yet. Raises `UsageError`."""
+    url = database_url(address)
+    if url.get_backend_name() == "sqlite":
+        engine = create_async_engine(url, connect_args={"timeout": 30})
+        event.listen(engine.sync_engine, "connect", _set_up_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_immediately)
+    else:
+        engine = create_async_engine(
+            url, pool_size=connections, max_overflow=connections, pool_pre_ping=True
+        )
+    return Database(engine)
+
+
+def _set_up_sqlite(connection: Any, _: Any) -> None:
+    # Transactions are begun by `_begin_immediately`, not by the driver.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+        "busy_timeout=30000",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_immediately(connection: Any) -> None:
+    # A transaction that reads first and writes later would fail where another one has written.
+    reads = connection.get_execution_options().get(_READS, False)
+    connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+
+
+def utc(moment: datetime | None) -> datetime | None:
+    """Return a stored time as UTC; SQLite stores no time zone."""
+    if moment is None:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

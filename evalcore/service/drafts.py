@@ -1,0 +1,77 @@
+"""The current drafts of workflows, which drift and freshness are computed against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
+from evalcore.service.failure import not_found
+from evalcore.service.handles import output_handles
+from evalcore.service.parts import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The definition of a workflow that is edited."""
+
+    workflow_id: str
+    version_id: str
+    definition: Mapping[str, Any]
+
+    @property
+    def blocks(self) -> Mapping[str, Mapping[str, Any]]:
+        """The blocks by their ids."""
+        blocks: Mapping[str, Mapping[str, Any]] = self.definition.get("blocks") or {}
+        return blocks
+
+    def output_schemas(self, block_id: str) -> dict[str, dict[str, Any] | None] | None:
+        """Return the schemas of a block's output handles; None if there is no such block."""
+        block = self.blocks.get(block_id)
+        if block is None:
+            return None
+        return {handle.handle_id: handle.schema_ for handle in output_handles(block)}
+
+
+async def read_drafts(
+    parts: Parts, session: AsyncSession, caller: Caller, workflow_ids: Sequence[str]
+) -> dict[str, Draft]:
+    """Return the drafts of the caller's workflows by their ids; those deleted are left out."""
+    rows = await session.scalars(
+        select(WorkflowVersionRow)
+        .join(
+            WorkflowRow,
+            and_(
+                WorkflowRow.id == WorkflowVersionRow.workflow_id,
+                WorkflowRow.draft_id == WorkflowVersionRow.version_id,
+            ),
+        )
+        .where(
+            WorkflowRow.id.in_(workflow_ids),
+            WorkflowRow.project_id == caller.project_id,
+            WorkflowRow.deleted_at.is_(None),
+        )
+    )
+    return {
+        row.workflow_id: Draft(
+            row.workflow_id,
+            row.version_id,
+            await parts.payloads.get(row.definition, row.definition_ref),
+        )
+        for row in rows
+    }
+
+
+async def read_draft(
+    parts: Parts, session: AsyncSession, caller: Caller, workflow_id: str
+) -> Draft:
+    """Return the draft of a workflow. Raises `ServiceError` 404."""
+    drafts = await read_drafts(parts, session, caller, [workflow_id])
+    if workflow_id not in drafts:
+        raise not_found("workflow", workflow_id)
+    return drafts[workflow_id]

@@ -1,0 +1,98 @@
+"""The results of eval runs: immutable once they are final."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow
+from evalcore.service.eval_runs import find_eval_run
+from evalcore.service.evals import HANDLES, read_revisions
+from evalcore.service.failure import not_found
+from evalcore.service.filters import RunFilter
+from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.parts import Parts
+from evalcore.service.timing import lifecycle_of, timing_of
+from evalcore.service.wire.base import Page
+from evalcore.service.wire.eval_runs import VerdictSummary, WorkflowEvalResult
+from evalcore.service.wire.evals import AssertionResultBody
+
+
+async def list_results(
+    parts: Parts, caller: Caller, page: PageRequest, run_id: str | None, wanted: RunFilter
+) -> Page[WorkflowEvalResult]:
+    """Return a page of results, the newest first. Raises `ServiceError` 404 for the run."""
+    where: list[ColumnElement[bool]] = [EvalResultRow.project_id == caller.project_id]
+    where += wanted.conditions(EvalResultRow)
+    async with parts.database.reading() as session:
+        if run_id is not None:
+            await find_eval_run(session, caller, run_id)
+            where.append(EvalResultRow.run_id == run_id)
+        rows = await read_page(session, EvalResultRow, page, where)
+        revisions = await read_revisions(session, [row.revision_id for row in rows.rows])
+    return Page(data=await _wires(parts, rows.rows, revisions), list_metadata=rows.metadata)
+
+
+async def get_result(parts: Parts, caller: Caller, result_id: str) -> WorkflowEvalResult:
+    """Return a result. Raises `ServiceError` 404."""
+    async with parts.database.reading() as session:
+        row = await _find(session, caller, result_id)
+        revisions = await read_revisions(session, [row.revision_id])
+    return (await _wires(parts, [row], revisions))[0]
+
+
+async def _find(session: AsyncSession, caller: Caller, result_id: str) -> EvalResultRow:
+    row: EvalResultRow | None = await session.scalar(
+        select(EvalResultRow).where(
+            EvalResultRow.id == result_id, EvalResultRow.project_id == caller.project_id
+        )
+    )
+    if row is None:
+        raise not_found("result", result_id)
+    return row
+
+
+async def _wires(
+    parts: Parts, rows: Sequence[EvalResultRow], revisions: Mapping[str, EvalRevisionRow]
+) -> list[WorkflowEvalResult]:
+    return [await _wire(parts, row, revisions[row.revision_id]) for row in rows]
+
+
+async def _wire(parts: Parts, row: EvalResultRow, revision: EvalRevisionRow) -> WorkflowEvalResult:
+    payloads = parts.payloads
+    inputs = await payloads.get(revision.handle_inputs, revision.handle_inputs_ref)
+    outputs = await payloads.get(row.handle_outputs, row.handle_outputs_ref)
+    assertion = await payloads.get(row.assertion_result, row.assertion_result_ref)
+    return WorkflowEvalResult(
+        id=row.id,
+        workflow_eval_run_id=row.run_id,
+        eval_id=row.eval_id,
+        workflow_id=row.workflow_id,
+        block_id=row.block_id,
+        block_type=row.block_type,
+        lifecycle=lifecycle_of(row.status, row.error),
+        timing=timing_of(row),
+        handle_inputs=HANDLES.validate_python(inputs),
+        handle_outputs=None if outputs is None else HANDLES.validate_python(outputs),
+        assertion_result=None
+        if assertion is None
+        else AssertionResultBody.model_validate(assertion),
+        verdict=row.verdict,  # type: ignore[arg-type]  # one of the three
+        verdict_summary=_summary(row.verdict, assertion),
+    )
+
+
+def _summary(verdict: str | None, assertion: Mapping[str, Any] | None) -> VerdictSummary | None:
+    if verdict is None or assertion is None:
+        return None
+    return VerdictSummary(
+        passed=verdict == "passed",
+        assertions_passed=int(verdict == "passed"),
+        assertions_failed=int(verdict == "failed"),
+        blocked_assertions=int(verdict == "blocked"),
+        failed_assertion_ids=[assertion["assertion_id"]] if verdict == "failed" else [],
+    )

@@ -1,0 +1,250 @@
+"""Runs of saved evals: create, read, list, cancel. Executing them is the workers' business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import EvalResultRow, EvalRow, EvalRunRow
+from evalcore.service.drafts import Draft, read_draft
+from evalcore.service.failure import ServiceError, not_found
+from evalcore.service.filters import RunFilter
+from evalcore.service.fingerprints import fingerprint
+from evalcore.service.identifiers import Kind, new_id
+from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.parts import Parts
+from evalcore.service.timing import lifecycle_of, timing_of
+from evalcore.service.wire.base import FINAL, LifecycleStatus, Page
+from evalcore.service.wire.eval_runs import (
+    BlockScope,
+    CreateEvalRun,
+    LifecycleCounts,
+    OutcomeCounts,
+    RunCounts,
+    SingleScope,
+    Trigger,
+    WorkflowEvalRun,
+)
+from evalcore.service.wire.evals import BlockTarget
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What a caller asks for, and the key by which asking again is the same request."""
+
+    body: CreateEvalRun
+    trigger: str = "api"
+    idempotency_key: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The digest that tells two requests of one key apart."""
+        return fingerprint(self.body.model_dump(mode="json"))
+
+
+async def create_eval_run(parts: Parts, caller: Caller, request: RunRequest) -> WorkflowEvalRun:
+    """Queue a run of the evals in scope; with a key that was used before, return that run.
+
+    Raises `ServiceError` 400 for a scope without evals, 404, and 409 for a key of another request.
+    """
+    try:
+        async with parts.database.transaction() as session:
+            row = await _known_run(session, caller, request)
+            if row is None:
+                row = await _insert_run(parts, session, caller, request)
+    except IntegrityError:  # the same key at the same time
+        async with parts.database.reading() as session:
+            row = await _known_run(session, caller, request)
+        if row is None:
+            raise
+    parts.wake()
+    return (await _wires(parts, [row]))[0]
+
+
+async def _known_run(
+    session: AsyncSession, caller: Caller, request: RunRequest
+) -> EvalRunRow | None:
+    if request.idempotency_key is None:
+        return None
+    row: EvalRunRow | None = await session.scalar(
+        select(EvalRunRow).where(
+            EvalRunRow.project_id == caller.project_id,
+            EvalRunRow.idempotency_key == request.idempotency_key,
+        )
+    )
+    if row is not None and row.request_sha256 != request.sha256:
+        raise ServiceError(409, "this Idempotency-Key belongs to another request")
+    return row
+
+
+async def _insert_run(
+    parts: Parts, session: AsyncSession, caller: Caller, request: RunRequest
+) -> EvalRunRow:
+    body, scope = request.body, request.body.scope
+    draft = await read_draft(parts, session, caller, body.workflow_id)
+    evals = await _evals_in_scope(session, caller, body)
+    now, identifier = datetime.now(UTC), new_id(Kind.EVAL_RUN)
+    row = EvalRunRow(
+        id=identifier,
+        project_id=caller.project_id,
+        created_at=now,
+        workflow_id=body.workflow_id,
+        version_id=draft.version_id,
+        trigger=request.trigger,
+        block_id=_target_block(scope, evals),
+        eval_id=scope.eval_id if isinstance(scope, SingleScope) else None,
+        total_evals=len(evals),
+        status=LifecycleStatus.PENDING,
+        idempotency_key=request.idempotency_key,
+        request_sha256=request.sha256,
+    )
+    session.add(row)
+    await session.flush()
+    children = [_child(row, saved, draft, now) for saved in evals]
+    await session.execute(insert(EvalResultRow), children)
+    return row
+
+
+async def _evals_in_scope(
+    session: AsyncSession, caller: Caller, body: CreateEvalRun
+) -> Sequence[EvalRow]:
+    where = [
+        EvalRow.project_id == caller.project_id,
+        EvalRow.workflow_id == body.workflow_id,
+        EvalRow.deleted_at.is_(None),
+    ]
+    scope = body.scope
+    if isinstance(scope, SingleScope):
+        where.append(EvalRow.id == scope.eval_id)
+    elif isinstance(scope, BlockScope):
+        where.append(EvalRow.block_id == scope.block_id)
+    evals = (await session.scalars(select(EvalRow).where(*where).order_by(EvalRow.number))).all()
+    if not evals:
+        if isinstance(scope, SingleScope):
+            raise not_found("eval", scope.eval_id)
+        raise ServiceError(400, "the scope selects no saved eval")
+    return evals
+
+
+def _target_block(scope: Any, evals: Sequence[EvalRow]) -> str | None:
+    if isinstance(scope, BlockScope):
+        return scope.block_id
+    return evals[0].block_id if isinstance(scope, SingleScope) else None
+
+
+def _child(run: EvalRunRow, saved: EvalRow, draft: Draft, now: datetime) -> dict[str, Any]:
+    block = draft.blocks.get(saved.block_id)
+    return {
+        "id": new_id(Kind.RESULT),
+        "project_id": run.project_id,
+        "created_at": now,
+        "run_id": run.id,
+        "eval_id": saved.id,
+        "revision_id": saved.revision_id,
+        "workflow_id": run.workflow_id,
+        "block_id": saved.block_id,
+        "block_type": None if block is None else str(block.get("type")),
+        "trigger": run.trigger,
+        "status": LifecycleStatus.PENDING,
+    }
+
+
+async def get_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEvalRun:
+    """Return a run. Raises `ServiceError` 404."""
+    async with parts.database.reading() as session:
+        row = await find_eval_run(session, caller, run_id)
+    return (await _wires(parts, [row]))[0]
+
+
+async def list_eval_runs(
+    parts: Parts, caller: Caller, page: PageRequest, wanted: RunFilter
+) -> Page[WorkflowEvalRun]:
+    """Return a page of runs, the newest first."""
+    where: list[ColumnElement[bool]] = [EvalRunRow.project_id == caller.project_id]
+    where += wanted.conditions(EvalRunRow)
+    async with parts.database.reading() as session:
+        rows = await read_page(session, EvalRunRow, page, where)
+    return Page(data=await _wires(parts, rows.rows), list_metadata=rows.metadata)
+
+
+async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEvalRun:
+    """Cancel a run and its children that are not final; completed results stay.
+
+    Raises `ServiceError` 404, and 409 for a run that has ended.
+    """
+    now = datetime.now(UTC)
+    async with parts.database.transaction() as session:
+        row = await find_eval_run(session, caller, run_id)
+        if row.status in FINAL:
+            raise ServiceError(409, f"the run has ended: it is {row.status}")
+        row.status, row.completed_at = LifecycleStatus.CANCELLED, now
+        row.cancel_requested = True
+        await session.execute(
+            update(EvalResultRow)
+            .where(EvalResultRow.run_id == run_id, EvalResultRow.status.not_in(FINAL))
+            .values(status=LifecycleStatus.CANCELLED, completed_at=now)
+        )
+    parts.wake()
+    return (await _wires(parts, [row]))[0]
+
+
+async def find_eval_run(session: AsyncSession, caller: Caller, run_id: str) -> EvalRunRow:
+    """Return a run of the caller's project. Raises `ServiceError` 404."""
+    row: EvalRunRow | None = await session.scalar(
+        select(EvalRunRow).where(
+            EvalRunRow.id == run_id, EvalRunRow.project_id == caller.project_id
+        )
+    )
+    if row is None:
+        raise not_found("eval run", run_id)
+    return row
+
+
+async def _wires(parts: Parts, rows: Sequence[EvalRunRow]) -> list[WorkflowEvalRun]:
+    """Return runs for the wire; their children are counted with one query."""
+    children = EvalResultRow
+    query = (
+        select(children.run_id, children.status, children.verdict, func.count())
+        .where(children.run_id.in_([row.id for row in rows]))
+        .group_by(children.run_id, children.status, children.verdict)
+    )
+    counts: dict[str, list[tuple[str, str | None, int]]] = {}
+    async with parts.database.reading() as session:
+        for run_id, status, verdict, count in await session.execute(query):
+            counts.setdefault(run_id, []).append((status, verdict, count))
+    return [_wire(row, counts.get(row.id, [])) for row in rows]
+
+
+def _wire(row: EvalRunRow, counted: Sequence[tuple[str, str | None, int]]) -> WorkflowEvalRun:
+    lifecycle: dict[str, int] = {}
+    outcome: dict[str, int] = {}
+    for status, verdict, count in counted:
+        lifecycle[status] = lifecycle.get(status, 0) + count
+        if status == LifecycleStatus.COMPLETED and verdict is not None:
+            outcome[verdict] = outcome.get(verdict, 0) + count
+    return WorkflowEvalRun(
+        id=row.id,
+        workflow_id=row.workflow_id,
+        workflow_version_id=row.version_id,
+        trigger=Trigger.model_validate({"type": row.trigger}),
+        lifecycle=lifecycle_of(row.status, row.error),
+        timing=timing_of(row),
+        target=None if row.block_id is None else BlockTarget(type="block", block_id=row.block_id),
+        eval_id=row.eval_id,
+        total_evals=row.total_evals,
+        counts=RunCounts(
+            lifecycle_counts=LifecycleCounts(**_named(lifecycle)),
+            outcome=OutcomeCounts(**_named(outcome)),
+        ),
+    )
+
+
+def _named(counts: Mapping[str, int]) -> dict[str, int]:
+    return {str(name): count for name, count in counts.items()}

@@ -1,0 +1,124 @@
+"""Saved evals as the wire shows them: with drift, freshness and their latest results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.sessions import utc
+from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow, EvalRow
+from evalcore.service.drafts import Draft
+from evalcore.service.drift import freshness_reasons, read_drift
+from evalcore.service.fingerprints import result_fingerprints
+from evalcore.service.parts import Parts
+from evalcore.service.wire.base import LifecycleStatus
+from evalcore.service.wire.evals import (
+    BlockTarget,
+    Drift,
+    Freshness,
+    RunSummary,
+    WorkflowEval,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalView:
+    """An eval and what it says now."""
+
+    saved: EvalRow
+    revision: EvalRevisionRow
+
+
+async def view_evals(
+    parts: Parts, caller: Caller, views: Sequence[EvalView], drafts: Mapping[str, Draft]
+) -> list[WorkflowEval]:
+    """Return evals for the wire; their results are read with one query."""
+    results = await _latest_results(parts, caller, [view.saved for view in views])
+    return [await _wire(parts, view, drafts.get(view.saved.workflow_id), results) for view in views]
+
+
+async def _latest_results(
+    parts: Parts, caller: Caller, evals: Sequence[EvalRow]
+) -> dict[str, EvalResultRow]:
+    named = {
+        identifier
+        for row in evals
+        for identifier in (row.latest_result_id, row.latest_passing_id, row.latest_failing_id)
+        if identifier is not None
+    }
+    if not named:
+        return {}
+    async with parts.database.reading() as session:
+        rows = await session.scalars(
+            select(EvalResultRow).where(
+                EvalResultRow.id.in_(named), EvalResultRow.project_id == caller.project_id
+            )
+        )
+        return {row.id: row for row in rows}
+
+
+async def _wire(
+    parts: Parts, view: EvalView, draft: Draft | None, results: Mapping[str, EvalResultRow]
+) -> WorkflowEval:
+    saved, revision = view.saved, view.revision
+    assertion = EvalAssertion.model_validate(revision.assertion)
+    drift = read_drift(
+        None if draft is None else draft.output_schemas(revision.block_id),
+        assertion.target.output_handle_id,
+        assertion.target.path,
+        assertion.condition,
+        revision.schema_fingerprint,
+    )
+    return WorkflowEval.model_validate(
+        {
+            "id": saved.id,
+            "workflow_id": saved.workflow_id,
+            "target": BlockTarget(type="block", block_id=revision.block_id),
+            "source": await parts.payloads.get(revision.source, revision.source_ref),
+            "name": saved.name,
+            "assertion": assertion,
+            "schema_drift": drift.schema,
+            "assertion_drift_status": drift.assertion,
+            "freshness": _freshness(view, draft, results.get(saved.latest_result_id or "")),
+            "drift": Drift(status=drift.status),
+            "latest_run_summary": _summary(results.get(saved.latest_result_id or "")),
+            "latest_passing_run_summary": _summary(results.get(saved.latest_passing_id or "")),
+            "latest_failing_run_summary": _summary(results.get(saved.latest_failing_id or "")),
+        }
+    )
+
+
+def _freshness(view: EvalView, draft: Draft | None, latest: EvalResultRow | None) -> Freshness:
+    if latest is None:
+        return Freshness(status="unknown", reasons=["no_baseline"])
+    if draft is None:
+        return Freshness(status="stale", reasons=["validity_changed"])
+    current = result_fingerprints(
+        draft.definition,
+        view.revision.block_id,
+        inputs=view.revision.inputs_fingerprint,
+        assertion=view.revision.assertion_fingerprint,
+    )
+    reasons = freshness_reasons(latest.fingerprints or {}, current)
+    return Freshness(status="stale" if reasons else "fresh", reasons=[*reasons])
+
+
+def _summary(result: EvalResultRow | None) -> RunSummary | None:
+    if result is None:
+        return None
+    return RunSummary.model_validate(
+        {
+            "run_record_id": result.id,
+            "status": LifecycleStatus(result.status),
+            "outcome": result.verdict,
+            "started_at": utc(result.started_at),
+            "completed_at": utc(result.completed_at),
+            "assertions_passed": int(result.verdict == "passed"),
+            "assertions_failed": int(result.verdict == "failed"),
+            "blocked_assertions": int(result.verdict == "blocked"),
+        }
+    )

@@ -1,0 +1,33 @@
+"""Identifiers on the wire: a prefix that names the kind, and 22 random letters and digits."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from enum import StrEnum
+from typing import Final
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+_LENGTH: Final = 22
+
+
+class Kind(StrEnum):
+    """The prefix of each resource's ids."""
+
+    PROJECT = "proj"
+    TOKEN = "tok"
+    WORKFLOW = "wf"
+    DRAFT = "draft"
+    WORKFLOW_RUN = "wfrun"
+    STEP = "step"
+    FILE = "file"
+    EVAL = "wfnodeeval"
+    REVISION = "rev"
+    ASSERTION = "assert"
+    EVAL_RUN = "wfevalrun"
+    RESULT = "wfresult"
+
+
+def new_id(kind: Kind) -> str:
+    """Return an id that no other resource has (131 random bits)."""
+    return f"{kind}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))

@@ -1,0 +1,89 @@
+"""The inputs of a saved eval: as the caller gives them, or copied from an earlier workflow run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+
+from evalcore.checks.conditions.eval_assertion import FileHandle, Handle
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
+from evalcore.service.failure import ServiceError, mistake, not_found
+from evalcore.service.files import find_files
+from evalcore.service.parts import Parts
+from evalcore.service.wire.evals import ManualSource, RunStepSource
+
+_HANDLES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Handle])
+
+
+async def durable_inputs(
+    parts: Parts,
+    caller: Caller,
+    workflow_id: str,
+    block_id: str,
+    source: ManualSource | RunStepSource,
+) -> dict[str, Any]:
+    """Return the inputs by handle, as JSON, to be frozen.
+
+    Raises `ServiceError` 404 for a run, a step or a file that does not exist, 422 for a step of
+    another block and for a block that ran several times without `step_id`.
+    """
+    if isinstance(source, ManualSource):
+        inputs = source.handle_inputs
+    else:
+        inputs = await _inputs_of_step(parts, caller, workflow_id, block_id, source)
+    await _check_files(parts, caller, inputs)
+    written: dict[str, Any] = _HANDLES.dump_python(inputs, mode="json")
+    return written
+
+
+async def _inputs_of_step(
+    parts: Parts, caller: Caller, workflow_id: str, block_id: str, source: RunStepSource
+) -> dict[str, Any]:
+    async with parts.database.reading() as session:
+        run = await session.scalar(
+            select(WorkflowRunRow).where(
+                WorkflowRunRow.id == source.run_id,
+                WorkflowRunRow.project_id == caller.project_id,
+            )
+        )
+        if run is None or run.workflow_id != workflow_id:
+            raise not_found("workflow run", source.run_id)
+        found = await session.scalars(
+            select(WorkflowStepRow)
+            .where(WorkflowStepRow.run_id == run.id, WorkflowStepRow.block_id == block_id)
+            .order_by(WorkflowStepRow.number)
+        )
+        steps = [*found]
+    step = _the_step(steps, source, block_id)
+    return _HANDLES.validate_python(await parts.payloads.get(step.inputs, step.inputs_ref))
+
+
+def _the_step(
+    steps: list[WorkflowStepRow], source: RunStepSource, block_id: str
+) -> WorkflowStepRow:
+    if source.step_id is not None:
+        for step in steps:
+            if step.id == source.step_id:
+                return step
+        raise not_found(f"step of block '{block_id}'", source.step_id)
+    if not steps:
+        raise ServiceError(404, f"block '{block_id}' did not run in '{source.run_id}'")
+    if len(steps) > 1:
+        message = f"block '{block_id}' ran {len(steps)} times: name one of its steps"
+        raise mistake(["body", "source", "step_id"], message, "missing")
+    return steps[0]
+
+
+async def _check_files(parts: Parts, caller: Caller, inputs: Mapping[str, Any]) -> None:
+    """Raise `ServiceError` 404 for a file that the caller's project does not have."""
+    files = {value.document.id for value in inputs.values() if isinstance(value, FileHandle)}
+    if not files:
+        return
+    async with parts.database.reading() as session:
+        known = await find_files(session, caller, sorted(files))
+    for file_id in sorted(files - known.keys()):
+        raise not_found("file", file_id)

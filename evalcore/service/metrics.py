@@ -1,0 +1,64 @@
+"""Metrics of the service in Prometheus' text format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from sqlalchemy import func, select
+
+from evalcore.service.database.tables import EvalResultRow, EvalRunRow
+from evalcore.service.wire.base import FINAL
+
+if TYPE_CHECKING:
+    from evalcore.service.parts import Parts
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ServiceMetrics:
+    """What one process counts; each application has its own registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "evalcore_http_requests",
+            "Requests by route, method and status.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "evalcore_http_request_seconds",
+            "How long requests took.",
+            ("method", "route"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.results = Counter(
+            "evalcore_eval_results",
+            "Results by status and verdict.",
+            ("status", "verdict"),
+            registry=self.registry,
+        )
+        self.open_runs = Gauge(
+            "evalcore_open_eval_runs", "Runs that have not ended.", registry=self.registry
+        )
+        self.open_results = Gauge(
+            "evalcore_open_eval_results", "Children that have not ended.", registry=self.registry
+        )
+
+
+async def exposition(parts: Parts) -> bytes:
+    """Return all metrics; the gauges are read from the database."""
+    async with parts.database.reading() as session:
+        for gauge, table in (
+            (parts.metrics.open_runs, EvalRunRow),
+            (parts.metrics.open_results, EvalResultRow),
+        ):
+            count = await session.scalar(
+                select(func.count()).select_from(table).where(table.status.not_in(FINAL))
+            )
+            gauge.set(count or 0)
+    return generate_latest(parts.metrics.registry)

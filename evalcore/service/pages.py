@@ -1,0 +1,69 @@
+"""Pages of a list: newest first, with the ids of rows as cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from evalcore.service.failure import ServiceError
+from evalcore.service.wire.base import ListMetadata
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which rows: at most `limit`, older than the row `after` or newer than the row `before`."""
+
+    limit: int = 20
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """The rows of a page and its cursors."""
+
+    rows: Sequence[Any]
+    metadata: ListMetadata
+
+
+async def read_page(
+    session: AsyncSession,
+    table: Any,
+    page: PageRequest,
+    where: Sequence[ColumnElement[bool]],
+    refine: Callable[[Select[Any]], Select[Any]] = lambda query: query,
+) -> RowPage:
+    """Return a page of a table's rows; two queries at most.
+
+    A cursor is the id of a row that fits `where`; any other raises `ServiceError` 400.
+    """
+    if page.before is not None and page.after is not None:
+        raise ServiceError(400, "'before' and 'after' exclude each other")
+    query = select(table).where(*where)
+    cursor = page.before or page.after
+    if cursor is not None:
+        edge = await session.scalar(select(table.number).where(table.id == cursor, *where))
+        if edge is None:
+            raise ServiceError(400, f"the cursor '{cursor[:80]}' is not in this list")
+        query = query.where(table.number > edge if page.before else table.number < edge)
+    backwards = page.before is not None
+    order = table.number.asc() if backwards else table.number.desc()
+    found = await session.scalars(refine(query.order_by(order).limit(page.limit + 1)))
+    rows = [*found]
+    goes_on = len(rows) > page.limit
+    rows = rows[: page.limit]
+    if backwards:
+        rows.reverse()
+    has_newer = goes_on if backwards else page.after is not None
+    has_older = True if backwards else goes_on
+    metadata = ListMetadata(
+        before=rows[0].id if rows and has_newer else None,
+        after=rows[-1].id if rows and has_older else None,
+    )
+    return RowPage(rows, metadata)

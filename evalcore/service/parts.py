@@ -1,0 +1,70 @@
+"""The parts of a running service: database, store, tokens, limits, and its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from evalcore.service.access.limits import RateLimiter
+from evalcore.service.access.tokens import Caller, Scope, Tokens, project_id
+from evalcore.service.database.sessions import Database
+from evalcore.service.metrics import ServiceMetrics
+from evalcore.service.payloads import Payloads
+from evalcore.storage.object_store import ObjectStore
+
+MAX_BODY_BYTES = 10_000_000
+
+
+class Worker(Protocol):
+    """Something that runs as long as the service does."""
+
+    async def start(self) -> None:
+        """Begin; return at once."""
+
+    async def stop(self) -> None:
+        """Finish what can be finished soon, hand back the rest."""
+
+    def wake(self) -> None:
+        """Look for work now."""
+
+
+@dataclass
+class Parts:
+    """Everything that routes use. `open_to` is the caller of requests without a token."""
+
+    database: Database
+    store: ObjectStore
+    tokens: Tokens
+    rates: RateLimiter
+    open_to: Caller | None = None
+    max_body_bytes: int = MAX_BODY_BYTES
+    workers: Sequence[Worker] = ()
+    payloads: Payloads = field(init=False)
+    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+
+    def __post_init__(self) -> None:
+        self.payloads = Payloads(self.store)
+
+    async def start(self) -> None:
+        """Start the workers."""
+        for worker in self.workers:
+            await worker.start()
+
+    def wake(self) -> None:
+        """Tell the workers that there is something to do."""
+        for worker in self.workers:
+            worker.wake()
+
+    async def stop(self) -> None:
+        """Stop the workers, the last one first, and close the database."""
+        for worker in reversed(self.workers):
+            await worker.stop()
+        await self.database.close()
+
+
+async def open_caller(database: Database) -> Caller:
+    """Return the caller of a service without tokens: the admin of the project `default`."""
+    async with database.transaction() as session:
+        return Caller(await project_id(session, "default", datetime.now(UTC)), Scope.ADMIN)

@@ -1,0 +1,47 @@
+"""Payloads: JSON values inline in the database up to 64 KiB, larger ones in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.storage.object_store import ObjectStore
+
+INLINE_BYTES: Final = 64 * 1024
+_PREFIX: Final = "service/payloads"
+
+
+class Payload(NamedTuple):
+    """A stored JSON value: itself, or the key of its object."""
+
+    inline: Any
+    ref: str | None
+
+
+class Payloads:
+    """Stores JSON values; objects are named by their content, so writing one twice changes nothing.
+
+    Both methods raise `StoreError` if the store does not answer.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def put(self, value: Any, project_id: str) -> Payload:
+        """Return where a value stands now. It has to be written before the row that names it."""
+        text = orjson.dumps(value)
+        if len(text) <= INLINE_BYTES:
+            return Payload(value, None)
+        key = f"{_PREFIX}/{project_id}/{hashlib.sha256(text).hexdigest()}.json"
+        await asyncio.to_thread(self._store.put, key, text)
+        return Payload(None, key)
+
+    async def get(self, inline: Any, ref: str | None) -> Any:
+        """Return a stored value."""
+        if ref is None:
+            return inline
+        stored = await asyncio.to_thread(self._store.get, ref)
+        return orjson.loads(stored.data)

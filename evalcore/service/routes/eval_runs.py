@@ -1,0 +1,110 @@
+"""`/v1/workflows/evals/runs` and `…/results`: runs of saved evals."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Header, Query
+
+from evalcore.service import eval_results, eval_runs
+from evalcore.service.eval_runs import RunRequest
+from evalcore.service.filters import RunFilter
+from evalcore.service.routes.errors import REFUSALS
+from evalcore.service.routes.requests import (
+    CurrentCaller,
+    CurrentParts,
+    RequestedPage,
+    StrictRoute,
+)
+from evalcore.service.wire.base import LifecycleStatus, Page
+from evalcore.service.wire.eval_runs import CreateEvalRun, WorkflowEvalResult, WorkflowEvalRun
+
+router = APIRouter(
+    prefix="/v1/workflows/evals", tags=["eval runs"], route_class=StrictRoute, responses=REFUSALS
+)
+
+
+def _filter(
+    workflow_id: Annotated[str | None, Query(description="Of this workflow.")] = None,
+    eval_id: Annotated[str | None, Query(description="Of this eval.")] = None,
+    target_block_id: Annotated[str | None, Query(description="Of this block.")] = None,
+    status: Annotated[list[LifecycleStatus] | None, Query(description="One of these.")] = None,
+    exclude_status: Annotated[
+        list[LifecycleStatus] | None, Query(description="None of these.")
+    ] = None,
+    trigger_type: Annotated[Literal["api", "mcp", "schedule"] | None, Query()] = None,
+    from_date: Annotated[datetime | None, Query(description="Created then or later.")] = None,
+    to_date: Annotated[datetime | None, Query(description="Created then or before.")] = None,
+) -> RunFilter:
+    return RunFilter(
+        workflow_id=workflow_id,
+        eval_id=eval_id,
+        target_block_id=target_block_id,
+        status=status,
+        exclude_status=exclude_status,
+        trigger_type=trigger_type,
+        from_date=_utc(from_date),
+        to_date=_utc(to_date),
+    )
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    if moment is None:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+RequestedFilter = Annotated[RunFilter, Depends(_filter)]
+
+
+@router.post("/runs", status_code=202)
+async def create_run(
+    body: CreateEvalRun,
+    parts: CurrentParts,
+    caller: CurrentCaller,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+) -> WorkflowEvalRun:
+    """Run the saved evals in scope. The same `Idempotency-Key` gives the same run."""
+    request = RunRequest(body, idempotency_key=idempotency_key)
+    return await eval_runs.create_eval_run(parts, caller, request)
+
+
+@router.get("/runs")
+async def list_runs(
+    parts: CurrentParts, caller: CurrentCaller, page: RequestedPage, wanted: RequestedFilter
+) -> Page[WorkflowEvalRun]:
+    """List runs, the newest first."""
+    return await eval_runs.list_eval_runs(parts, caller, page, wanted)
+
+
+@router.get("/runs/{run_id}")
+async def get_run(run_id: str, parts: CurrentParts, caller: CurrentCaller) -> WorkflowEvalRun:
+    """Return a run with its counts."""
+    return await eval_runs.get_eval_run(parts, caller, run_id)
+
+
+@router.post("/runs/{run_id}/cancel")
+async def cancel_run(run_id: str, parts: CurrentParts, caller: CurrentCaller) -> WorkflowEvalRun:
+    """Cancel a run; results that are completed stay."""
+    return await eval_runs.cancel_eval_run(parts, caller, run_id)
+
+
+@router.get("/results")
+async def list_results(
+    parts: CurrentParts,
+    caller: CurrentCaller,
+    page: RequestedPage,
+    wanted: RequestedFilter,
+    run_id: Annotated[str | None, Query(description="Of this run.")] = None,
+) -> Page[WorkflowEvalResult]:
+    """List results, the newest first."""
+    return await eval_results.list_results(parts, caller, page, run_id, wanted)
+
+
+@router.get("/results/{result_id}")
+async def get_result(
+    result_id: str, parts: CurrentParts, caller: CurrentCaller
+) -> WorkflowEvalResult:
+    """Return a result."""
+    return await eval_results.get_result(parts, caller, result_id)

@@ -1,0 +1,44 @@
+"""`/healthz`, `/readyz` and `/metrics`: for those who run the service. They need no token."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
+from sqlalchemy import text
+
+from evalcore.service.metrics import CONTENT_TYPE, exposition
+from evalcore.service.routes.errors import REFUSALS
+from evalcore.service.routes.requests import CurrentParts
+from evalcore.service.wire.base import ResponseBody
+
+router = APIRouter(tags=["operations"], responses={503: REFUSALS[503]})
+
+
+class Health(ResponseBody):
+    """That the process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+@router.get("/healthz")
+async def healthz() -> Health:
+    """Whether the process answers."""
+    return Health()
+
+
+@router.get("/readyz")
+async def readyz(parts: CurrentParts) -> Health:
+    """Whether the database and the object store answer, too."""
+    async with parts.database.reading() as session:
+        await session.execute(text("SELECT 1"))
+    await asyncio.to_thread(lambda: next(iter(parts.store.list("service/")), None))
+    return Health()
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(parts: CurrentParts) -> Response:
+    """Counters and times in Prometheus' text format."""
+    return Response(await exposition(parts), media_type=CONTENT_TYPE)

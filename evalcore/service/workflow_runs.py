@@ -1,0 +1,104 @@
+"""Runs of whole workflows, and the steps that they recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from evalcore.checks.conditions.eval_assertion import Handle
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
+from evalcore.service.failure import not_found
+from evalcore.service.identifiers import Kind, new_id
+from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.parts import Parts
+from evalcore.service.timing import lifecycle_of, timing_of
+from evalcore.service.wire.base import LifecycleStatus, Page
+from evalcore.service.wire.workflows import StartWorkflowRun, WorkflowRun, WorkflowStep
+from evalcore.service.workflows import find_workflow
+
+_HANDLES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Handle])
+
+
+async def start_workflow_run(
+    parts: Parts, caller: Caller, workflow_id: str, body: StartWorkflowRun
+) -> WorkflowRun:
+    """Queue a run of the workflow's draft. Raises `ServiceError` 404."""
+    inputs = await parts.payloads.put(body.inputs, caller.project_id)
+    async with parts.database.transaction() as session:
+        workflow = await find_workflow(session, caller, workflow_id)
+        row = WorkflowRunRow(
+            id=new_id(Kind.WORKFLOW_RUN),
+            project_id=caller.project_id,
+            created_at=datetime.now(UTC),
+            workflow_id=workflow_id,
+            version_id=workflow.draft_id,
+            inputs=inputs.inline,
+            inputs_ref=inputs.ref,
+            status=LifecycleStatus.PENDING,
+        )
+        session.add(row)
+    parts.wake()
+    return await _wire(parts, row)
+
+
+async def get_workflow_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowRun:
+    """Return a workflow run. Raises `ServiceError` 404."""
+    async with parts.database.reading() as session:
+        row = await find_workflow_run(session, caller, run_id)
+    return await _wire(parts, row)
+
+
+async def list_steps(
+    parts: Parts, caller: Caller, run_id: str, page: PageRequest
+) -> Page[WorkflowStep]:
+    """Return a page of the steps of a workflow run, the latest first. Raises `ServiceError` 404."""
+    async with parts.database.reading() as session:
+        await find_workflow_run(session, caller, run_id)
+        rows = await read_page(session, WorkflowStepRow, page, [WorkflowStepRow.run_id == run_id])
+    data = [await _step_wire(parts, row) for row in rows.rows]
+    return Page(data=data, list_metadata=rows.metadata)
+
+
+async def find_workflow_run(session: AsyncSession, caller: Caller, run_id: str) -> WorkflowRunRow:
+    """Return a run of the caller's project. Raises `ServiceError` 404."""
+    row: WorkflowRunRow | None = await session.scalar(
+        select(WorkflowRunRow).where(
+            WorkflowRunRow.id == run_id, WorkflowRunRow.project_id == caller.project_id
+        )
+    )
+    if row is None:
+        raise not_found("workflow run", run_id)
+    return row
+
+
+async def _wire(parts: Parts, row: WorkflowRunRow) -> WorkflowRun:
+    return WorkflowRun(
+        id=row.id,
+        workflow_id=row.workflow_id,
+        workflow_version_id=row.version_id,
+        lifecycle=lifecycle_of(row.status, row.error),
+        timing=timing_of(row),
+        inputs=await parts.payloads.get(row.inputs, row.inputs_ref),
+        output=await parts.payloads.get(row.output, row.output_ref),
+    )
+
+
+async def _step_wire(parts: Parts, row: WorkflowStepRow) -> WorkflowStep:
+    outputs: Mapping[str, Any] | None = await parts.payloads.get(row.outputs, row.outputs_ref)
+    return WorkflowStep(
+        id=row.id,
+        block_id=row.block_id,
+        round=row.round,
+        lifecycle=lifecycle_of(row.status, row.error),
+        timing=timing_of(row),
+        handle_inputs=_HANDLES.validate_python(
+            await parts.payloads.get(row.inputs, row.inputs_ref)
+        ),
+        handle_outputs=None if outputs is None else _HANDLES.validate_python(outputs),
+    )

@@ -1,0 +1,179 @@
+"""Registered workflows: their drafts and published versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from evalcore.errors import LoadError
+from evalcore.formats.workflow_harness.registered import read_registered_workflow
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
+from evalcore.service.failure import ServiceError, not_found
+from evalcore.service.handles import blocks_of
+from evalcore.service.identifiers import Kind, new_id
+from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.parts import Parts
+from evalcore.service.wire.base import Page
+from evalcore.service.wire.workflows import CreateWorkflow, Definition, RegisteredWorkflow
+
+
+async def create_workflow(parts: Parts, caller: Caller, body: CreateWorkflow) -> RegisteredWorkflow:
+    """Register a workflow with its first draft. Raises `ServiceError` 422 with all mistakes."""
+    definition = checked_definition(body.definition)
+    payload = await parts.payloads.put(definition, caller.project_id)
+    now, identifier, draft = datetime.now(UTC), new_id(Kind.WORKFLOW), new_id(Kind.DRAFT)
+    async with parts.database.transaction() as session:
+        session.add(
+            WorkflowRow(
+                id=identifier,
+                project_id=caller.project_id,
+                created_at=now,
+                name=body.name,
+                draft_id=draft,
+                published=0,
+            )
+        )
+        session.add(_version(caller, identifier, draft, payload.inline, payload.ref, now))
+    return _wire(identifier, body.name, draft, definition)
+
+
+async def update_draft(
+    parts: Parts, caller: Caller, workflow_id: str, written: Definition
+) -> RegisteredWorkflow:
+    """Replace the draft of a workflow by a new one. Raises `ServiceError` 404, 422."""
+    definition = checked_definition(written)
+    payload = await parts.payloads.put(definition, caller.project_id)
+    now, draft = datetime.now(UTC), new_id(Kind.DRAFT)
+    async with parts.database.transaction() as session:
+        row = await find_workflow(session, caller, workflow_id)
+        row.draft_id = draft
+        session.add(_version(caller, workflow_id, draft, payload.inline, payload.ref, now))
+        return _wire(workflow_id, row.name, draft, definition)
+
+
+async def publish(parts: Parts, caller: Caller, workflow_id: str) -> RegisteredWorkflow:
+    """Publish the draft as the next version, `v1`, `v2`, …; it stays the draft, too."""
+    now = datetime.now(UTC)
+    async with parts.database.transaction() as session:
+        row = await find_workflow(session, caller, workflow_id)
+        draft = await find_version(session, workflow_id, row.draft_id)
+        row.published += 1
+        name = f"v{row.published}"
+        session.add(
+            _version(caller, workflow_id, name, draft.definition, draft.definition_ref, now)
+        )
+    definition = await parts.payloads.get(draft.definition, draft.definition_ref)
+    return _wire(workflow_id, row.name, name, definition)
+
+
+async def get_workflow(
+    parts: Parts, caller: Caller, workflow_id: str, version_id: str | None
+) -> RegisteredWorkflow:
+    """Return a workflow at its draft or at another version. Raises `ServiceError` 404."""
+    async with parts.database.reading() as session:
+        row = await find_workflow(session, caller, workflow_id)
+        version = await find_version(session, workflow_id, version_id or row.draft_id)
+    definition = await parts.payloads.get(version.definition, version.definition_ref)
+    return _wire(workflow_id, row.name, version.version_id, definition)
+
+
+async def list_workflows(
+    parts: Parts, caller: Caller, page: PageRequest
+) -> Page[RegisteredWorkflow]:
+    """Return a page of workflows at their drafts, the newest first."""
+    mine = [WorkflowRow.project_id == caller.project_id, WorkflowRow.deleted_at.is_(None)]
+    async with parts.database.reading() as session:
+        rows = await read_page(session, WorkflowRow, page, mine)
+        drafts = await session.scalars(
+            select(WorkflowVersionRow).where(
+                WorkflowVersionRow.version_id.in_([row.draft_id for row in rows.rows])
+            )
+        )
+        versions = {version.workflow_id: version for version in drafts}
+    data = []
+    for row in rows.rows:
+        version = versions[row.id]
+        definition = await parts.payloads.get(version.definition, version.definition_ref)
+        data.append(_wire(row.id, row.name, row.draft_id, definition))
+    return Page(data=data, list_metadata=rows.metadata)
+
+
+async def delete_workflow(parts: Parts, caller: Caller, workflow_id: str) -> None:
+    """Delete a workflow; its runs and results stay. Raises `ServiceError` 404."""
+    async with parts.database.transaction() as session:
+        row = await find_workflow(session, caller, workflow_id)
+        row.deleted_at = datetime.now(UTC)
+
+
+async def find_workflow(session: AsyncSession, caller: Caller, workflow_id: str) -> WorkflowRow:
+    """Return a workflow of the caller's project. Raises `ServiceError` 404."""
+    row: WorkflowRow | None = await session.scalar(
+        select(WorkflowRow).where(
+            WorkflowRow.id == workflow_id,
+            WorkflowRow.project_id == caller.project_id,
+            WorkflowRow.deleted_at.is_(None),
+        )
+    )
+    if row is None:
+        raise not_found("workflow", workflow_id)
+    return row
+
+
+async def find_version(
+    session: AsyncSession, workflow_id: str, version_id: str
+) -> WorkflowVersionRow:
+    """Return a version of a workflow. Raises `ServiceError` 404."""
+    row: WorkflowVersionRow | None = await session.scalar(
+        select(WorkflowVersionRow).where(
+            WorkflowVersionRow.workflow_id == workflow_id,
+            WorkflowVersionRow.version_id == version_id,
+        )
+    )
+    if row is None:
+        raise not_found(f"version of workflow '{workflow_id}'", version_id)
+    return row
+
+
+def checked_definition(written: Definition) -> dict[str, Any]:
+    """Return a definition as the engine runs it. Raises `ServiceError` 422 with all mistakes."""
+    try:
+        return read_registered_workflow(written)
+    except LoadError as error:
+        raise ServiceError(
+            422,
+            [
+                {
+                    "loc": ["body", "definition", *([problem.path] if problem.path else [])],
+                    "msg": problem.message,
+                    "type": "workflow_invalid",
+                }
+                for problem in error.problems
+            ],
+        ) from error
+
+
+def _version(
+    caller: Caller, workflow_id: str, version_id: str, inline: Any, ref: str | None, now: datetime
+) -> WorkflowVersionRow:
+    return WorkflowVersionRow(
+        id=new_id(Kind.DRAFT),
+        project_id=caller.project_id,
+        created_at=now,
+        workflow_id=workflow_id,
+        version_id=version_id,
+        definition=inline,
+        definition_ref=ref,
+    )
+
+
+def _wire(
+    identifier: str, name: str, version_id: str, definition: Mapping[str, Any]
+) -> RegisteredWorkflow:
+    return RegisteredWorkflow(
+        id=identifier, name=name, version_id=version_id, blocks=blocks_of(definition)
+    )

@@ -81,7 +81,7 @@ async def _wire(parts: Parts, row: EvalResultRow, revision: EvalRevisionRow) -> 
         assertion_result=None
         if assertion is None
         else AssertionResultBody.model_validate(assertion),
-        verdict=row.verdict,  # type: ignore[arg-type]  # one of the three
+        verdict=row.verdict,
         verdict_summary=_summary(row.verdict, assertion),
     )
 

@@ -22,12 +22,12 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # SQLite numbers rows by itself only where the key is a plain INTEGER.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
-_JSON: Final = JSON().with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
+# Not JSONB, which keeps no order of keys.
+_JSON: Final = JSON(none_as_null=True)
 _TIME: Final = DateTime(timezone=True)
 _ID: Final = String(64)
 
@@ -97,7 +97,7 @@ class WorkflowVersionRow(_Owned, Table):
 
     workflow_id: Mapped[str] = mapped_column(_ID)
     version_id: Mapped[str] = mapped_column(_ID)
-    definition: Mapped[Any] = mapped_column(_JSON)
+    definition: Mapped[Any] = mapped_column(_JSON, nullable=True)
     definition_ref: Mapped[str | None] = mapped_column(Text)
 
 
@@ -112,12 +112,12 @@ class WorkflowRunRow(_Owned, Table):
 
     workflow_id: Mapped[str] = mapped_column(_ID)
     version_id: Mapped[str] = mapped_column(_ID)
-    inputs: Mapped[Any] = mapped_column(_JSON)
+    inputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
     inputs_ref: Mapped[str | None] = mapped_column(Text)
-    output: Mapped[Any] = mapped_column(_JSON)
+    output: Mapped[Any] = mapped_column(_JSON, nullable=True)
     output_ref: Mapped[str | None] = mapped_column(Text)
     status: Mapped[str] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON)
+    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
     started_at: Mapped[datetime | None] = mapped_column(_TIME)
     completed_at: Mapped[datetime | None] = mapped_column(_TIME)
     worker: Mapped[str | None] = mapped_column(_ID)
@@ -135,10 +135,10 @@ class WorkflowStepRow(_Owned, Table):
     block_type: Mapped[str | None] = mapped_column(String(100))
     round: Mapped[int | None] = mapped_column(Integer)
     status: Mapped[str] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON)
-    inputs: Mapped[Any] = mapped_column(_JSON)
+    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
+    inputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
     inputs_ref: Mapped[str | None] = mapped_column(Text)
-    outputs: Mapped[Any] = mapped_column(_JSON)
+    outputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
     outputs_ref: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime | None] = mapped_column(_TIME)
     completed_at: Mapped[datetime | None] = mapped_column(_TIME)
@@ -185,11 +185,11 @@ class EvalRevisionRow(_Owned, Table):
 
     eval_id: Mapped[str] = mapped_column(_ID, index=True)
     block_id: Mapped[str] = mapped_column(String(500))
-    source: Mapped[Any] = mapped_column(_JSON)
+    source: Mapped[Any] = mapped_column(_JSON, nullable=True)
     source_ref: Mapped[str | None] = mapped_column(Text)
-    handle_inputs: Mapped[Any] = mapped_column(_JSON)
+    handle_inputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
     handle_inputs_ref: Mapped[str | None] = mapped_column(Text)
-    assertion: Mapped[Any] = mapped_column(_JSON)
+    assertion: Mapped[Any] = mapped_column(_JSON, nullable=True)
     schema_fingerprint: Mapped[str | None] = mapped_column(String(64))
     inputs_fingerprint: Mapped[str] = mapped_column(String(64))
     assertion_fingerprint: Mapped[str] = mapped_column(String(64))
@@ -213,7 +213,7 @@ class EvalRunRow(_Owned, Table):
     eval_id: Mapped[str | None] = mapped_column(_ID)
     total_evals: Mapped[int] = mapped_column(Integer)
     status: Mapped[str] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON)
+    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
     started_at: Mapped[datetime | None] = mapped_column(_TIME)
     completed_at: Mapped[datetime | None] = mapped_column(_TIME)
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
@@ -246,12 +246,12 @@ class EvalResultRow(_Owned, Table):
     trigger: Mapped[str] = mapped_column(String(20))
     status: Mapped[str] = mapped_column(String(20))
     verdict: Mapped[str | None] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON)
-    handle_outputs: Mapped[Any] = mapped_column(_JSON)
+    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
+    handle_outputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
     handle_outputs_ref: Mapped[str | None] = mapped_column(Text)
-    assertion_result: Mapped[Any] = mapped_column(_JSON)
+    assertion_result: Mapped[Any] = mapped_column(_JSON, nullable=True)
     assertion_result_ref: Mapped[str | None] = mapped_column(Text)
-    fingerprints: Mapped[Any] = mapped_column(_JSON)
+    fingerprints: Mapped[Any] = mapped_column(_JSON, nullable=True)
     started_at: Mapped[datetime | None] = mapped_column(_TIME)
     completed_at: Mapped[datetime | None] = mapped_column(_TIME)
 

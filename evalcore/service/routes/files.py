@@ -13,9 +13,7 @@ from evalcore.service.routes.errors import REFUSALS
 from evalcore.service.routes.requests import CurrentCaller, CurrentParts, StrictRoute
 from evalcore.service.wire.workflows import StoredFile
 
-router = APIRouter(
-    prefix="/v1/files", tags=["files"], route_class=StrictRoute, responses=REFUSALS
-)
+router = APIRouter(prefix="/v1/files", tags=["files"], route_class=StrictRoute, responses=REFUSALS)
 
 
 @router.post("", status_code=201)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import jiter
+import orjson
 from fastapi import Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
@@ -36,12 +37,14 @@ class StrictRequest(Request):
         return self._body
 
     async def json(self) -> Any:
-        """Return the body's value: no key twice, no NaN, no lone surrogates, not too deep."""
+        """Return the body's value: no key twice, no NaN, no lone surrogates, not too deep,
+        no integer beyond 64 bits."""
+        body = await self.body()
         try:
-            return jiter.from_json(
-                await self.body(), allow_inf_nan=False, catch_duplicate_keys=True
-            )
-        except ValueError as error:
+            value = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
+            orjson.dumps(value)  # integers of more than 64 bits cannot be stored
+            return value
+        except (ValueError, TypeError) as error:
             raise mistake(["body"], f"the body is not JSON: {error}", "json_invalid") from error
 
 

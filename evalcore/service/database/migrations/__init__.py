@@ -1,0 +1,1 @@
+"""The migrations of the service's database, applied in order by Alembic."""

@@ -61,6 +61,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "similar": CheckRow("similar", "Similar", is_async=True),
     "script-score": CheckRow("script_score", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
+    "condition": CheckRow("conditions.check", "EvalCondition", is_async=True),
     "custom": CheckRow("plugin", "Custom", is_async=True),
     "python": CheckRow("plugin", "Python", is_async=True),
 }

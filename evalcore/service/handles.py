@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from evalcore.checks.conditions.eval_assertion import JsonHandle
 from evalcore.service.wire.workflows import BlockHandle, WorkflowBlock
+from evalcore.workflow.handles import FIRST_OUTPUT, input_handles, output_handle
 
 _SCHEMA_KEYS: Final = frozenset({"properties", "$schema", "anyOf", "oneOf", "allOf", "$ref"})
 _JSON_TYPES: Final[Mapping[str, str]] = {
@@ -17,8 +17,6 @@ _JSON_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("array", "list"), "array"),
     **dict.fromkeys(("object", "dict", "mapping", "map"), "object"),
 }
-FIRST_OUTPUT: Final = "output-json-0"
-WHOLE_INPUT: Final = "input-json-0"
 
 
 def blocks_of(definition: Mapping[str, Any]) -> list[WorkflowBlock]:
@@ -28,36 +26,21 @@ def blocks_of(definition: Mapping[str, Any]) -> list[WorkflowBlock]:
         WorkflowBlock(
             id=name,
             type=str(block.get("type")),
-            inputs=input_handles(block),
+            inputs=_inputs(block),
             outputs=output_handles(block),
         )
         for name, block in blocks.items()
     ]
 
 
-def input_handles(block: Mapping[str, Any]) -> list[BlockHandle]:
-    """Return a handle for each declared input; one for all that it sees if none is declared.
-
-    Handles are numbered in the order of the inputs, JSON and documents apart.
-    """
-    inputs: Mapping[str, Any] | None = block.get("inputs")
-    if not inputs:
-        return [BlockHandle(handle_id=WHOLE_INPUT, name="inputs", type="json", schema=None)]
-    handles: list[BlockHandle] = []
-    for name, written in inputs.items():
-        is_file = isinstance(written, Mapping) and written.get("type") == "file"
-        kind = "document" if is_file else "json"
-        number = sum(handle.type == ("file" if is_file else "json") for handle in handles)
-        schema = written.get("schema") if isinstance(written, Mapping) else None
-        handles.append(
-            BlockHandle(
-                handle_id=f"input-{kind}-{number}",
-                name=name,
-                type="file" if is_file else "json",
-                schema=schema if isinstance(schema, Mapping) else None,
-            )
+def _inputs(block: Mapping[str, Any]) -> list[BlockHandle]:
+    """Return a handle for each declared input; one for all that it sees if none is declared."""
+    return [
+        BlockHandle(
+            handle_id=handle.handle_id, name=handle.name or "inputs", type=handle.type, schema=None
         )
-    return handles
+        for handle in input_handles(block.get("inputs"))
+    ]
 
 
 def output_handles(block: Mapping[str, Any]) -> list[BlockHandle]:
@@ -65,10 +48,10 @@ def output_handles(block: Mapping[str, Any]) -> list[BlockHandle]:
     schema = output_schema(block)
     handles = [BlockHandle(handle_id=FIRST_OUTPUT, name="output", type="json", schema=schema)]
     if block.get("type") == "dispatch":
-        for number, member in enumerate(block.get("exits") or (), start=1):
+        for number, member in enumerate(block.get("exits") or ()):
             handles.append(
                 BlockHandle(
-                    handle_id=f"output-json-{number}",
+                    handle_id=output_handle(number),
                     name=str(member.get("id")),
                     type="json",
                     schema=None,
@@ -100,14 +83,3 @@ def _property(written: Any) -> dict[str, Any]:
         return dict(written)
     named = _JSON_TYPES.get(str(written).lower())
     return {} if named is None else {"type": named}
-
-
-def output_values(
-    block: Mapping[str, Any], value: Any, exits: Mapping[str, Any]
-) -> dict[str, JsonHandle]:
-    """Return a block's output by handle; `exits` are those of a dispatch block by their ids."""
-    values = {FIRST_OUTPUT: JsonHandle(type="json", data=value)}
-    for handle in output_handles(block)[1:]:
-        if handle.name in exits:
-            values[handle.handle_id] = JsonHandle(type="json", data=exits[handle.name])
-    return values

@@ -54,6 +54,14 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             takes_context=True,
             asks_model=True,
         ),
+        "block": TargetKind(
+            "evalcore.targets.block",
+            "BlockTarget",
+            "WorkflowOptions",
+            "variant",
+            takes_context=True,
+            reads_messages=False,
+        ),
         "command": TargetKind("evalcore.targets.command", "CommandTarget", "CommandOptions"),
         "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions", instant=True),
         "fixture": TargetKind(

@@ -74,7 +74,7 @@ class WorkflowTarget:
         if unknown:
             keys = ", ".join(sorted(PARTS | SOUL_KEYS))
             raise UsageError(f"a variant of a workflow has no '{unknown[0]}'; it has {keys}")
-        self._definition = _definition(options)
+        self.definition = _definition(options)
         over = soul_fields(options.variant)
         self._workflows = {
             name: _read(apply_variant(raw, over), f"workflow '{name}'")
@@ -96,16 +96,18 @@ class WorkflowTarget:
         started = time.perf_counter()
         try:
             finished = await run_workflow(
-                self._definition,
+                self.definition,
                 inputs_of(work.case.input),
-                self._services(work),
+                self.services(work),
                 None if evidence is None else Fixtures(evidence.outputs, evidence.block_metrics),
             )
         except NoExecutorError as error:
             raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
         return _evidence(finished, evidence, (time.perf_counter() - started) * 1000)
 
-    def _services(self, work: Work) -> Services:
+    def services(self, work: Work) -> Services:
+        """Return what blocks of one work item use."""
+
         async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
             return await self._souls.ask(work, soul, messages)
 

@@ -47,10 +47,14 @@ def group_of(written: Group | Condition | None) -> Group | None:
 
 
 class InputSource(WorkflowPart):
-    """Where an input comes from: `block.path` or `workflow.x`; `default` if nothing is there."""
+    """Where an input comes from: `block.path` or `workflow.x`; `default` if nothing is there.
+
+    The `type` says whether saved evals freeze it as JSON or as a file.
+    """
 
     path: Text = Field(alias="from")
     default: Any = None
+    type: Literal["json", "file"] = "json"
 
     @property
     def has_default(self) -> bool:

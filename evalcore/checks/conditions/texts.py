@@ -56,7 +56,8 @@ class MatchesRegex(TextCondition):
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict; blocked if the pattern is not valid or takes too long."""
-        from evalcore.patterns.compile import PatternError, compile_pattern
+        from evalcore.patterns.bounded import compile_pattern
+        from evalcore.patterns.errors import PatternError
 
         try:
             matches = compile_pattern(self.pattern, "", "python").fullmatch(text, 2.0)

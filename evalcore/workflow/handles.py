@@ -1,0 +1,40 @@
+"""Handles: the ids by which saved evals address the inputs and outputs of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+WHOLE_INPUT: Final = "input-json-0"
+FIRST_OUTPUT: Final = "output-json-0"
+
+
+class InputHandle(NamedTuple):
+    """One input of a block; `name` is None for the object of all that the block sees."""
+
+    handle_id: str
+    name: str | None
+    type: Literal["json", "file"]
+
+
+def input_handles(inputs: Mapping[str, Any] | None) -> tuple[InputHandle, ...]:
+    """Return a handle for each declared input, in order; JSON and documents count apart.
+
+    `inputs` is what the block declares: names with paths, or with mappings that may say
+    `type: file`. A block that declares none has one handle.
+    """
+    if not inputs:
+        return (InputHandle(WHOLE_INPUT, None, "json"),)
+    handles: list[InputHandle] = []
+    for name, written in inputs.items():
+        is_file = isinstance(written, Mapping) and written.get("type") == "file"
+        kind: Literal["json", "file"] = "file" if is_file else "json"
+        number = sum(handle.type == kind for handle in handles)
+        noun = "document" if is_file else "json"
+        handles.append(InputHandle(f"input-{noun}-{number}", name, kind))
+    return tuple(handles)
+
+
+def output_handle(exit_number: int | None) -> str:
+    """Return the handle of the output, or of the exit of that number (from 0)."""
+    return FIRST_OUTPUT if exit_number is None else f"output-json-{exit_number + 1}"

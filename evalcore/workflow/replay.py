@@ -1,0 +1,84 @@
+"""Run one block of a workflow by itself, with inputs that were frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalcore.workflow.definition import Block, Definition
+from evalcore.workflow.engine import Execution
+from evalcore.workflow.failure import BlockError, WorkflowError
+from evalcore.workflow.handles import input_handles, output_handle
+from evalcore.workflow.log import EventLog
+from evalcore.workflow.services import Services
+from evalcore.workflow.step import run_block
+from evalcore.workflow.usage import Call
+from evalcore.workflow.values import State
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReplay:
+    """What a replayed block gave: its output, the outputs by handle, and its model calls."""
+
+    value: Any
+    outputs: Mapping[str, Any]
+    calls: tuple[Call, ...]
+
+
+async def replay_block(
+    definition: Definition, block_id: str, inputs: Mapping[str, Any], services: Services
+) -> BlockReplay:
+    """Run a block on the values of its input handles; nothing before or after it runs.
+
+    A handle without a value has the default of its input. Raises `WorkflowError` if there is no
+    such block or it fails, and what `run_workflow` raises beside it.
+    """
+    block = definition.blocks.get(block_id)
+    if block is None:
+        raise WorkflowError(f"the workflow has no block '{block_id}'")
+    execution = Execution(definition, services, _state(block, inputs), EventLog(services.store))
+    try:
+        value = await run_block(execution, _frozen(block))
+    except BlockError as error:
+        raise WorkflowError(f"block '{block_id}': {error}") from error
+    outputs = {output_handle(None): value}
+    for number, member in enumerate(getattr(block, "exits", None) or ()):
+        text = execution.state.outputs.get(f"{block_id}.{member.id}")
+        if block.type == "dispatch" and text is not None:
+            outputs[output_handle(number)] = text
+    return BlockReplay(value, outputs, tuple(execution.calls))
+
+
+def _declared(block: Block) -> dict[str, Any] | None:
+    if block.sources is None:
+        return None
+    return {name: {"type": source.type} for name, source in block.sources.items()}
+
+
+def _state(block: Block, inputs: Mapping[str, Any]) -> State:
+    """Return what the block sees: declared inputs by name, or all of the object's keys."""
+    handles = input_handles(_declared(block))
+    values = {
+        handle.name: inputs[handle.handle_id] for handle in handles if handle.handle_id in inputs
+    }
+    if None not in values:
+        return State({name: value for name, value in values.items() if name is not None})
+    whole = values[None]
+    members = dict(whole) if isinstance(whole, Mapping) else {"input": whole}
+    state = State(members)
+    # Blocks inside a loop name outputs of blocks before it.
+    state.outputs.update(members)
+    return state
+
+
+def _frozen(block: Block) -> Block:
+    """Return the block with its inputs taken from what was frozen."""
+    if block.sources is None:
+        return block
+    frozen = {
+        name: source.model_copy(update={"path": f"workflow.{name}"})
+        for name, source in block.sources.items()
+    }
+    # `sources` is cached: a copy would keep what it was.
+    return block.model_copy(update={"inputs": frozen, "sources": frozen})

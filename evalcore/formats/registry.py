@@ -34,6 +34,11 @@ FORMATS: Mapping[Format, FormatRow] = {
         "load_test_file",
         lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
     ),
+    Format.WORKFLOW_EVALS: FormatRow(
+        "evalcore.formats.workflow_evals.loader",
+        "load_workflow_evals",
+        lambda raw: isinstance(raw.get("evals"), list) and "eval" not in raw,
+    ),
     Format.WORKFLOW_HARNESS: FormatRow(
         "evalcore.formats.workflow_harness.loader",
         "load_workflow_file",

@@ -1,0 +1,1 @@
+"""Files of saved evals: a workflow, its evals, their frozen inputs."""

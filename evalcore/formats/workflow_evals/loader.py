@@ -1,0 +1,176 @@
+"""Load files of saved evals: each eval is a case that replays one block of the workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.required_cases import check_required_cases
+from evalcore.formats.parts.selection import Selection, choose_variants
+from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.text.documents import Document, read_document
+from evalcore.formats.workflow_evals.shapes import FileEval, WorkflowEvalsFile
+from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
+from evalcore.formats.workflow_harness.providers import judges_of
+from evalcore.gates.builtin import PassRate
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems, raise_all
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import shown_path, suggest
+from evalcore.model.assertion import Assertion
+from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target
+from evalcore.planning.spool import CaseSpool
+from evalcore.trust.files import repository_root, resolve_inside
+
+TARGET: Final = "block"
+CHECK: Final = "condition"
+
+
+def load_workflow_evals(document: Document, path: Path, options: LoadOptions) -> Suite:
+    """Return the suite of a file of saved evals; raise `LoadError` with every mistake in it."""
+    problems = Problems(document.file, document.locate)
+    raw: Any = document.value
+    section = _checked_file(raw, problems)
+    settings = SectionReader(section, options, problems)
+    graders = judges_of(path.parent, options, problems)
+    graders.use_suites({}, section, problems)
+    workflow, source, workflow_problems = _workflow(raw, path, problems)
+    executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
+    target_options = executed.options(frozenset()) if workflow else {}
+    blocks = frozenset(workflow.get("blocks") or {})
+    selection = Selection(options)
+    ids = UniqueIds("two evals are called '{}'", key="name")
+    spool = CaseSpool()
+    judged = False
+    for index, written in enumerate(raw.get("evals") or ()):
+        loc: Loc = ("evals", index)
+        saved = _read_eval(written, loc, problems, blocks)
+        if saved is None:
+            continue
+        identity = saved.name or saved.id or f"eval-{index + 1}"
+        ids.note(identity, loc, problems)
+        judged = judged or "llm_" in saved.assertion.condition.kind
+        case = eval_case(saved, identity)
+        if selection.keeps(case.id, case.tags):
+            spool.append(case)
+    if judged:
+        graders.use(None, ("evals",), problems)
+    policy = settings.policy(ScoreRule.BLOCKS, (PassRate(threshold=1.0).spec,), None)
+    check_required_cases(policy, ids.names, problems)
+    others = [] if workflow_problems is problems else [workflow_problems]
+    raise_all((problems, *others, *executed.others, *graders.others))
+    if options.target not in {None, TARGET}:
+        raise UsageError(f"{document.file}: saved evals have only the target '{TARGET}'")
+    variants = settings.variants()
+    definition = SuiteDefinition(
+        name=suite_name(path, section.get("name"), (workflow.get("workflow") or {}).get("name")),
+        format=Format.WORKFLOW_EVALS,
+        source=Source(document.file, str(path.resolve().parent), document.sha256),
+        policy=policy,
+        targets={**graders.used, TARGET: Target(TARGET, "block", target_options)},
+        default_target=TARGET,
+        variants=variants,
+        baseline=settings.baseline([variant.id for variant in variants]),
+        limits=settings.limits(),
+        judge=graders.default,
+        require_calibrated=bool(section.get("require_calibrated")),
+        tags=tuple(section.get("tags", ())),
+    )
+    warnings = selection.finish(document.file)
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def eval_case(saved: FileEval, identity: str) -> Case:
+    """Return the case of a saved eval: its frozen inputs, and its assertion as a check."""
+    assertion = saved.assertion
+    fields = assertion.model_dump(mode="json", by_alias=True)
+    return Case(
+        id=identity,
+        input={
+            "block_id": saved.target.block_id,
+            "handle_inputs": saved.source.model_dump(mode="json")["handle_inputs"],
+        },
+        assertions=(
+            Assertion(
+                type=assertion.condition.kind,
+                check=CHECK,
+                name=assertion.label or assertion.condition.kind,
+                params=fields,
+            ),
+        ),
+    )
+
+
+def _checked_file(raw: Any, problems: Problems) -> EvalcoreSection:
+    """Return the section `evalcore:`; raise `LoadError` if the file is no mapping of the shape."""
+    try:
+        adapter(WorkflowEvalsFile).validate_python(raw)
+    except ValidationError as error:
+        problems.add_invalid(error, raw, WorkflowEvalsFile)
+        problems.raise_if_any()
+    for key in ("workflow", "evals"):
+        if key not in raw:
+            problems.add((key,), "is required")
+    problems.raise_if_any()
+    section: EvalcoreSection = raw.get("evalcore") or {}
+    return section
+
+
+def _workflow(
+    raw: Mapping[str, Any], path: Path, problems: Problems
+) -> tuple[Mapping[str, Any], Path, Problems]:
+    """Return the workflow, the file it stands in, and the collector of its mistakes."""
+    written = raw["workflow"]
+    if not isinstance(written, str):
+        return written, path, _Below(problems, ("workflow",))
+    try:
+        file = resolve_inside(repository_root(path.resolve().parent), path.parent, written)
+        document = read_document(file, shown_path(file))
+    except LoadError as error:
+        problems.include(error.problems)
+        return {}, path, problems
+    except EvalError as error:
+        problems.add(("workflow",), str(error))
+        return {}, path, problems
+    if not isinstance(document.value, dict):
+        problems.add(("workflow",), f"{document.file} is no mapping")
+        return {}, path, problems
+    return document.value, file, Problems(document.file, document.locate)
+
+
+class _Below(Problems):
+    """Notes mistakes of a part of the document at their place in the whole."""
+
+    def __init__(self, outer: Problems, prefix: Loc) -> None:
+        super().__init__(outer.file, lambda loc: outer.locate((*prefix, *loc)))
+        self._prefix = prefix
+
+    def add(self, loc: Loc, message: str, *, label: str = "") -> None:
+        """Note a mistake at a path of the part."""
+        super().add(loc, message, label=label)
+
+
+def _read_eval(
+    written: Any, loc: Loc, problems: Problems, blocks: frozenset[str]
+) -> FileEval | None:
+    before = problems.count
+    try:
+        saved: FileEval = adapter(FileEval).validate_python(written)
+    except ValidationError as error:
+        problems.add_invalid(error, written, FileEval, loc)
+        return None
+    block = saved.target.block_id
+    if blocks and block not in blocks:
+        message = f"the workflow has no block '{block}'.{suggest(block, blocks)}"
+        problems.add((*loc, "target", "block_id"), message)
+    for message in saved.assertion.condition.mistakes():
+        problems.add((*loc, "assertion", "condition"), message)
+    return saved if problems.count == before else None

@@ -56,11 +56,11 @@ class MatchesRegex(TextCondition):
 
     def check_text(self, text: str) -> ConditionVerdict:
         """Return the verdict; blocked if the pattern is not valid or takes too long."""
-        from evalcore.patterns.bounded import compile_pattern
+        from evalcore.patterns.bounded import compile_python
         from evalcore.patterns.errors import PatternError
 
         try:
-            matches = compile_pattern(self.pattern, "", "python").fullmatch(text, 2.0)
+            matches = compile_python(self.pattern).fullmatch(text, 2.0)
         except (PatternError, TimeoutError) as error:
             return blocked(BlockedCode.INVALID_REGEX, str(error))
         return verdict(bool(matches), f"{quote(text)} does not match {quote(self.pattern)}")

@@ -120,7 +120,7 @@ def _checked_file(raw: Any, problems: Problems) -> EvalcoreSection:
         if key not in raw:
             problems.add((key,), "is required")
     problems.raise_if_any()
-    section: EvalcoreSection = raw.get("evalcore") or {}
+    section: EvalcoreSection = raw.get("evalcore", EvalcoreSection())
     return section
 
 

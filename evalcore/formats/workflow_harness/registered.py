@@ -1,0 +1,39 @@
+"""A workflow that is registered with the service: whole, and without files around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalcore.formats.text.documents import as_json, parse_document
+from evalcore.formats.workflow_harness.parts import read_workflow
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import describe
+from evalcore.workflow.read_definition import behaviour_of
+from evalcore.workflow.references import find_mistakes
+
+
+def read_registered_workflow(written: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return a workflow's definition from a mapping or from YAML text.
+
+    Raises `LoadError` with every mistake. Blocks cannot name workflow files: there are none.
+    """
+    if isinstance(written, str):
+        document = parse_document(written.encode("utf-8", "replace"), "definition")
+        problems, raw = Problems(document.file, document.locate), document.value
+    else:
+        problems, raw = Problems("definition", lambda _: None), as_json(written)
+    if not isinstance(raw, dict):
+        problems.add((), f"a workflow is a mapping with 'blocks', got {describe(raw)}")
+        problems.raise_if_any()
+    workflow = read_workflow(raw, problems)
+    if workflow is not None:
+        for mistake in find_mistakes(workflow, with_souls=False):
+            problems.add(mistake.loc, mistake.message)
+        for name, block in workflow.blocks.items():
+            if block.type == "workflow":
+                message = "a registered workflow cannot contain another one"
+                problems.add(("blocks", name, "type"), message)
+    problems.raise_if_any()
+    definition: dict[str, Any] = behaviour_of(as_json(raw))
+    return definition

@@ -1,0 +1,235 @@
+"""A run of saved evals in the engine: planned, executed and finished in the store as any run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.errors import LoadError
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.workflow_evals.loader import CHECK, TARGET
+from evalcore.formats.workflow_harness.providers import judges_of
+from evalcore.gates.builtin import Errors, PassRate
+from evalcore.mistakes.problems import Problems
+from evalcore.model.assertion import Assertion
+from evalcore.model.suite import (
+    Case,
+    Format,
+    Policy,
+    ScoreRule,
+    Source,
+    Suite,
+    SuiteDefinition,
+)
+from evalcore.model.target import Target
+from evalcore.pipeline import (
+    DecideOptions,
+    ExecuteOptions,
+    PlanOptions,
+    cancel_run,
+    execute_run,
+    finish_run,
+    plan_run,
+    reopen_run,
+)
+from evalcore.planning.codec import decode_evidence
+from evalcore.planning.spool import CaseSpool
+from evalcore.service.fingerprints import fingerprint
+from evalcore.settings import Settings
+from evalcore.sql.stored_rows import read_item_rows
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun, find_run
+from evalcore.targets.block import HANDLE_OUTPUTS
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenEval:
+    """One eval as a run executes it; `eval_id` is the id of its case."""
+
+    eval_id: str
+    block_id: str
+    handle_inputs: Mapping[str, Any]
+    assertion: EvalAssertion
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """What the engine says of one eval: its handles and assertion result, or an error."""
+
+    eval_id: str
+    started_at: datetime
+    completed_at: datetime
+    handle_outputs: Mapping[str, Any] | None
+    assertion_result: Mapping[str, Any] | None
+    error: Mapping[str, str] | None
+
+
+def plan_evals(
+    store: ObjectStore,
+    workflow_id: str,
+    definition: Mapping[str, Any],
+    evals: Sequence[FrozenEval],
+) -> str:
+    """Plan a run of the evals; return its id in the store."""
+    suite = _suite(workflow_id, definition, evals)
+    run = plan_run(suite, store, PlanOptions(single_items=True), now=datetime.now(UTC))
+    return run.run_id
+
+
+def execute_evals(
+    store: ObjectStore, run_id: str, settings: Settings, stopped: Callable[[], bool]
+) -> bool:
+    """Execute what is left of a planned run and finish it; whether it is complete.
+
+    Stopped, it keeps what is committed and can be executed again.
+    """
+    run = find_run(store, run_id)
+    reopen_run(run)
+    options = ExecuteOptions(settings=settings, stopped=stopped)
+    receipts = execute_run(run, options)
+    if stopped():
+        cancel_run(run, receipts, now=datetime.now(UTC))
+        return False
+    with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
+        return True
+
+
+def committed_results(
+    store: ObjectStore, run_id: str, done: set[int]
+) -> Iterator[tuple[int, list[ItemResult]]]:
+    """Yield the shards that are committed and not `done`, each with its results."""
+    run = find_run(store, run_id)
+    shards = run.written_shards() - done
+    if not shards:
+        return
+    plan = run.manifest().plan
+    for shard in sorted(shards):
+        with run.result_files(plan, [shard]) as files:
+            rows = [row for file in files for row in read_item_rows(file, range(plan.items))]
+        yield shard, [_result(run, row) for row in rows]
+
+
+def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
+    outputs, assertion = None, None
+    if row["status"] == "completed":
+        details = _details(run, row)
+        outputs = details.get(HANDLE_OUTPUTS)
+        checked = row["assertions"][0] if row["assertions"] else {}
+        told = checked.get("details")
+        told = orjson.loads(told) if isinstance(told, str) else told
+        assertion = (told or {}).get("assertion_result")
+    error = None if row["status"] == "completed" else _error(row)
+    return ItemResult(
+        row["case_id"], _time(row["started_at"]), _time(row["ended_at"]), outputs, assertion, error
+    )
+
+
+def _details(run: StoredRun, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = row["evidence"]
+    if row["evidence_ref"] is not None:
+        text = run.store.get(row["evidence_ref"]).data
+    return {} if text is None else decode_evidence(orjson.loads(text)).details
+
+
+def _error(row: Mapping[str, Any]) -> dict[str, str]:
+    error = row["error"] or {}
+    return {
+        "code": str(error.get("kind") or row["status"]),
+        "message": str(error.get("message") or row["reason"] or row["status"]),
+    }
+
+
+def _time(microseconds: int | None) -> datetime:
+    return (
+        datetime.now(UTC)
+        if microseconds is None
+        else datetime.fromtimestamp(microseconds / 1e6, UTC)
+    )
+
+
+def _suite(
+    workflow_id: str,
+    definition: Mapping[str, Any],
+    evals: Sequence[FrozenEval],
+) -> Suite:
+    folder = Path.cwd()
+    problems = Problems("targets", lambda _: None)
+    judges = judges_of(folder, LoadOptions(secrets_required=False), problems)
+    if any("llm_" in frozen.assertion.condition.kind for frozen in evals):
+        try:
+            judges.use(None, (), problems)
+        except LoadError as error:
+            problems.include(error.problems)
+    spool = CaseSpool()
+    for frozen in evals:
+        spool.append(_case(frozen))
+    return Suite(
+        SuiteDefinition(
+            name=workflow_id,
+            format=Format.WORKFLOW_EVALS,
+            source=Source(f"workflow {workflow_id}", str(folder), fingerprint(definition)),
+            policy=Policy(
+                score_rule=ScoreRule.BLOCKS, gates=(PassRate(threshold=1.0).spec, Errors().spec)
+            ),
+            targets={
+                **judges.used,
+                TARGET: Target(TARGET, "block", {"definition": dict(definition)}),
+            },
+            default_target=TARGET,
+            judge=judges.default,
+        ),
+        spool,
+    )
+
+
+def _case(frozen: FrozenEval) -> Case:
+    assertion = frozen.assertion
+    return Case(
+        id=frozen.eval_id,
+        input={"block_id": frozen.block_id, "handle_inputs": dict(frozen.handle_inputs)},
+        assertions=(
+            Assertion(
+                type=assertion.condition.kind,
+                check=CHECK,
+                name=assertion.label or assertion.condition.kind,
+                params=assertion.model_dump(mode="json", by_alias=True),
+            ),
+        ),
+    )
+
+
+async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run what blocks in a thread of its own, not in one of the pool that requests need."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def call() -> None:
+        try:
+            value = function(*arguments)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            loop.call_soon_threadsafe(_fail, future, error)
+        else:
+            loop.call_soon_threadsafe(_succeed, future, value)
+
+    threading.Thread(target=call, name="eval-run", daemon=True).start()
+    return await future
+
+
+def _succeed(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,81 @@
+"""Start the service: its parts from the settings, its application, a server."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from dataclasses import dataclass
+
+import uvicorn
+
+from evalcore.errors import UsageError
+from evalcore.service.access.limits import RateLimiter
+from evalcore.service.access.tokens import Tokens
+from evalcore.service.application import create_application
+from evalcore.service.database.migrate import upgrade
+from evalcore.service.database.sessions import Database, open_database
+from evalcore.service.execution.eval_worker import EvalWorker
+from evalcore.service.parts import Parts, open_caller
+from evalcore.settings import Settings
+from evalcore.storage.address import open_store
+
+DEFAULT_DATABASE = "evalcore.db"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How the service is reached, and what it keeps its things in."""
+
+    host: str = "127.0.0.1"
+    port: int = 8321
+    store: str | None = None
+    database: str = DEFAULT_DATABASE
+    insecure: bool = False
+    requests_per_second: float = 100.0
+    workers: int = 1
+
+
+def serve(options: ServeOptions, settings: Settings) -> None:
+    """Run the service until it is stopped. Raises `UsageError`."""
+    if options.insecure and not is_loopback(options.host):
+        raise UsageError(
+            f"--insecure is for loopback addresses only, not for {options.host}: without it, "
+            "`evalcore tokens create` makes a token"
+        )
+    asyncio.run(_serve(options, settings))
+
+
+async def _serve(options: ServeOptions, settings: Settings) -> None:
+    database = open_database(options.database)
+    await upgrade(database)
+    parts = await service_parts(options, settings, database)
+    config = uvicorn.Config(
+        create_application(parts),
+        host=options.host,
+        port=options.port,
+        log_level="info",
+        access_log=False,
+        timeout_graceful_shutdown=10,
+    )
+    await uvicorn.Server(config).serve()
+
+
+async def service_parts(options: ServeOptions, settings: Settings, database: Database) -> Parts:
+    """Return the parts of a service whose database is migrated."""
+    parts = Parts(
+        database=database,
+        store=open_store(options.store or settings.store),
+        tokens=Tokens(database),
+        rates=RateLimiter(options.requests_per_second),
+        open_to=await open_caller(database) if options.insecure else None,
+    )
+    parts.workers = [EvalWorker(parts, settings) for _ in range(options.workers)]
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import InterfaceError, OperationalError
-from starlette.exceptions import HTTPException
+from fastapi.exceptions import HTTPException
 
 from evalcore.errors import StoreError
 from evalcore.service.parts import Parts

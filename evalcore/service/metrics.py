@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import func, select
 
+from evalcore.service.database.sessions import Database
 from evalcore.service.database.tables import EvalResultRow, EvalRunRow
 from evalcore.service.wire.base import FINAL
-
-if TYPE_CHECKING:
-    from evalcore.service.parts import Parts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -50,15 +48,15 @@ class ServiceMetrics:
         )
 
 
-async def exposition(parts: Parts) -> bytes:
+async def exposition(metrics: ServiceMetrics, database: Database) -> bytes:
     """Return all metrics; the gauges are read from the database."""
-    async with parts.database.reading() as session:
+    async with database.reading() as session:
         for gauge, table in (
-            (parts.metrics.open_runs, EvalRunRow),
-            (parts.metrics.open_results, EvalResultRow),
+            (metrics.open_runs, EvalRunRow),
+            (metrics.open_results, EvalResultRow),
         ):
             count = await session.scalar(
                 select(func.count()).select_from(table).where(table.status.not_in(FINAL))
             )
             gauge.set(count or 0)
-    return generate_latest(parts.metrics.registry)
+    return generate_latest(metrics.registry)

@@ -1,13 +1,13 @@
-"""The table of condition kinds: one class each, chosen by `kind`."""
+"""The table of condition kinds: one class each, chosen by `kind`; two of them nest others."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from evalcore.checks.conditions.base import Condition
-from evalcore.checks.conditions.collections import AllItemsMatch, AnyItemMatches
+from evalcore.checks.conditions.base import Condition, ConditionServices, type_error
 from evalcore.checks.conditions.judged import LlmJudgedAs, LlmNotJudgedAs
 from evalcore.checks.conditions.splits import SplitIouGte
 from evalcore.checks.conditions.texts import EndsWith, MatchesRegex, SimilarityGte, StartsWith
@@ -25,6 +25,64 @@ from evalcore.checks.conditions.values import (
     NumberCompare,
     ObjectContains,
 )
+from evalcore.checks.conditions.verdict import PASSED, ConditionVerdict, failed
+from evalcore.model.assertion import Outcome
+
+
+class AllItemsMatch(Condition):
+    """The nested condition holds for every element; an empty list passes."""
+
+    kind: Literal["all_items_match"]
+    condition: AnyCondition
+
+    def mistakes(self) -> Iterable[str]:
+        """Return those of the nested condition."""
+        return self.condition.mistakes()
+
+    @property
+    def expected_value(self) -> Any:
+        """The nested condition."""
+        return self.condition.model_dump(mode="json", by_alias=True)
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return failed if it fails for one element, else blocked if it is for one."""
+        verdicts = await _each(self.condition, value, services)
+        if isinstance(verdicts, ConditionVerdict):
+            return verdicts
+        for outcome in (Outcome.FAILED, Outcome.BLOCKED):
+            for index, verdict in enumerate(verdicts):
+                if verdict.outcome is outcome:
+                    return _at(index, verdict)
+        return PASSED
+
+
+class AnyItemMatches(Condition):
+    """The nested condition holds for one element; an empty list fails."""
+
+    kind: Literal["any_item_matches"]
+    condition: AnyCondition
+
+    def mistakes(self) -> Iterable[str]:
+        """Return those of the nested condition."""
+        return self.condition.mistakes()
+
+    @property
+    def expected_value(self) -> Any:
+        """The nested condition."""
+        return self.condition.model_dump(mode="json", by_alias=True)
+
+    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return passed if it holds for one element, else blocked if it is for one."""
+        verdicts = await _each(self.condition, value, services)
+        if isinstance(verdicts, ConditionVerdict):
+            return verdicts
+        if any(verdict.outcome is Outcome.PASSED for verdict in verdicts):
+            return PASSED
+        for index, verdict in enumerate(verdicts):
+            if verdict.outcome is Outcome.BLOCKED:
+                return _at(index, verdict)
+        return failed(f"none of {len(verdicts)} elements matches")
+
 
 AnyCondition = Annotated[
     Exists
@@ -52,7 +110,18 @@ AnyCondition = Annotated[
 ]
 
 for nested in (AllItemsMatch, AnyItemMatches):
-    nested.model_rebuild(_types_namespace={"AnyCondition": AnyCondition})
+    nested.model_rebuild()
 
 CONDITION: TypeAdapter[Any] = TypeAdapter(AnyCondition)
-__all__ = ["CONDITION", "AnyCondition", "Condition"]
+
+
+async def _each(
+    condition: Condition, value: Any, services: ConditionServices
+) -> list[ConditionVerdict] | ConditionVerdict:
+    if not isinstance(value, list):
+        return type_error("a list", value)
+    return [await condition.evaluate(element, services) for element in value]
+
+
+def _at(index: int, verdict: ConditionVerdict) -> ConditionVerdict:
+    return ConditionVerdict(verdict.outcome, f"element {index}: {verdict.message}", verdict.code)

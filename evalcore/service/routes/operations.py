@@ -41,4 +41,4 @@ async def readyz(parts: CurrentParts) -> Health:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(parts: CurrentParts) -> Response:
     """Counters and times in Prometheus' text format."""
-    return Response(await exposition(parts), media_type=CONTENT_TYPE)
+    return Response(await exposition(parts.metrics, parts.database), media_type=CONTENT_TYPE)

@@ -58,11 +58,11 @@ def test_the_caller_may_force_a_format(tmp_path: Path) -> None:
     assert found is Format.WORKFLOW_HARNESS
 
 
-def test_formats_of_later_versions_are_named(tmp_path: Path) -> None:
+def test_a_file_of_saved_evals_has_a_workflow_and_evals(tmp_path: Path) -> None:
     path = tmp_path / "suite.yaml"
-    path.write_text("suites: {}")
+    path.write_text("evalcore: {}")
 
-    with pytest.raises(LoadError, match="is a workflow-evals; this version reads workflow-harness"):
+    with pytest.raises(LoadError, match="workflow: is required"):
         load_suite(path, LoadOptions(format="workflow-evals"))
 
 

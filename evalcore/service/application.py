@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import HTTPException, RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import InterfaceError, OperationalError
-from fastapi.exceptions import HTTPException
 
 from evalcore.errors import StoreError
 from evalcore.service.parts import Parts

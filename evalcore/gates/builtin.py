@@ -21,7 +21,7 @@ _MAX_EXAMPLES = 3
 
 @dataclass(frozen=True)
 class ScoreAtLeast(Gate, example="0.8"):
-    """The run's score is at least this; no score fails."""
+    """The run's score is at least this. Without a score the gate fails."""
 
     threshold: Share
 
@@ -43,15 +43,13 @@ class ScoreAtLeast(Gate, example="0.8"):
 
 @dataclass(frozen=True)
 class Threshold(ScoreAtLeast, example="0.8"):
-    """The same under the name that workflow files have for it: their default, with the file's
-    threshold.
-    """
+    """The same as `score_at_least`. Default of workflow files, with the file's threshold."""
 
 
 @dataclass(frozen=True)
 class PassRate(Gate, example="0.9"):
-    """The share of cases that passed is at least this; with `per_variant` in every variant. No case
-    at all fails. The default of test files, with 1.0.
+    """The share of cases that passed is at least this; with `per_variant` in every variant.
+    Without cases the gate fails. Default of test files, with 1.0.
     """
 
     threshold: Share
@@ -127,7 +125,7 @@ class RequiredCases(Gate, example="case-1,case-2"):
 
 @dataclass(frozen=True)
 class RequiredAssertions(Gate):
-    """Every required assertion of every completed item reaches its own threshold."""
+    """Every required assertion of every completed item reaches its threshold."""
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         missed = summary.required_failures
@@ -145,7 +143,7 @@ class RequiredAssertions(Gate):
 @dataclass(frozen=True)
 class Errors(Gate):
     """No item and no assertion is in error (with the policy `exclude`: no more than the allowed
-    share of items). Always there, except with the policy `zero`.
+    share of items). Part of every run, except with the policy `zero`.
     """
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
@@ -164,7 +162,7 @@ class Errors(Gate):
 
 @dataclass(frozen=True)
 class ErrorRateUnder(Gate, example="0.05"):
-    """The share of items in error is strictly below this."""
+    """The share of items in error is below this."""
 
     threshold: Share
 
@@ -198,7 +196,7 @@ class _MaximumGate(Gate):
 
 @dataclass(frozen=True)
 class LatencyUnder(_MaximumGate, example="2000"):
-    """Every item was measured, and the slowest took strictly less."""
+    """Every item was measured, and the slowest took less."""
 
     max_ms: Annotated[Amount, Key("max", "ms")]
 
@@ -217,7 +215,7 @@ class LatencyUnder(_MaximumGate, example="2000"):
 
 @dataclass(frozen=True)
 class P95LatencyUnder(_MaximumGate, example="2000"):
-    """Every item was measured, and the 95th percentile is strictly less."""
+    """Every item was measured, and the 95th percentile is less."""
 
     max_ms: Annotated[Amount, Key("max", "ms")]
 
@@ -230,9 +228,8 @@ class P95LatencyUnder(_MaximumGate, example="2000"):
 
 @dataclass(frozen=True)
 class CostUnder(_MaximumGate, example="0.5"):
-    """The cost was measured, and the whole run cost strictly less; with `per_case` the most
-    expensive work item did. The costs of judges count with `include_judges`, and stand in the
-    message without it.
+    """The cost was measured, and the run cost less; with `per_case`: the most expensive work item
+    cost less. The costs of judges count with `include_judges`; otherwise the message names them.
     """
 
     max_usd: Annotated[Amount, Key("max", "USD")]
@@ -266,7 +263,7 @@ class CostUnder(_MaximumGate, example="0.5"):
 
 @dataclass(frozen=True)
 class TokensUnder(_MaximumGate, example="100000"):
-    """Tokens were measured, and the whole run needed strictly fewer."""
+    """Tokens were measured, and the run used fewer."""
 
     max_tokens: Annotated[Amount, Key("max")]
 

@@ -32,9 +32,9 @@ _NO_BASELINE = (
 
 @dataclass(frozen=True)
 class NoRegressions(Gate, compares=True):
-    """Nothing is worse than the [baseline](#comparison-with-a-baseline)'s; with
-    `allow_metric_regressions` only failing and missing cases count. No baseline: `first_run`
-    decides. Nothing measured, on a side or at all: inconclusive.
+    """There is no regression against the [baseline](#comparison-with-a-baseline). With
+    `allow_metric_regressions` only failing and missing cases count. Without a baseline the outcome
+    is `first_run`. If nothing is measured on a side, it is inconclusive.
     """
 
     allow_metric_regressions: Flag = False
@@ -144,9 +144,8 @@ def _chance(compared: Sequence[VariantComparison]) -> str:
 
 @dataclass(frozen=True)
 class NoSignificantRegression(Gate, compares=True):
-    """The scores are surely not lower than the baseline's by more than `margin`: the lower end of
-    the interval of the [paired difference](#surely-no-worse) lies above −`margin`, for every
-    candidate.
+    """The lower end of the interval of the [paired difference](#surely-no-worse) of the scores is
+    above −`margin`, for every candidate.
     """
 
     margin: Share = 0.02

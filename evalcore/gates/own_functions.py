@@ -20,7 +20,7 @@ def _refuse(reference: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Custom(Gate, example="module:function"):
-    """A [function of yours](#a-gate-of-your-own) says so.
+    """[Your function](#a-gate-of-your-own) returns it.
 
     In Python `fn` may be the function itself.
     """

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
 from evalcore.execution.pool import Pool
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
@@ -165,7 +165,7 @@ class Execution:
             pools.append(pool)
             self._began(pool)
 
-        def report(finished: Finished) -> None:
+        def report(finished: FinishedItem) -> None:
             turn.count()
             if self._options.progress is not None:
                 with self._progress_lock:

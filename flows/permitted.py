@@ -10,17 +10,17 @@ import os
 from pathlib import Path
 
 from evalcore.errors import NotAllowedError
-from evalcore.pipeline.acceptance import Worker
+from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from evalcore.trust.addresses import folder_of_store, is_allowed_store
 
 
-def this_worker() -> Worker:
+def this_worker() -> AcceptingWorker:
     """Return what this process allows."""
     here = Path.cwd()
-    return Worker(here, read_settings(os.environ, here), environment=os.environ)
+    return AcceptingWorker(here, read_settings(os.environ, here), environment=os.environ)
 
 
 def permitted_store(address: str, settings: Settings) -> ObjectStore:
@@ -38,7 +38,7 @@ def permitted_store(address: str, settings: Settings) -> ObjectStore:
     return open_store(address or settings.store)
 
 
-def permitted_suite(name: str, worker: Worker) -> Path:
+def permitted_suite(name: str, worker: AcceptingWorker) -> Path:
     """Return the file of a suite that a parameter names.
 
     Raises `NotAllowedError` unless it lies below the worker's folder, links resolved, and in none

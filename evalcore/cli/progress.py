@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State
 from evalcore.trust.text import sanitize_terminal
@@ -49,7 +49,7 @@ class ProgressDisplay:
             self._show()
             self._bar.stop()
 
-    def __call__(self, finished: Finished) -> None:
+    def __call__(self, finished: FinishedItem) -> None:
         """Count a finished item."""
         with self._lock:
             if not self.done:

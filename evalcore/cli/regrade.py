@@ -23,7 +23,7 @@ from evalcore.errors import EvalError, RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
 from evalcore.pipeline import load
-from evalcore.pipeline.acceptance import Worker, source_files_of
+from evalcore.pipeline.acceptance import AcceptingWorker, source_files_of
 from evalcore.pipeline.integrity import check_run
 from evalcore.storage.runs import StoredRun, find_run
 
@@ -82,7 +82,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any
 def _files(run: StoredRun, suite_file: str | None) -> tuple[Path, str | None]:
     """Return the suite's file, and the script of a script suite if the run may name one."""
     try:
-        path, script = source_files_of(run, Worker(Path.cwd(), settings()))
+        path, script = source_files_of(run, AcceptingWorker(Path.cwd(), settings()))
     except EvalError:
         if suite_file is None:
             raise

@@ -206,10 +206,10 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
             return exit_code([view.report.decision])
     # No worker is started for what none could execute.
     check_plan(run, manifest)
-    from evalcore.pipeline.acceptance import Worker, accept_plan
+    from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 
     # A plan in a store may have been written by another user.
-    accepted = accept_plan(run, Worker(Path.cwd(), settings(), options.imports))
+    accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
     run = accepted.run
     reopen_run(run)
     decision = _execute(run, options, policy=accepted.imports)

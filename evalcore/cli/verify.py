@@ -16,7 +16,7 @@ from evalcore.cli.options import chosen_store, json_option, settings, store_opti
 from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, resume_run
 from evalcore.cli.showing import one_line
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
-from evalcore.pipeline.acceptance import Worker, accept_plan
+from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.signing import read_seal
 from evalcore.report.document import on_one_line
@@ -63,7 +63,7 @@ def _repaired(
     for damage in damages:
         click.echo(one_line(f"damaged: {damage}"), err=True)
     # Nothing is set aside of a run whose plan this process does not execute.
-    accept_plan(run, Worker(Path.cwd(), settings(), imports))
+    accept_plan(run, AcceptingWorker(Path.cwd(), settings(), imports))
     shards = reopen_damaged(run, damages)
     with redirect_stdout(sys.stderr):  # standard output says what became of the run
         resume_run(run.store, run.run_id, RunOptions(False, False, imports=imports))

@@ -36,7 +36,7 @@ from evalcore.pipeline import (
     finish_run,
     view_run,
 )
-from evalcore.pipeline.acceptance import Worker, accept_plan
+from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
@@ -96,7 +96,7 @@ def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
     stored = find_run(chosen_store(flags["store"]), flags["run_id"])
     if part is None:  # a parent has looked before it started this worker
         check_plan(stored, stored.manifest())
-    run, policy = accept_plan(stored, Worker(Path.cwd(), settings(), options.imports))
+    run, policy = accept_plan(stored, AcceptingWorker(Path.cwd(), settings(), options.imports))
     if flags["roots"] and policy.roots:
         policy = replace(policy, roots=flags["roots"])
     manifest, stopper = run.manifest(), Stopper()

@@ -13,7 +13,7 @@ from evalcore.model.mode import Mode
 from evalcore.observability.observer import Observer
 
 
-class Recorder(Protocol):
+class CallRecorder(Protocol):
     """Finds recorded exchanges and saves new ones (recording.recorder); in any event loop."""
 
     async def find(self, request: Request, *, iteration: int, invocation: int) -> Reply | None:
@@ -36,11 +36,11 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CallContext:
+class RunCallContext:
     """What the calls of one run in one process share. `draw` gives the jitter of retries."""
 
     limits: RunLimits
-    recorder: Recorder | None = None
+    recorder: CallRecorder | None = None
     mode: str = Mode.LIVE
     retry: RetryPolicy = DEFAULT_POLICY
     draw: Draw = random.random

@@ -24,7 +24,7 @@ class CallLedger:
     def add_reply(self, began_ms: float, request: Request, reply: Reply, error: str = "") -> None:
         """Note a call that was answered; `error` says why the answer could not be used."""
         self._ended_ms = max(self._ended_ms, began_ms + reply.latency_ms)
-        given = {
+        entry = {
             "provider": request.endpoint.provider,
             "model": reply.model or request.model,
             "latency_ms": reply.latency_ms,
@@ -36,10 +36,10 @@ class CallLedger:
             "recorded": reply.recorded or None,
             "error": error or None,
         }
-        self.calls.append({key: value for key, value in given.items() if value is not None})
+        self.calls.append({key: value for key, value in entry.items() if value is not None})
 
     def add_failure(self, request: Request, error: ProviderError) -> None:
-        """Note a call that was given up."""
+        """Note a call that was entry up."""
         self.calls.append(
             {
                 "provider": request.endpoint.provider,
@@ -77,13 +77,13 @@ class CallLedger:
         """Return evidence with what it does not say itself: its measures, and its calls."""
         if not self.calls:
             return evidence
-        own, found = evidence.metrics, self.metrics
+        own, sums = evidence.metrics, self.metrics
         metrics = Metrics(
-            found.latency_ms if own.latency_ms is None else own.latency_ms,
-            found.ttft_ms if own.ttft_ms is None else own.ttft_ms,
-            found.cost_usd if own.cost_usd is None else own.cost_usd,
-            found.input_tokens if own.input_tokens is None else own.input_tokens,
-            found.output_tokens if own.output_tokens is None else own.output_tokens,
+            sums.latency_ms if own.latency_ms is None else own.latency_ms,
+            sums.ttft_ms if own.ttft_ms is None else own.ttft_ms,
+            sums.cost_usd if own.cost_usd is None else own.cost_usd,
+            sums.input_tokens if own.input_tokens is None else own.input_tokens,
+            sums.output_tokens if own.output_tokens is None else own.output_tokens,
         )
         details = evidence.details
         if "calls" not in details:

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.errors import StoreError
-from evalcore.execution.call_context import CallContext
+from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.call_ledger import CallLedger
-from evalcore.execution.limits.budget import BOUNDS, Demand
+from evalcore.execution.limits.budget import BOUNDS, TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.slots import Slot
 from evalcore.model.exchange import (
@@ -47,7 +47,7 @@ _BYTES_PER_TOKEN = 4
 class Session:
     """The connections of one event loop, opened with the first call; an async context."""
 
-    def __init__(self, context: CallContext) -> None:
+    def __init__(self, context: RunCallContext) -> None:
         self._context = context
         self._session: Connections | None = None
         self._store_fault: StoreError | None = None
@@ -97,7 +97,7 @@ class Session:
 class Calls(NamedTuple):
     """What makes the calls of the items of one worker, one item after another."""
 
-    context: CallContext
+    context: RunCallContext
     session: Session
     slot: Slot
 
@@ -128,7 +128,7 @@ class ItemCalls:
         self._clock = clock
         self._waiting = 0
         self._left_s = 0.0
-        self._asked: dict[str, int] = {}
+        self._invocations: dict[str, int] = {}
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
@@ -166,14 +166,14 @@ class ItemCalls:
         if recorder is None:
             return await self._called(request, began)
         identity = request_digest(request.identity(), iteration=0, invocation=0)
-        invocation = self._asked.get(identity, 0)
-        self._asked[identity] = invocation + 1
-        place = {"iteration": self._iteration, "invocation": invocation}
+        invocation = self._invocations.get(identity, 0)
+        self._invocations[identity] = invocation + 1
+        call = {"iteration": self._iteration, "invocation": invocation}
         self._calls.session.raise_store_fault()
         with self.standing_still(), self._calls.session.noting_store_faults():
-            found = await recorder.find(request, **place)
-        if found is not None:
-            return found if found.recorded else replace(found, recorded=True)
+            recorded = await recorder.find(request, **call)
+        if recorded is not None:
+            return recorded if recorded.recorded else replace(recorded, recorded=True)
         if self._context.mode == Mode.REPLAY:
             raise ProviderError("recording", "no recording of this call", attempts=0)
         try:
@@ -182,11 +182,11 @@ class ItemCalls:
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.session.noting_store_faults():
-            return await recorder.save(request, outcome, **place)
+            return await recorder.save(request, outcome, **call)
 
     async def _called(self, request: Request, began: float) -> Reply:
         """Return the answer of the first attempt that has one."""
-        asked = request
+        original = request
         if request.timeout_s is None:
             request = replace(request, timeout_s=CALL_TIMEOUT_S)
         demand = self._limits.demand(request)
@@ -214,24 +214,24 @@ class ItemCalls:
                     self._limits.note_outcome(endpoint, given_up=error.retryable)
                     raise
             waited_s += delay
-            self._tell_retry(asked, error, attempt, delay)
+            self._tell_retry(original, error, attempt, delay)
             await self._calls.slot.pause(delay)
             with self.standing_still():
                 await self._calls.slot.regain()
 
     async def _paid(
-        self, request: Request, demand: Demand | None, attempt: int, began: float
+        self, request: Request, demand: TokenDemand | None, attempt: int, began: float
     ) -> Reply:
         """Make one attempt within the budget."""
         budget = self._limits.budget
         if budget is None or demand is None:
             reply = await self._within_rates(request, self._sent)
             return self._priced(request, reply, attempt)
-        places = self._limits.window.limit
-        grant = budget.reserve_now(demand, places)
+        concurrency = self._limits.window.limit
+        grant = budget.try_reserve(demand, concurrency)
         if grant is None:
             with self.standing_still(), self._blocking():
-                grant = await budget.reserve(demand, places)
+                grant = await budget.reserve(demand, concurrency)
         with Settlement(budget, grant) as payment:
             request = payment.bounded(request)
             priced = partial(self._priced, request, attempt=attempt)
@@ -265,7 +265,7 @@ class ItemCalls:
         with ExitStack() as entered:
             if rates is not None:
                 entered.enter_context(rates.in_use())
-                if rates.gate is not None and not rates.gate.enter_now():
+                if rates.gate is not None and not rates.gate.try_enter():
                     with self.standing_still(), self._blocking():
                         await rates.gate.enter()
                 if rates.gate is not None:
@@ -323,5 +323,5 @@ def _guessed_tokens(request: Request) -> int:
     """Return about how many tokens a call uses, before it is made."""
     text = sum(len(str(message.get("content") or "")) for message in request.messages)
     bound = next((request.parameters[name] for name in BOUNDS if name in request.parameters), None)
-    made = bound if isinstance(bound, int) else _GUESSED_ANSWER_TOKENS
-    return text // _BYTES_PER_TOKEN + min(made, _GUESSED_ANSWER_TOKENS)
+    answer_tokens = bound if isinstance(bound, int) else _GUESSED_ANSWER_TOKENS
+    return text // _BYTES_PER_TOKEN + min(answer_tokens, _GUESSED_ANSWER_TOKENS)

@@ -19,31 +19,30 @@ _MAX_COMMITS = 2
 class Rest(NamedTuple):
     """What is left to run: items of a shard that is open already, and whole shards after it."""
 
-    begun: Sequence[Task] = ()
+    opened: Sequence[Task] = ()
     shards: Iterable[int] = ()
 
 
 def run_instant(
-    bench: OpenShards, shards: Iterable[int], stopped: Callable[[], bool] = lambda: False
+    open_shards: OpenShards, shards: Iterable[int], stopped: Callable[[], bool] = lambda: False
 ) -> Rest:
     """Run shards up to the first item that has to be waited for; return what is left.
 
-    The next shard is asked for when the one before is graded.
-    `stopped` is asked between shards; once it says so, nothing is left to run. A failing commit
-    ends the run with its exception.
+    The next shard is asked for when the one before is graded. `stopped` is called between shards;
+    once it returns True, nothing is left to run. A failing commit ends the run with its exception.
     """
     behind = not isinstance(shards, Sized) or len(shards) > 1
     left = iter(shards)
-    with _Commits(bench.work, behind=behind) as commits:
+    with _Commits(open_shards.work, behind=behind) as commits:
         for number in left:
             if stopped():
                 break
-            tasks = bench.open(number)
-            for place, (shard, position, item) in enumerate(tasks):
-                if bench.runner.waits(item):
-                    return Rest(tasks[place:], left)
-                finished = run_inline(bench.runner.run(item))
-                if bench.record(shard, position, finished, is_planned=True):
+            tasks = open_shards.open(number)
+            for index, (shard, position, item) in enumerate(tasks):
+                if open_shards.runner.waits(item):
+                    return Rest(tasks[index:], left)
+                finished = run_inline(open_shards.runner.run(item))
+                if open_shards.record(shard, position, finished, is_planned=True):
                     commits.add(shard)
     return Rest()
 

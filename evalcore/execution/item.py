@@ -13,7 +13,7 @@ from evalcore.execution.attempt import Attempt, wall_clock_us
 from evalcore.execution.item_evidence import ItemEvidence
 from evalcore.execution.item_grading import ItemGrading
 from evalcore.execution.item_outcome import failed_item, graded_item
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import State
@@ -37,7 +37,7 @@ class ItemRunner:
         """Whether `run` may suspend: for a workspace, a target, a check or a scorer."""
         return self._grading.waits(item) or self._evidence.waits(item)
 
-    async def run(self, item: WorkItem, calls: Calls | None = None) -> Finished:
+    async def run(self, item: WorkItem, calls: Calls | None = None) -> FinishedItem:
         """Return the finished item; `calls` asks providers for it.
 
         `calls` is None only for an item that does not wait. The item's time limit begins when its
@@ -62,7 +62,7 @@ class ItemRunner:
             calls.session.raise_store_fault()
         return finished
 
-    def _finished_earlier(self, item: WorkItem) -> Finished | None:
+    def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
         """Return the item as an earlier run ended it; None if something is left to be done."""
         inputs, now_us = self._inputs, wall_clock_us()
         if inputs.prevented and (prevented := inputs.prevented.get(item.exec_key)) is not None:
@@ -79,7 +79,7 @@ class ItemRunner:
             bound = self._suite.limits.max_duration_s
             raise SkippedError("budget", f"the run's time is over ({bound:g} s)")
 
-    async def _run_in_workspace(self, attempt: Attempt) -> Finished:
+    async def _run_in_workspace(self, attempt: Attempt) -> FinishedItem:
         """Prepare the item's workspace and run the item there."""
         workspaces, item = self._inputs.workspaces, attempt.item
         self._refuse_late_item()
@@ -94,8 +94,8 @@ class ItemRunner:
             return finished
         return finished._replace(evidence=workspace.told_by(finished.evidence))
 
-    async def _graded(self, attempt: Attempt) -> Finished:
-        """Return the outcome of an attempt, whatever its target and its checks raise."""
+    async def _graded(self, attempt: Attempt) -> FinishedItem:
+        """Return the outcome of an attempt; what its target or its checks raise is part of it."""
         try:
             self._refuse_late_item()
             if attempt.calls is None:
@@ -111,7 +111,7 @@ class ItemRunner:
             return finished
         return finished._replace(scores=await self._grading.score(attempt, finished.evidence))
 
-    async def _within_time_limit(self, attempt: Attempt) -> Finished:
+    async def _within_time_limit(self, attempt: Attempt) -> FinishedItem:
         import asyncio
 
         limit_s = self._suite.limits.timeout_s
@@ -131,7 +131,7 @@ class ItemRunner:
         except TimeoutError as error:
             raise TargetError("timeout", f"no answer within {limit_s} s") from error
 
-    async def _evidence_and_grades(self, attempt: Attempt) -> Finished:
+    async def _evidence_and_grades(self, attempt: Attempt) -> FinishedItem:
         evidence = await self._evidence.obtain(attempt)
         results = await self._grading.grade(attempt, evidence)
         return graded_item(attempt, evidence, results, self._suite.policy.score_rule)

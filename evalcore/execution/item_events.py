@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.observability.observer import ItemEnded
 
 
-def ended_item(shard: int, finished: Finished) -> ItemEnded:
+def ended_item(shard: int, finished: FinishedItem) -> ItemEnded:
     """Return the event of a finished item of a shard."""
     item, evidence = finished.item, finished.evidence
     return ItemEnded(

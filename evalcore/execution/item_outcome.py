@@ -6,7 +6,7 @@ from typing import Final
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.attempt import Attempt, wall_clock_us
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import AssertionResult
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
@@ -23,11 +23,11 @@ def graded_item(
     evidence: Evidence,
     results: tuple[AssertionResult, ...],
     rule: ScoreRule,
-) -> Finished:
+) -> FinishedItem:
     """Return a completed item with the score and the outcome of its assertions."""
     threshold = attempt.item.case.threshold
     score, outcome = score_item(results, rule, 1.0 if threshold is None else threshold)
-    return Finished(
+    return FinishedItem(
         attempt.item,
         State.COMPLETED,
         attempt.started_us,
@@ -40,11 +40,16 @@ def graded_item(
     )
 
 
-def failed_item(attempt: Attempt, error: EvalError) -> Finished:
+def failed_item(attempt: Attempt, error: EvalError) -> FinishedItem:
     """Return the item as skipped or in error, with what its calls cost until then."""
-    made, partial = attempt.calls_made, attempt.partial_evidence
-    finished = Finished(
-        attempt.item, State.SKIPPED, attempt.started_us, wall_clock_us(), partial, attempts=made
+    calls_made, partial = attempt.calls_made, attempt.partial_evidence
+    finished = FinishedItem(
+        attempt.item,
+        State.SKIPPED,
+        attempt.started_us,
+        wall_clock_us(),
+        partial,
+        attempts=calls_made,
     )
     if isinstance(error, SkippedError):
         return finished._replace(reason=error.kind)
@@ -53,4 +58,4 @@ def failed_item(attempt: Attempt, error: EvalError) -> Finished:
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[:_LONGEST_MESSAGE]}…"
     recorded = {"kind": kind, "message": message}
-    return finished._replace(status=State.ERROR, error=recorded, attempts=made or 1)
+    return finished._replace(status=State.ERROR, error=recorded, attempts=calls_made or 1)

@@ -47,8 +47,10 @@ class RunJudges:
             raise TargetError("judge", NO_JUDGE)
         target = self.suite.targets.get(name)
         if target is None:
-            known = ", ".join(sorted(self.suite.targets)) or "none"
-            raise TargetError("judge", f"judge '{name}' is no target of the suite; known: {known}")
+            targets = ", ".join(sorted(self.suite.targets)) or "none"
+            raise TargetError(
+                "judge", f"judge '{name}' is no target of the suite; known: {targets}"
+            )
         return target
 
     def runnable(self, spec: JudgeSpec, target: Target) -> Runnable:
@@ -103,14 +105,14 @@ class ItemJudges:
         """Return the judge's reply; raise `TargetError` where there is none, or `SkippedError`."""
         target = self._run.target(spec, self._item)
         runnable = self._run.runnable(spec, target)
-        asked = _AsJudge(self._complete, question.schema)
-        work = self._run.work(self._item, question, asked, target.kind)
+        judge_complete = _AsJudge(self._complete, question.schema)
+        work = self._run.work(self._item, question, judge_complete, target.kind)
         try:
             evidence = await runnable.answer(work)
         except EvalError:
             raise
         except Exception as error:
-            # Somebody else's target; the assertion is in error.
+            # A target is foreign code; the assertion is in error.
             reason = f"{type(error).__name__}: {error}"
             raise TargetError("judge", f"judge '{target.name}': {reason}") from error
         if evidence.output is None:

@@ -1,4 +1,4 @@
-"""What is on the worker's bench: open shards, their items, and how a finished item is recorded."""
+"""The open shards of a worker: their items, and how a finished item is recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.item_events import ended_item
-from evalcore.execution.row import INLINE_BYTES, Finished, RowEncoder, without_evidence
+from evalcore.execution.row import INLINE_BYTES, FinishedItem, RowEncoder, without_evidence
 from evalcore.observability.observer import Observer, ShardBegun
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
@@ -20,7 +20,7 @@ _MOST_BLOB_BYTES = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class OpenShard:
-    """A shard whose items are being run: its rows so far, in the places of their items."""
+    """A shard whose items are being run: its rows so far, in the order of their items."""
 
     number: int
     lines: list[bytes]
@@ -30,7 +30,7 @@ class OpenShard:
 
 
 Task = tuple[OpenShard, int, WorkItem]
-Progress = Callable[[Finished], None]
+Progress = Callable[[FinishedItem], None]
 
 
 class ShardWork(Protocol):
@@ -63,32 +63,32 @@ class OpenShards:
         self._encoder = RowEncoder()
 
     def open(self, number: int) -> list[Task]:
-        """Return the items of a shard, each with its place in it."""
+        """Return the items of a shard, each with its position in it."""
         items = self.work.begin(number)
         if self._observer is not None and items:
             self._observer.tell(ShardBegun(number, [item.number for item in items]))
         shard = OpenShard(number, [b""] * len(items), len(items))
-        return [(shard, place, item) for place, item in enumerate(items)]
+        return [(shard, position, item) for position, item in enumerate(items)]
 
     def record(
-        self, shard: OpenShard, place: int, finished: Finished, *, is_planned: bool = False
+        self, shard: OpenShard, position: int, finished: FinishedItem, *, is_planned: bool = False
     ) -> bool:
         """Keep the row of a finished item; return whether it was the shard's last.
 
-        `is_planned` says that all in it comes from the plan, which holds no secret that somebody's
-        code has encoded.
+        `is_planned` says that all in it comes from the plan, which holds no secret in an
+        encoded form.
         """
         # DuckDB and this process hold all rows of a shard until it is written.
         inline = INLINE_BYTES if shard.size < _FULL_SHARD_BYTES else _INLINE_BYTES_OF_FULL
         try:
             line = self._encoder.encode(finished, shard.blobs, inline)
-            shard.lines[place] = PROCESS.line(line, encoded=not is_planned)
+            shard.lines[position] = PROCESS.line(line, encoded=not is_planned)
         except (TypeError, ValueError) as error:
-            # Somebody's target gave what no JSON can hold: a lone surrogate, a foreign object.
+            # A target gave what JSON cannot hold: a lone surrogate, a foreign object.
             finished = without_evidence(finished, f"the evidence cannot be stored: {error}")
-            shard.lines[place] = PROCESS.line(self._encoder.encode(finished, shard.blobs))
+            shard.lines[position] = PROCESS.line(self._encoder.encode(finished, shard.blobs))
         shard.missing -= 1
-        shard.size += len(shard.lines[place])
+        shard.size += len(shard.lines[position])
         if shard.blobs and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
             self.work.store_blobs(shard)
         if self._progress is not None:

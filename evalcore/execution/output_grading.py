@@ -28,16 +28,16 @@ async def grade_output(
 
     An `Evidence` is taken as it is, but for what was measured.
     """
-    given = output if isinstance(output, Evidence) else None
+    whole = output if isinstance(output, Evidence) else None
     text = output if isinstance(output, str) or output is None else None
-    if text is None and given is None and output is not None:
+    if text is None and whole is None and output is not None:
         text = json_text(output)
     names = {name.name for name in fields(Metrics)}
     metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
     context = CheckContext(folder=Path.cwd(), imports=imports, workers=workers)
     case = Case(id="assertion", assertions=(assertion,))
     evidence = Evidence(text, metrics=metrics)
-    if given is not None:
-        evidence = given._replace(metrics=metrics) if measured else given
+    if whole is not None:
+        evidence = whole._replace(metrics=metrics) if measured else whole
     results = await grade(case.assertions, evidence, case, context)
     return results[0]

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from evalcore.execution.call_context import CallContext
+from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.calls import Calls, Session
 from evalcore.execution.limits.adaptive_concurrency import WHOLE, ConcurrencyShare
 from evalcore.execution.limits.slots import Slot, Slots
 from evalcore.execution.open_shards import OpenShard, OpenShards, Task
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.execution.watchdog import Standing
 
 T = TypeVar("T")
@@ -41,9 +41,9 @@ class Pool:
     """
 
     def __init__(
-        self, bench: OpenShards, context: CallContext, share: ConcurrencyShare = WHOLE
+        self, open_shards: OpenShards, context: RunCallContext, share: ConcurrencyShare = WHOLE
     ) -> None:
-        self._bench = bench
+        self._open_shards = open_shards
         self._context = context
         self._slots = Slots(context.limits.window, share)
         self._slots.vacant = self._grow
@@ -52,7 +52,7 @@ class Pool:
         self._shards: Iterator[int] = iter(())
         self._following: Callable[[], Iterable[int]] | None = None
         self._feeder: asyncio.Task[None] | None = None
-        self._wanted = asyncio.Event()
+        self._has_room = asyncio.Event()
         self._sampled = asyncio.Event()
         self._committed = asyncio.Event()
         self._finished = 0
@@ -90,7 +90,7 @@ class Pool:
     async def run(
         self,
         shards: Iterable[int],
-        begun: Iterable[Task] = (),
+        opened: Iterable[Task] = (),
         following: Callable[[], Iterable[int]] | None = None,
     ) -> None:
         """Run the shards; return when each is committed (or the pool was stopped).
@@ -98,14 +98,14 @@ class Pool:
         They are asked for in other threads, one at a time, and may make these wait; once the pool
         is stopped, or has `ended` by a failure, they have to end.
 
-        `begun` are items of a shard that is open already; they come first. Once `SAMPLE` items are
+        `opened` are items of a shard that is open already; they come first. Once `SAMPLE` items are
         finished, or those of a shard, `following` says which shards come next; it may block.
 
         A failing commit ends the run with its exception once the other commits are done.
         """
         self._shards = iter(shards)
         self._following = following
-        self._queue.extend(begun)
+        self._queue.extend(opened)
         self._end = asyncio.get_running_loop().create_future()
         try:
             async with self._session:
@@ -158,7 +158,7 @@ class Pool:
         A shard that is open is kept from other processes, and a completed one in memory.
         """
         while True:
-            await self._wanted.wait()
+            await self._has_room.wait()
             with self._waiting_for("commits"):
                 while len(self._commits) >= _MAX_COMMITS:
                     self._committed.clear()
@@ -167,7 +167,7 @@ class Pool:
             if opened is not None:
                 self._queue.extend(opened)
                 if opened:
-                    self._wanted.clear()
+                    self._has_room.clear()
                     self._grow()
             elif self._following is not None:
                 with self._waiting_for("the pilot's items, which show how long one takes"):
@@ -193,7 +193,7 @@ class Pool:
     def _open_next(self) -> list[Task] | None:
         """Return the items of the next shard, None after the last; may block for long."""
         number = next(self._shards, None)
-        return None if number is None else self._bench.open(number)
+        return None if number is None else self._open_shards.open(number)
 
     # Working
 
@@ -204,7 +204,7 @@ class Pool:
         while self._queue and self._slots.has_room():
             self._start(self._queue.popleft())
         if not self._queue and self._slots.has_room():
-            self._wanted.set()
+            self._has_room.set()
 
     def _start(self, task: Task) -> None:
         slot = self._slots.enter()
@@ -214,7 +214,7 @@ class Pool:
         def ended(_: asyncio.Task[None]) -> None:
             self._workers.discard(worker)
             self._slots.close(slot)
-            # Asked of each one, or asyncio writes of those that nobody asked.
+            # Read of each task: asyncio logs an exception that was never retrieved.
             error = None if worker.cancelled() else worker.exception()
             if error is not None:
                 self._finish(error)
@@ -226,25 +226,25 @@ class Pool:
     async def _serve(self, slot: Slot, task: Task) -> None:
         """Run items one after another until there are none, or no slot for it any more."""
         calls = Calls(self._context, self._session, slot)
-        runner, turn = self._bench.runner, 0
+        runner, turn = self._open_shards.runner, 0
         while True:
             shard, position, item = task
             finished = await runner.run(item, calls if runner.waits(item) else None)
             self._record(shard, position, finished)
             if (turn := turn + 1) % _ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if not slot.held or self._slots.crowded or not self._queue:
+            if not slot.is_running or self._slots.crowded or not self._queue:
                 return
             task = self._queue.popleft()
             self._grow()
 
-    def _record(self, shard: OpenShard, position: int, finished: Finished) -> None:
+    def _record(self, shard: OpenShard, position: int, finished: FinishedItem) -> None:
         self._finished += 1
         if self._finished == SAMPLE:
             self._sampled.set()
-        if self._bench.record(shard, position, finished):
+        if self._open_shards.record(shard, position, finished):
             self._sampled.set()
-            commit = asyncio.create_task(asyncio.to_thread(self._bench.work.commit, shard))
+            commit = asyncio.create_task(asyncio.to_thread(self._open_shards.work.commit, shard))
             self._commits.add(commit)
             commit.add_done_callback(self._commit_ended)
 

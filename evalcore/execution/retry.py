@@ -15,7 +15,7 @@ class RetryPolicy(NamedTuple):
     """Times in seconds. `attempts` counts the first call; `total_s` bounds all waiting of a call.
 
     With ten attempts a provider that fails three times in ten loses one call in 170 000; a dead one
-    is given up after about fifteen seconds, one that nobody has heard of yet after three.
+    is given up after about fifteen seconds, one that has never answered after three.
     """
 
     attempts: int = 10
@@ -40,7 +40,7 @@ class RetryPolicy(NamedTuple):
     ) -> float | None:
         """Return how long to wait after attempt number `attempt` (from 1) failed; None: give up.
 
-        Exponential with full jitter, but hardly longer than the provider has answered nobody
+        Exponential with full jitter, but hardly longer than the provider has been silent
         (`silence_s`). What it asks for is waited in any case, and the jitter after it, so that not
         all come back at once.
         """

@@ -12,7 +12,7 @@ import orjson
 
 from evalcore.checks.scorers.score import stored_raw
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreError
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.run import State
@@ -35,15 +35,15 @@ class Reused(NamedTuple):
     evidence: Evidence | None
     graded: bool
 
-    def finished(self, item: WorkItem, now_us: int) -> Finished | None:
+    def finished(self, item: WorkItem, now_us: int) -> FinishedItem | None:
         """Return the item as it was finished then; None if it has to be graded again."""
         if self.evidence is None:
             error = self.row["error"] or {"kind": "evidence", "message": "no evidence is stored"}
-            return Finished(item, State.ERROR, now_us, now_us, error=error, attempts=0)
+            return FinishedItem(item, State.ERROR, now_us, now_us, error=error, attempts=0)
         if not self.graded or self.row["outcome"] is None:
             return None
         results = tuple(_result(entry) for entry in self.row["assertions"] or ())
-        return Finished(
+        return FinishedItem(
             item,
             State.COMPLETED,
             now_us,
@@ -80,16 +80,16 @@ class ReusedItems:
                     rows = read_item_rows(path, items)
             except ObjectNotFoundError as error:
                 if not self._required:
-                    continue  # no earlier run, or whoever planned this one died: execute
+                    continue  # no earlier run: execute
                 run = self._run.run_id
                 raise StoreError(f"run {run} has no complete plan; regrade again") from error
             except UnreadableRowsError as error:
-                place = self._run.keys.reuse_part(part).removeprefix(self._run.keys.folder)
-                damage = Damage(place, "is no whole Parquet file")
+                name = self._run.keys.reuse_part(part).removeprefix(self._run.keys.folder)
+                damage = Damage(name, "is no whole Parquet file")
                 raise DamagedRunError(self._run.run_id, (damage,)) from error
-            found = {row["item"]: self._reused(row) for row in rows}
+            stored = {row["item"]: self._reused(row) for row in rows}
             with self._lock:
-                self._items.update(found)
+                self._items.update(stored)
 
     def forget(self, item: int) -> None:
         """Let go of what stands stored for an item that has ended."""
@@ -97,11 +97,11 @@ class ReusedItems:
 
     def find(self, item: int) -> Reused | None:
         """Return what stands stored for an item; None if it has to be executed."""
-        found = self._items.get(item)
-        if found is None and self._required:
+        reused = self._items.get(item)
+        if reused is None and self._required:
             message = "the run has no stored evidence of this execution; run the suite instead"
             return Reused({"error": {"kind": "evidence", "message": message}}, None, False)
-        return found
+        return reused
 
     def _reused(self, row: Mapping[str, Any]) -> Reused:
         if row["status"] != State.COMPLETED:

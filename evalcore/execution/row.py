@@ -25,7 +25,7 @@ _MAX_SHARED_RESULTS = 1_000
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
-class Finished(NamedTuple):
+class FinishedItem(NamedTuple):
     """What became of a work item. Times in microseconds since the epoch.
 
     `scores` are the suite's scorers' entries.
@@ -45,9 +45,9 @@ class Finished(NamedTuple):
     scores: Sequence[Mapping[str, Any]] = ()
 
 
-def without_evidence(finished: Finished, reason: str) -> Finished:
+def without_evidence(finished: FinishedItem, reason: str) -> FinishedItem:
     """Return the item as one in error for this reason."""
-    return Finished(
+    return FinishedItem(
         finished.item,
         State.ERROR,
         finished.started_us,
@@ -75,12 +75,12 @@ _KEPT_FIELDS = (
 
 
 def error_row(line: bytes, reason: str) -> bytes:
-    """Return an encoded row as that of an item in error, without what it was told."""
+    """Return an encoded row as that of an item in error, without its evidence."""
     row = orjson.loads(line)
-    kept = {name: row[name] for name in _KEPT_FIELDS if name in row}
+    fields = {name: row[name] for name in _KEPT_FIELDS if name in row}
     error = {"kind": "evidence", "message": f"the result cannot be stored: {reason}"}
-    kept |= {"status": State.ERROR, "error": error, "attempts": 1, "assertions": []}
-    return orjson.dumps(kept, option=_OPTIONS)
+    fields |= {"status": State.ERROR, "error": error, "attempts": 1, "assertions": []}
+    return orjson.dumps(fields, option=_OPTIONS)
 
 
 class RowEncoder:
@@ -90,7 +90,7 @@ class RowEncoder:
         self._fragments: dict[int, tuple[AssertionResult, orjson.Fragment | None]] = {}
 
     def encode(
-        self, finished: Finished, blobs: dict[str, bytes], inline_bytes: int = INLINE_BYTES
+        self, finished: FinishedItem, blobs: dict[str, bytes], inline_bytes: int = INLINE_BYTES
     ) -> bytes:
         """Return the row as one line; add texts beyond `inline_bytes` to `blobs`, by SHA-256."""
         item, evidence = finished.item, finished.evidence
@@ -118,7 +118,7 @@ class RowEncoder:
             "assertions": [self._result(result) for result in finished.results],
         }
         scores = finished.scores
-        if case.assertions and any(one.metric for one in case.assertions):
+        if case.assertions and any(assertion.metric for assertion in case.assertions):
             scores = [*_metric_scores(case.assertions, finished.results), *scores]
         if scores:
             row["scores"] = scores
@@ -132,15 +132,15 @@ class RowEncoder:
 
     def _result(self, result: AssertionResult) -> orjson.Fragment | dict[str, Any]:
         """Return the result's fields; from its second time on as text, made once."""
-        known = self._fragments.get(id(result))
-        if known is None or known[0] is not result:
+        shared = self._fragments.get(id(result))
+        if shared is None or shared[0] is not result:
             if result.outcome is Outcome.PASSED:
                 if len(self._fragments) >= _MAX_SHARED_RESULTS:
                     self._fragments.clear()
                 # The entry keeps the object alive, so its id cannot be another's meanwhile.
                 self._fragments[id(result)] = (result, None)
             return _fields(result)
-        fragment = known[1]
+        fragment = shared[1]
         if fragment is None:
             fragment = orjson.Fragment(orjson.dumps(_fields(result)))
             self._fragments[id(result)] = (result, fragment)

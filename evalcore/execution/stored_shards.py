@@ -102,14 +102,14 @@ class StoredShards:
 
     def _cases(self, shard: int) -> list[Case]:
         """Return the cases of a shard; the part that was read last is kept."""
-        wanted = cases_of_shard(self.plan, shard)
+        numbers = cases_of_shard(self.plan, shard)
         cases: list[Case] = []
         size = self.plan.part_cases
-        for number in range(wanted.start // size, (wanted.stop - 1) // size + 1):
+        for number in range(numbers.start // size, (numbers.stop - 1) // size + 1):
             if self._part[0] != number:
                 self._part = (number, self._run.cases(number, self.plan, opened=True))
             first = number * size
-            start, stop = max(wanted.start - first, 0), min(wanted.stop - first, size)
+            start, stop = max(numbers.start - first, 0), min(numbers.stop - first, size)
             cases.extend(self._part[1][start:stop])
         return cases
 
@@ -120,7 +120,7 @@ class StoredShards:
         shard.blobs.clear()
 
     def commit(self, shard: OpenShard) -> None:
-        """Write a shard's blobs, then its rows, once; whoever comes second discards its copy."""
+        """Write a shard's blobs, then its rows, once; the second writer discards its copy."""
         for delay_s in _LANE_RETRIES_S if self._claims is not None else ():
             try:
                 etag = self._write(shard)
@@ -163,5 +163,5 @@ class StoredShards:
         from evalcore.execution.row import error_row
         from evalcore.sql.rows import unwritable_rows
 
-        for place, reason in unwritable_rows(shard.lines).items():
-            shard.lines[place] = error_row(shard.lines[place], reason)
+        for position, reason in unwritable_rows(shard.lines).items():
+            shard.lines[position] = error_row(shard.lines[position], reason)

@@ -46,7 +46,7 @@ class Standing(NamedTuple):
         return self.running > 0 or self.commits > 0 or self.opens_shard
 
 
-class Watched(Protocol):
+class WatchedPool(Protocol):
     """A pool of this process."""
 
     def standing(self) -> Standing:
@@ -56,7 +56,7 @@ class Watched(Protocol):
         """End the pool's run with an error; called in its event loop."""
 
 
-class Watchdog:
+class StallWatchdog:
     """Watches the pools of one run in one process; they wait for each other's calls.
 
     After `stall_s` in which none of them had anything in flight, each ends with `StalledError`. If
@@ -75,13 +75,13 @@ class Watchdog:
         self._stall_s = stall_s
         self._abandon = abandon
         self._ends_within_s = ends_within_s
-        self._pools: dict[Watched, asyncio.AbstractEventLoop] = {}
+        self._pools: dict[WatchedPool, asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
 
     @contextmanager
-    def watching(self, pool: Watched) -> Iterator[None]:
+    def watching(self, pool: WatchedPool) -> Iterator[None]:
         """Watch a pool of the running event loop as long as the context."""
         import asyncio
 

@@ -42,7 +42,7 @@ class Accepted(NamedTuple):
     imports: ImportPolicy
 
 
-class Worker(NamedTuple):
+class AcceptingWorker(NamedTuple):
     """What the executing process allows: its folder, its settings, what its user added to them."""
 
     folder: Path
@@ -57,7 +57,7 @@ class Worker(NamedTuple):
         return ImportPolicy(allowed=allowed, commands=self.settings.allow_commands)
 
 
-def accept_plan(run: StoredRun, worker: Worker, keys: PlanKeys | None = None) -> Accepted:
+def accept_plan(run: StoredRun, worker: AcceptingWorker, keys: PlanKeys | None = None) -> Accepted:
     """Return the run as this process may execute it.
 
     Raises `NotAllowedError` if it may not, `DamagedRunError` if the plan is not what was signed,
@@ -90,7 +90,7 @@ def refuse_code(suite: SuiteDefinition, cases: Iterable[Case], policy: ImportPol
     reasons.raise_if_any("the suite asks for what this worker's settings do not allow")
 
 
-def _accept_unsigned(run: StoredRun, worker: Worker) -> Accepted:
+def _accept_unsigned(run: StoredRun, worker: AcceptingWorker) -> Accepted:
     manifest = run.manifest()
     parts: dict[str, str] = {}
     definition = run.definition
@@ -160,7 +160,7 @@ def _address_reason(demand: Demand) -> str:
     return f"the address {shown!r} is none of this process's own ({allows})"
 
 
-def _is_own_place(path: Path, worker: Worker, run: StoredRun) -> bool:
+def _is_own_place(path: Path, worker: AcceptingWorker, run: StoredRun) -> bool:
     """Whether a file or folder lies below the worker's, and not in the store below that."""
     if not _lies_below(path, worker.folder):
         return False
@@ -169,7 +169,7 @@ def _is_own_place(path: Path, worker: Worker, run: StoredRun) -> bool:
     return not inside or (store is not None and _lies_below(worker.folder, store))
 
 
-def _elsewhere(worker: Worker) -> str:
+def _elsewhere(worker: AcceptingWorker) -> str:
     return f"does not lie below {worker.folder}, or lies in the store there"
 
 
@@ -182,7 +182,7 @@ def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
         yield from run.cases(number, plan)
 
 
-def _own_addresses(worker: Worker) -> Iterator[str]:
+def _own_addresses(worker: AcceptingWorker) -> Iterator[str]:
     """Yield the addresses that this process's own configuration names."""
     yield from BASE_URLS.values()
     yield from worker.settings.allow_addresses
@@ -205,7 +205,7 @@ def _addresses_in(targets: Sequence[object]) -> Iterator[str]:
                     yield target[name]
 
 
-def source_files_of(run: StoredRun, worker: Worker) -> tuple[Path, str | None]:
+def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str | None]:
     """Return the suite's file that a run was made from, and the script of a script suite.
 
     Raises `UsageError` if the plan is not signed with a key of this process and names a file that

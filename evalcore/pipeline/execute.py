@@ -12,7 +12,7 @@ from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.lanes.claims import unfinished_claims
 from evalcore.execution.open_shards import OpenShards
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Manifest, Plan, State
@@ -117,7 +117,7 @@ def execute_with_pilot(
     )
     took_s: list[float] = []
 
-    def progress(finished: Finished) -> None:
+    def progress(finished: FinishedItem) -> None:
         if len(took_s) < PILOT_ITEMS:
             took_s.append((finished.ended_us - finished.started_us) / 1e6)
         if options.progress is not None:
@@ -131,11 +131,11 @@ def execute_with_pilot(
 
     bench = OpenShards(make_runner(run, options, calls), work, progress, calls.observer)
     rest = run_instant(bench, (0,), options.stopped)
-    if rest.begun:
+    if rest.opened:
         run_pool(bench, rest, calls, options, following)
     else:
         rest = run_instant(bench, following(), options.stopped)
-        if rest.begun:
+        if rest.opened:
             run_pool(bench, rest, calls, options)
     return tuple(receipts)
 
@@ -166,7 +166,7 @@ def execute_shards(
     )
     bench = OpenShards(runner, work, options.progress, options.calls.observer)
     rest = run_instant(bench, shards, options.stopped)
-    if rest.begun:
+    if rest.opened:
         run_pool(bench, rest, options.calls, options)
     return tuple(receipts)
 
@@ -209,7 +209,7 @@ def run_pool(
         if options.on_start is not None:
             options.on_start(pool)
         with calls.stopping(pool), calls.watchdog.watching(pool):
-            await pool.run(rest.shards, rest.begun, following)
+            await pool.run(rest.shards, rest.opened, following)
 
     asyncio.run(execute())
 

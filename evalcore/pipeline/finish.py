@@ -209,7 +209,7 @@ def _budget_facts(run: StoredRun, manifest: Manifest) -> dict[str, Any]:
     return {
         "budget": {
             **bounds,
-            "billed": billed.known._asdict(),
+            "billed": billed.confirmed._asdict(),
             "unsettled": billed.unsettled._asdict(),
         }
     }

@@ -112,7 +112,7 @@ class _Lane:
 
     def _abandon(self) -> None:
         """Leave what is not committed to others; without it they wait for the lease to expire."""
-        if self._claims.held:
+        if self._claims.claimed:
             with suppress(EvalError):
                 abandon_claims(self._run, self._claims.lane)
 

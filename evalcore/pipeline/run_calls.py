@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evalcore.errors import StalledError, StoreError
 from evalcore.execution.lanes.started_items import StartedItems
 from evalcore.execution.open_shards import Progress
-from evalcore.execution.watchdog import Watchdog
+from evalcore.execution.watchdog import StallWatchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
@@ -31,7 +31,7 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     import asyncio
 
-    from evalcore.execution.call_context import CallContext
+    from evalcore.execution.call_context import RunCallContext
     from evalcore.execution.limits.adaptive_concurrency import ConcurrencyShare
     from evalcore.execution.limits.budget import Spent
     from evalcore.execution.limits.prevented_items import PreventedItem
@@ -101,11 +101,11 @@ class RunCalls:
             from evalcore.execution.reused_items import ReusedItems
 
             self.reused = ReusedItems(run, required=source != HISTORY)
-        self.watchdog = Watchdog(run.run_id, options.settings.stall_s, options.abandon)
+        self.watchdog = StallWatchdog(run.run_id, options.settings.stall_s, options.abandon)
         self.begun = StartedItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
-        self._made: CallContext | None = None
+        self._made: RunCallContext | None = None
         self._workspaces: Workspaces | None = None
         self._pool: WorkerPool | None = None
         isolation = manifest.settings.get("isolation") or options.isolation
@@ -129,7 +129,7 @@ class RunCalls:
         self.close()
 
     @property
-    def context(self) -> CallContext:
+    def context(self) -> RunCallContext:
         """The limits and the recorder."""
         with self._lock:
             if self._made is None:
@@ -231,8 +231,8 @@ class RunCalls:
         folder = Path(self._run.definition.source.folder)
         return Workspaces(self._run.run_id, folder, surroundings)
 
-    def _make(self) -> CallContext:
-        from evalcore.execution.call_context import CallContext
+    def _make(self) -> RunCallContext:
+        from evalcore.execution.call_context import RunCallContext
         from evalcore.execution.limits.run_limits import RunLimits, find_shared_rates
 
         run, options = self._run, self._options
@@ -245,13 +245,13 @@ class RunCalls:
         )
         self._share(limits)
         if self._mode is Mode.LIVE:
-            return CallContext(limits, observer=self.observer)
+            return RunCallContext(limits, observer=self.observer)
         from evalcore.recording.recorder import open_recorder
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
-        return CallContext(limits, recorder, self._mode, observer=self.observer)
+        return RunCallContext(limits, recorder, self._mode, observer=self.observer)
 
     def _share(self, limits: RunLimits) -> None:
         """Bring the limits in step with those of the run's other processes; a replay needs none."""

@@ -11,7 +11,7 @@ import pytest
 
 from evalcore.errors import StoreError
 from evalcore.execution.pool import Pool
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.model.run import State as RunState
 from evalcore.pipeline import (
     ExecuteOptions,
@@ -76,7 +76,7 @@ def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path
     run = planned(suite, open_store(str(tmp_path / "store")))
     told: list[str] = []
 
-    def progress(finished: Finished) -> None:
+    def progress(finished: FinishedItem) -> None:
         told.append(finished.item.case.id)
 
     PrefectRunner().start(run, ExecuteOptions(progress=progress))
@@ -102,7 +102,7 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
     runner = PrefectRunner()
     told: list[int] = []
 
-    def stop_at_the_twentieth(finished: Finished) -> None:
+    def stop_at_the_twentieth(finished: FinishedItem) -> None:
         told.append(finished.item.number)
         if len(told) == 20:
             runner.cancel(run)

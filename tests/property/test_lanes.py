@@ -269,13 +269,13 @@ class LanesOfARun(RuleBasedStateMachine):
 
     @rule(lane=lanes)
     def renew(self, lane: Lane) -> None:
-        held = set(lane.claims.held)
+        held = set(lane.claims.claimed)
         lost = set(lane.claims.renew())
         taken = {shard for shard in held if self.holders[shard][0] is not lane}
         assert taken <= lost
         # Somebody may have touched the claim of what a third one had just committed.
         assert not (lost - taken) & self.pending
-        assert set(lane.claims.held) == held - lost
+        assert set(lane.claims.claimed) == held - lost
         for shard in held - lost:
             self.holders[shard] = (lane, self.clock.now)
             self.nobodys.discard(shard)
@@ -289,7 +289,7 @@ class LanesOfARun(RuleBasedStateMachine):
         with self.failing(trouble), mock.patch(RETRIES, (0.0,)):
             lane.finish_oldest()
         assert number not in self.pending
-        assert number not in lane.claims.held
+        assert number not in lane.claims.claimed
 
     @rule(lane=consumes(lanes), trouble=st.sampled_from([None, "before", "after"]))
     def die(self, lane: Lane, trouble: str | None) -> None:

@@ -14,13 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evalcore.errors import StoreError
-from evalcore.execution.call_context import CallContext
+from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.calls import Calls
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.open_shards import OpenShard, OpenShards
 from evalcore.execution.pool import SAMPLE, Pool
-from evalcore.execution.row import Finished
+from evalcore.execution.row import FinishedItem
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
@@ -96,13 +96,13 @@ class Items:
     def waits(self, item: WorkItem) -> bool:
         return bool(self._scripts)
 
-    async def run(self, item: WorkItem, calls: Calls) -> Finished:
+    async def run(self, item: WorkItem, calls: Calls) -> FinishedItem:
         script = self._scripts[item.number % len(self._scripts)]
         work = asyncio.gather(*(self._call(item, attempts, calls) for attempts in script.calls))
         with suppress(TimeoutError):
             async with asyncio.timeout(script.cancelled_after_s):
                 await work
-        return Finished(item, State.COMPLETED, 0, 1)
+        return FinishedItem(item, State.COMPLETED, 0, 1)
 
     async def _call(self, item: WorkItem, attempts: tuple[Attempt, ...], calls: Calls) -> None:
         slot = calls.slot
@@ -114,7 +114,7 @@ class Items:
                 if attempt.pause_s is None:
                     return
                 await slot.pause(attempt.pause_s)
-                admitted = not slot.held
+                admitted = not slot.is_running
                 await slot.regain()
         finally:
             slot.end_call()
@@ -178,7 +178,7 @@ def play(schedule: Schedule) -> Played:
     in_force = [schedule.limit]
     items, shards = Items(schedule, lambda: max(in_force)), Shards(schedule)
     bench = OpenShards(cast(ItemRunner, items), shards)
-    pool = Pool(bench, CallContext(limits))
+    pool = Pool(bench, RunCallContext(limits))
     numbers = range(len(schedule.shard_items))
     errors: list[StoreError] = []
 
@@ -259,7 +259,7 @@ def test_a_failed_commit_ends_a_pool_that_waits_for_the_shards_of_others() -> No
     )
     shards = Shards(schedule)
     bench = OpenShards(cast(ItemRunner, Items(schedule, lambda: 2)), shards)
-    pool = Pool(bench, CallContext(RunLimits(DEFINITION, Settings(), concurrency=2)))
+    pool = Pool(bench, RunCallContext(RunLimits(DEFINITION, Settings(), concurrency=2)))
     loops: list[VirtualLoop] = []
 
     async def execute(loop: VirtualLoop) -> float:

@@ -1,9 +1,9 @@
 """Claims: which worker executes which shard, how long for, and when another one may take it over.
 
-A claim is an object beside the run's results, created by whoever is first and changed by
-compare-and-swap. No clocks are compared: a claim has expired for whoever has seen it unchanged for
-two lease lengths of their own monotonic clock. Claims keep workers from doing the same work;
-that nothing counts twice is the commit's promise alone.
+A claim is an object beside the run's results, created by the first worker and changed by
+compare-and-swap. No clocks are compared: a claim has expired for a worker that has seen it
+unchanged for two lease lengths of its own monotonic clock. Claims keep workers from doing the same
+work; that nothing counts twice is the commit's promise alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Lease(NamedTuple):
     """What stands in a claim.
 
     `lane` executes the shard, as the `attempt`-th that began it; `sequence` counts renewals.
-    `lease_s` 0 is a claim that nobody renews: a process that runs its shards alone. `started_at`
+    `lease_s` 0 is a claim that is not renewed: its process runs the shards alone. `started_at`
     (seconds since the epoch) is when the shard was begun first. `deaths` counts the processes whose
     interpreter died while they executed it, the last one as `death` says; `item` is what an
     isolated shard (lanes.crashes) has begun, `culprits` are the items that are not executed any
@@ -79,9 +79,9 @@ def decode_lease(data: bytes) -> Lease:
     """Return what stands in a claim; what says nothing of use counts as one first attempt."""
     try:
         raw = orjson.loads(data)
-        known = {name: raw[name] for name in Lease._fields if name in raw}
-        known["culprits"] = tuple(known.get("culprits", ()))
-        return Lease(**{"lane": "", "started_at": 0.0, **known})
+        fields = {name: raw[name] for name in Lease._fields if name in raw}
+        fields["culprits"] = tuple(fields.get("culprits", ()))
+        return Lease(**{"lane": "", "started_at": 0.0, **fields})
     except (ValueError, TypeError):
         return Lease("", 0.0)
 
@@ -115,9 +115,9 @@ class Claims:
         self._run = run
         self._plan = plan
         self._clock = clock
-        self._held: dict[int, tuple[Lease, str]] = {}
-        self._begun: set[int] = set()
-        self._seen: dict[int, Sighting] = {}
+        self._own_claims: dict[int, tuple[Lease, str]] = {}
+        self._begun_shards: set[int] = set()
+        self._sightings: dict[int, Sighting] = {}
         self._free: deque[int] = deque()
         self._looking = threading.Lock()
         self._lock = threading.Lock()
@@ -127,22 +127,22 @@ class Claims:
         self.others: frozenset[int] = frozenset()
 
     @property
-    def held(self) -> tuple[int, ...]:
+    def claimed(self) -> tuple[int, ...]:
         """The shards that this lane holds a lease on."""
         with self._lock:
-            return tuple(self._held)
+            return tuple(self._own_claims)
 
     def started_at(self, shard: int) -> float:
         """Return when (seconds since the epoch) this lane began a shard that it has claimed."""
         with self._lock:
-            found = self._held.get(shard)
-        return time.time() if found is None else found[0].started_at
+            claim = self._own_claims.get(shard)
+        return time.time() if claim is None else claim[0].started_at
 
     def lease(self, shard: int) -> Lease | None:
         """Return the lease on a shard that this lane holds."""
         with self._lock:
-            found = self._held.get(shard)
-        return None if found is None else found[0]
+            claim = self._own_claims.get(shard)
+        return None if claim is None else claim[0]
 
     def settle(self, plan: Plan) -> None:
         """Take the plan that the pilot has settled."""
@@ -154,7 +154,7 @@ class Claims:
         """Note which shards are free, and which claims of others have not changed since when."""
         with self._looking:
             # Claims before results: what is listed as pending and free has no claim to be missed.
-            found = {
+            etags = {
                 shard: info.etag
                 for info in self._run.store.list(self._run.keys.claims_prefix)
                 if (shard := parse_shard_key(info.key)) is not None
@@ -164,15 +164,17 @@ class Claims:
                 pending = pending[:1] if pending[:1] == (0,) else ()
             now = self._clock()
             with self._lock:
-                mine = self._begun
-                seen: dict[int, Sighting] = {}
+                mine = self._begun_shards
+                sightings: dict[int, Sighting] = {}
                 for shard in pending:
-                    if shard in found and shard not in mine:
-                        before = self._seen.get(shard)
-                        same = before is not None and before.etag == found[shard]
-                        seen[shard] = before if same and before else Sighting(found[shard], now)
-                self._seen = seen
-                self._free = self._rotated([shard for shard in pending if shard not in found])
+                    if shard in etags and shard not in mine:
+                        before = self._sightings.get(shard)
+                        same = before is not None and before.etag == etags[shard]
+                        sightings[shard] = (
+                            before if same and before else Sighting(etags[shard], now)
+                        )
+                self._sightings = sightings
+                self._free = self._rotated([shard for shard in pending if shard not in etags])
                 self.others = frozenset(pending) - mine
 
     def _next_free(self) -> int | None:
@@ -187,7 +189,7 @@ class Claims:
         return free
 
     def abandon(self, etags: Mapping[str, str]) -> None:
-        """Note claims (by shard, with their ETag) that a resumed run knows to be nobody's."""
+        """Note claims (by shard, with their ETag) that a resumed run knows to be abandoned."""
         self._abandoned = etags
 
     def claim_next(self) -> int | None:
@@ -197,14 +199,14 @@ class Claims:
         while (shard := self._next_free()) is not None:
             if self.claim(shard):
                 return shard
-            self.look()  # somebody else works here
+            self.look()  # another lane works here
         for shard in self._expired():
             if self._take_over(shard):
                 return shard
         return None
 
     def claim(self, shard: int) -> bool:
-        """Claim a shard that nobody has begun; False if somebody has."""
+        """Claim a shard that no worker has begun; False if one has."""
         lease = Lease(self.lane, time.time(), self.lease_s)
         etag = self._run.store.put_if_absent(self._run.keys.claim(shard), lease.encoded())
         if etag is not None:
@@ -217,44 +219,44 @@ class Claims:
         with self._lock:
             return [
                 shard
-                for shard, seen in self._seen.items()
-                if seen.since <= least or self._abandoned.get(str(shard)) == seen.etag
+                for shard, sighting in self._sightings.items()
+                if sighting.since <= least or self._abandoned.get(str(shard)) == sighting.etag
             ]
 
     def dead_lanes(self) -> frozenset[str]:
         """Return the lanes whose claims (as of the last `look`) have expired."""
-        found = set()
+        lanes = set()
         for shard in self._expired():
             lease = _lease_of(self._run, shard)
             with self._lock:
-                seen = self._seen.get(shard)
-            if seen and self._clock() - seen.since >= _EXPIRED_AFTER_LEASES * lease.lease_s:
-                found.add(lease.lane)
-        return frozenset(found)
+                sighting = self._sightings.get(shard)
+            if sighting and self._clock() - sighting.since >= _EXPIRED_AFTER_LEASES * lease.lease_s:
+                lanes.add(lease.lane)
+        return frozenset(lanes)
 
     def _take_over(self, shard: int) -> bool:
         """Replace an expired claim, if its holder's own lease says so too; False: not now."""
         with self._lock:
-            seen = self._seen.get(shard)
-        if seen is None:
+            sighting = self._sightings.get(shard)
+        if sighting is None:
             return False
         store, key = self._run.store, self._run.keys.claim(shard)
         stored = store.get(key)
         lease = decode_lease(stored.data)
-        abandoned = self._abandoned.get(str(shard)) == seen.etag
-        waited_s = self._clock() - seen.since
+        abandoned = self._abandoned.get(str(shard)) == sighting.etag
+        waited_s = self._clock() - sighting.since
         patient = abandoned or waited_s >= _EXPIRED_AFTER_LEASES * lease.lease_s
-        if stored.etag != seen.etag or not patient or self._run.has_result(shard):
+        if stored.etag != sighting.etag or not patient or self._run.has_result(shard):
             return False
-        taken = lease.taken_over(self.lane, self.lease_s)
-        etag = store.compare_and_swap(key, taken.encoded(), seen.etag)
+        new_lease = lease.taken_over(self.lane, self.lease_s)
+        etag = store.compare_and_swap(key, new_lease.encoded(), sighting.etag)
         if etag is None:
             return False
         if self._run.has_result(shard):
             # Its holder has just come to an end: nothing is executed again, nothing is counted.
             store.compare_and_swap(key, lease.renewed().renewed().encoded(), etag)
             return False
-        self._hold(shard, taken, etag)
+        self._hold(shard, new_lease, etag)
         return True
 
     def take(self, shard: int) -> bool:
@@ -264,10 +266,10 @@ class Claims:
             if self._run.has_result(shard):
                 return False
             stored = store.get(key)
-            taken = decode_lease(stored.data).taken_over(self.lane, self.lease_s)
-            etag = store.compare_and_swap(key, taken.encoded(), stored.etag)
+            new_lease = decode_lease(stored.data).taken_over(self.lane, self.lease_s)
+            etag = store.compare_and_swap(key, new_lease.encoded(), stored.etag)
             if etag is not None:
-                self._hold(shard, taken, etag)
+                self._hold(shard, new_lease, etag)
                 return True
         raise StoreError(f"{key}: the claim is changed all the time")
 
@@ -275,51 +277,51 @@ class Claims:
         """Note in the claim of a shard that this item begins."""
         with self._swapping:
             with self._lock:
-                held = self._held.get(shard)
-            if held is not None:
-                self._swap(shard, held[0].renewed()._replace(item=item), held[1])
+                claim = self._own_claims.get(shard)
+            if claim is not None:
+                self._swap(shard, claim[0].renewed()._replace(item=item), claim[1])
 
     def _swap(self, shard: int, lease: Lease, etag: str) -> bool:
         """Change the claim of a shard that is held; False if another lane has taken it over."""
         key = self._run.keys.claim(shard)
         swapped = self._run.store.compare_and_swap(key, lease.encoded(), etag)
         with self._lock:
-            if shard not in self._held:  # committed meanwhile
+            if shard not in self._own_claims:  # committed meanwhile
                 return True
             if swapped is None:
-                del self._held[shard]
+                del self._own_claims[shard]
                 return False
-            self._held[shard] = (lease, swapped)
+            self._own_claims[shard] = (lease, swapped)
         return True
 
     def _hold(self, shard: int, lease: Lease, etag: str) -> None:
         with self._lock:
-            self._held[shard] = (lease, etag)
-            self._begun.add(shard)
-            self._seen.pop(shard, None)
+            self._own_claims[shard] = (lease, etag)
+            self._begun_shards.add(shard)
+            self._sightings.pop(shard, None)
 
     def renew(self) -> tuple[int, ...]:
-        """Renew every lease held; return the shards that somebody else has taken over.
+        """Renew every lease held; return the shards that other lanes have taken over.
 
         What the store refuses for another reason is tried again the next time.
         """
         lost = []
-        for shard in self.held:
+        for shard in self.claimed:
             with self._swapping, suppress(StoreError):
                 with self._lock:
-                    held = self._held.get(shard)
-                if held is not None and not self._swap(shard, held[0].renewed(), held[1]):
+                    claim = self._own_claims.get(shard)
+                if claim is not None and not self._swap(shard, claim[0].renewed(), claim[1]):
                     lost.append(shard)
         return tuple(lost)
 
     def release(self, shard: int) -> None:
         """Let go of a shard that is committed; its claim stays, as history."""
         with self._lock:
-            self._held.pop(shard, None)
+            self._own_claims.pop(shard, None)
 
 
 def begin_alone(run: StoredRun, shard: int, now: float) -> Lease | None:
-    """Note that a process which works alone begins a shard, whoever had it before; return the note.
+    """Note that a process which works alone begins a shard; return the note.
 
     None if the shard has been committed meanwhile. `now` in seconds since the epoch.
     """

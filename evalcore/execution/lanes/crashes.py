@@ -79,9 +79,9 @@ def abandon_claims(
 
 def _note_abandoned(run: StoredRun, etags: dict[str, str]) -> None:
     def noted(current: Manifest) -> Manifest:
-        known = current.execution.get("abandoned_claims", {})
+        earlier = current.execution.get("abandoned_claims", {})
         return replace(
-            current, execution={**current.execution, "abandoned_claims": {**known, **etags}}
+            current, execution={**current.execution, "abandoned_claims": {**earlier, **etags}}
         )
 
     run.update(noted)

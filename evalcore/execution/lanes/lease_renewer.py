@@ -39,10 +39,10 @@ class LeaseRenewer:
         every_s = self._claims.lease_s / RENEWALS
         pause_s = min(_LOOK_FOR_CANCEL_S, every_s)
         due = time.monotonic() + every_s
-        told = False
+        is_cancelled = False
         while not self._ended.wait(max(0.0, min(pause_s, due - time.monotonic()))):
-            if not told and self._is_cancelled():
-                told = True
+            if not is_cancelled and self._is_cancelled():
+                is_cancelled = True
                 self._cancelled()
             if time.monotonic() < due:
                 continue

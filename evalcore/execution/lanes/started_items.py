@@ -1,4 +1,4 @@
-"""Which items a run's processes have begun: how many were begun twice is known after any death."""
+"""Notes of the items that a run's processes begin: those begun twice are counted after a crash."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class StartedItems:
 
 def count_restarted(run: StoredRun, items: int) -> int | None:
     """Return how often an item of the run was begun that had been begun before; None: not noted."""
-    begun = bytearray(items)
+    is_begun = bytearray(items)
     noted, again = False, 0
     for numbers in _notes(run):
         for item in numbers:
             if item < items:
                 noted = True
-                again += begun[item]
-                begun[item] = 1
+                again += is_begun[item]
+                is_begun[item] = 1
     return again if noted else None
 
 

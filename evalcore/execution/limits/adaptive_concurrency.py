@@ -15,7 +15,7 @@ _LEAST_ROUND = 20
 _FALL = 0.7
 _FALL_EVERY_S = 1.0
 # So many refusals are more than retries can make good: fewer calls at once are refused less. A
-# provider that refuses now and then whatever one does must not stop the run.
+# provider that refuses now and then at any concurrency must not stop the run.
 _REFUSED_TOO_MUCH = 0.5
 _REFUSED_HARDLY = 0.05
 _LATENCY_HOLDS = 1.5
@@ -37,27 +37,27 @@ WHOLE = ConcurrencyShare()
 
 
 class AdaptiveConcurrency:
-    """Starts at the number given and only falls; without one starts at 16, rises and falls.
+    """Starts at `concurrency` and only falls; without one starts at 16, rises and falls.
 
-    It rises, doubling, later by an eighth, as long as all places are used and calls take no longer
+    It rises, doubling, later by an eighth, as long as all slots are used and calls take no longer
     than before. It falls when providers refuse calls (429), at most once a second and once in a
     round trip.
     """
 
-    def __init__(self, given: int | None = None) -> None:
-        self.limit = given or FIRST
-        self._rises = given is None
-        self._least = 1 if given is None else max(1, given // 16)
+    def __init__(self, concurrency: int | None = None) -> None:
+        self.limit = concurrency or FIRST
+        self._rises = concurrency is None
+        self._least = 1 if concurrency is None else max(1, concurrency // 16)
         self._doubles = True
         self._best_s: float | None = None
         self._changed_at = 0.0
         self._used = False
-        self._seen = self._refused = 0
+        self._answered = self._refused = 0
         self._latencies: list[float] = []
         self._lock = threading.Lock()
 
     def note_full(self) -> None:
-        """Note that every place was taken while there was more to do."""
+        """Note that every slot was taken while there was more to do."""
         self._used = True
 
     def note(self, began: float, ended: float, *, refused: bool) -> None:
@@ -65,16 +65,16 @@ class AdaptiveConcurrency:
         with self._lock:
             if began < self._changed_at:  # it speaks of another number of calls at once
                 return
-            self._seen += 1
+            self._answered += 1
             if refused:
                 self._refused += 1
             else:
                 self._latencies.append(ended - began)
-            if self._seen >= max(_LEAST_ROUND, self.limit):
+            if self._answered >= max(_LEAST_ROUND, self.limit):
                 self._end_round(ended)
 
     def _end_round(self, now: float) -> None:
-        share = self._refused / self._seen
+        share = self._refused / self._answered
         latency_s = _middle(self._latencies) if self._latencies else None
         if share >= _REFUSED_TOO_MUCH:
             if now - self._changed_at < _FALL_EVERY_S:
@@ -86,7 +86,7 @@ class AdaptiveConcurrency:
         elif share > _REFUSED_HARDLY:
             self._doubles = False
         self._used = False
-        self._seen = self._refused = 0
+        self._answered = self._refused = 0
         self._latencies.clear()
 
     def _weigh(self, latency_s: float, now: float) -> None:

@@ -23,7 +23,7 @@ LARGEST_SHARE_TOKENS = 16_384
 # An answer may be so many times as long as the longest until now.
 _ROOM = 4
 _MILLION = 1e6
-# Sums of shares have rounding errors, which are no money.
+# Sums of shares have rounding errors.
 # So many of the calls that wait are added up.
 _MOST_WAITING = 256
 
@@ -96,7 +96,7 @@ class TokenPrice(NamedTuple):
     output: float = 0.0
 
 
-class Demand(NamedTuple):
+class TokenDemand(NamedTuple):
     """What a call may use at most. `output_tokens` is None where it has no bound of its own."""
 
     input_tokens: int
@@ -123,7 +123,7 @@ class Grant(NamedTuple):
     shared: bool
 
 
-def demand_of(request: Request, price: TokenPrice) -> Demand:
+def demand_of(request: Request, price: TokenPrice) -> TokenDemand:
     """Return the most that a call can use: its input's bytes as tokens, and its `max_tokens`."""
     import orjson
 
@@ -132,12 +132,14 @@ def demand_of(request: Request, price: TokenPrice) -> Demand:
         option=orjson.OPT_NON_STR_KEYS,
         default=str,
     )
-    given = request.parameters
-    bound = next((given[name] for name in BOUNDS if isinstance(given.get(name), int)), None)
+    parameters = request.parameters
+    bound = next(
+        (parameters[name] for name in BOUNDS if isinstance(parameters.get(name), int)), None
+    )
     if bound is None and request.endpoint.protocol == "anthropic":
         bound = _ANTHROPIC_TOKENS
-    choices = given.get("n")
-    return Demand(len(sent), bound, price, choices if isinstance(choices, int) else 1)
+    choices = parameters.get("n")
+    return TokenDemand(len(sent), bound, price, choices if isinstance(choices, int) else 1)
 
 
 # What providers.anthropic sends where a request says nothing: that API wants a bound.
@@ -151,7 +153,8 @@ class Position(NamedTuple):
 
     `settled` is billed, `assumed` is what calls that came to no end may have cost, `reserved` is
     in flight. `next_need` is what the first waiting call needs, `need` what all of them need.
-    `begun` is what has been reserved for all calls together. `longest` is the longest answer.
+    `reserved_ever` is what has been
+    reserved for all calls together. `longest` is the longest answer.
     """
 
     settled: Spent
@@ -159,16 +162,16 @@ class Position(NamedTuple):
     reserved: Spent
     next_need: Spent | None
     need: Spent
-    begun: Spent
+    reserved_ever: Spent
     longest: int
 
     @property
-    def held(self) -> Spent:
-        """What must not be given to anybody else."""
+    def committed(self) -> Spent:
+        """What other processes must not get."""
         return self.settled.plus(self.assumed).plus(self.reserved)
 
 
-class Budget:
+class RunBudget:
     """Grants calls as long as what is spent and reserved stays within the bounds.
 
     Calls are granted in the order in which they came. A budget that is `shared` with other
@@ -185,17 +188,17 @@ class Budget:
         shared: bool = False,
     ) -> None:
         self.bounds = Bounds(max_cost_usd, max_tokens)
-        self.ask: Callable[[], None] = _ask_nobody
+        self.ask: Callable[[], None] = _ask_no_process
         self._elsewhere = spent
         self._allowance = NOTHING_SPENT if shared else self.bounds.less(spent)
         self._low = NOTHING_SPENT
         # Whether nothing that other processes do can add to the allowance.
         self._final = not shared
         self._failed = False
-        self._settled = self._assumed = self._reserved = self._begun = NOTHING_SPENT
+        self._settled = self._assumed = self._reserved = self._reserved_ever = NOTHING_SPENT
         self._running = 0
         self._longest = 0
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingCall] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -203,24 +206,24 @@ class Budget:
         """What is settled, here and elsewhere; of calls that came to no end what was reserved."""
         return self._elsewhere.plus(self._settled).plus(self._assumed)
 
-    def reserve_now(self, demand: Demand, places: int) -> Grant | None:
+    def try_reserve(self, demand: TokenDemand, concurrency: int) -> Grant | None:
         """Return the grant of a call; None if it has to wait for one (`reserve`).
 
-        `places` is how many calls may run at once. Raises `SkippedError` if nothing that runs could
-        free what the call needs.
+        `concurrency` is how many calls may run at once. Raises `SkippedError` if nothing that runs
+        could free what the call needs.
         """
         with self._lock:
             if self._waiting or self._failed:
                 return None
-            grant = self._grant(demand, places)
+            grant = self._grant(demand, concurrency)
             if grant is None and not self._may_rise():
                 raise self._exhausted()
             return grant
 
-    async def reserve(self, demand: Demand, places: int) -> Grant:
+    async def reserve(self, demand: TokenDemand, concurrency: int) -> Grant:
         """Return the grant of a call, once running calls have left enough; else `SkippedError`."""
         with self._lock:
-            waiting = _Waiting(demand, places, ThreadWaiter())
+            waiting = _WaitingCall(demand, concurrency, ThreadWaiter())
             self._waiting.append(waiting)
             self._serve()
         try:
@@ -230,9 +233,9 @@ class Budget:
             with self._lock:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
-                given = waiting.waiter.handed
-                if given is not None and given is not _NO_GRANT:
-                    self._release(given)
+                grant_in_hand = waiting.waiter.value
+                if grant_in_hand is not None and grant_in_hand is not _NO_GRANT:
+                    self._release(grant_in_hand)
                 self._serve()
             raise
         if grant is _NO_GRANT:
@@ -265,14 +268,14 @@ class Budget:
                 self._reserved,
                 needs[0] if needs else None,
                 Spent(sum(need.cost_usd for need in needs), sum(need.tokens for need in needs)),
-                self._begun,
+                self._reserved_ever,
                 self._longest,
             )
 
     def shrink(self, room: Spent) -> Spent:
         """Give back what exceeds the calls in flight by more than `room`; return the allowance."""
         with self._lock:
-            self._allowance = self._allowance.least(self._held.plus(room))
+            self._allowance = self._allowance.least(self._committed.plus(room))
             self._final = False  # until `allow` says so again
             return self._allowance
 
@@ -296,7 +299,7 @@ class Budget:
             self._failed = True
 
     @property
-    def _held(self) -> Spent:
+    def _committed(self) -> Spent:
         return self._settled.plus(self._assumed).plus(self._reserved)
 
     def _may_rise(self) -> bool:
@@ -305,7 +308,7 @@ class Budget:
 
     def _release(self, grant: Grant) -> None:
         self._running -= 1
-        # Rounding must not make a rest of what nobody holds.
+        # Without calls nothing is reserved: rounding must not leave a rest.
         usd = self._reserved.cost_usd - grant.cost_usd if self._running else 0.0
         self._reserved = Spent(usd, self._reserved.tokens - grant.tokens)
 
@@ -313,21 +316,21 @@ class Budget:
         """Give those who wait what there is, in their order."""
         while self._waiting and not self._failed:
             head = self._waiting[0]
-            grant = self._grant(head.demand, head.places)
+            grant = self._grant(head.demand, head.concurrency)
             if grant is None and self._may_rise():
                 self.ask()
                 return
             self._waiting.popleft()
-            if not head.waiter.hand(_NO_GRANT if grant is None else grant) and grant is not None:
+            if not head.waiter.set(_NO_GRANT if grant is None else grant) and grant is not None:
                 self._release(grant)
 
-    def _need(self, waiting: _Waiting) -> Spent:
-        return waiting.demand.cost(self._size(waiting.demand, waiting.places)[0])
+    def _need(self, waiting: _WaitingCall) -> Spent:
+        return waiting.demand.cost(self._size(waiting.demand, waiting.concurrency)[0])
 
-    def _size(self, demand: Demand, places: int) -> tuple[int | None, bool]:
+    def _size(self, demand: TokenDemand, concurrency: int) -> tuple[int | None, bool]:
         """Return the most tokens that a call may answer with, and whether the budget says so.
 
-        A call that cannot have all that it asks for, whatever comes back, gets so much that a usual
+        A call that cannot have all that it asks for gets so much that a usual
         answer has plenty of room, and as much as a fair share of what is left.
         """
         bound = demand.output_tokens
@@ -337,12 +340,12 @@ class Budget:
             return bound, False
         most = max(LARGEST_SHARE_TOKENS, self._longest) if bound is None else bound
         usual = _ROOM * self._longest if self._longest else FIRST_SHARE_TOKENS
-        return min(max(usual, left // (2 * places)), most), True
+        return min(max(usual, left // (2 * concurrency)), most), True
 
-    def _grant(self, demand: Demand, places: int) -> Grant | None:
+    def _grant(self, demand: TokenDemand, concurrency: int) -> Grant | None:
         """Reserve for a call; None if what is free is not enough."""
-        output, shared = self._size(demand, places)
-        free = self._allowance.minus(self._held)
+        output, shared = self._size(demand, concurrency)
+        free = self._allowance.minus(self._committed)
         cost = demand.cost(output)
         if not self.bounds.has(free, cost):
             rest = None if self._may_rise() else self._output_within(demand, free)
@@ -352,13 +355,13 @@ class Budget:
             output, cost = rest, demand.cost(rest)
         self._running += 1
         self._reserved = self._reserved.plus(cost)
-        self._begun = self._begun.plus(cost)
+        self._reserved_ever = self._reserved_ever.plus(cost)
         if self._low != NOTHING_SPENT and not self.bounds.has(free.minus(cost), self._low):
             self._low = NOTHING_SPENT  # asked once
             self.ask()
         return Grant(cost.cost_usd, cost.tokens, output, shared)
 
-    def _output_within(self, demand: Demand, free: Spent) -> int | None:
+    def _output_within(self, demand: TokenDemand, free: Spent) -> int | None:
         """Return how many output tokens the call could pay; None if there is no bound.
 
         Negative if not even its input fits.
@@ -385,13 +388,13 @@ class Budget:
         return SkippedError("budget", f"the run's budget is used up ({', '.join(bounds)})")
 
 
-class _Waiting(NamedTuple):
-    demand: Demand
-    places: int
+class _WaitingCall(NamedTuple):
+    demand: TokenDemand
+    concurrency: int
     waiter: ThreadWaiter[Grant]
 
 
-def _ask_nobody() -> None:
+def _ask_no_process() -> None:
     """Do nothing: the budget is one process's own."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from evalcore.execution.limits.budget import BOUNDS, NOTHING_SPENT, Budget, Grant, Spent
+from evalcore.execution.limits.budget import BOUNDS, NOTHING_SPENT, Grant, RunBudget, Spent
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 
 _LENGTH = frozenset({"length", "max_tokens"})
@@ -25,7 +25,7 @@ class Settlement:
     with all that was reserved for it.
     """
 
-    def __init__(self, budget: Budget, grant: Grant) -> None:
+    def __init__(self, budget: RunBudget, grant: Grant) -> None:
         self._budget = budget
         self._grant = grant
         self._used = NOTHING_SPENT
@@ -82,14 +82,16 @@ class Settlement:
 
     def _note(self, reply: Reply) -> Reply:
         """Note what an answer used; what is not said is what was reserved."""
-        asked, answered = reply.usage
-        said = asked is not None or answered is not None
+        input_tokens, output_tokens = reply.usage
+        is_counted = input_tokens is not None or output_tokens is not None
         self._used = Spent(
             self._grant.cost_usd if reply.cost_usd is None else reply.cost_usd,
-            min((asked or 0) + (answered or 0), _MOST_TOKENS) if said else self._grant.tokens,
+            min((input_tokens or 0) + (output_tokens or 0), _MOST_TOKENS)
+            if is_counted
+            else self._grant.tokens,
         )
-        self._output_tokens = min(answered or 0, _MOST_TOKENS)
-        self._assumed = not said
+        self._output_tokens = min(output_tokens or 0, _MOST_TOKENS)
+        self._assumed = not is_counted
         return reply
 
 

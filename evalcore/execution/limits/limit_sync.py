@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
-from evalcore.execution.limits.budget import NOTHING_SPENT, Budget, Position, Spent
+from evalcore.execution.limits.budget import NOTHING_SPENT, Position, RunBudget, Spent
 from evalcore.execution.limits.rates import Rates
 from evalcore.execution.limits.shared_limits import (
     DEAD_AFTER,
@@ -56,12 +56,12 @@ class _Heartbeat(NamedTuple):
 class _BudgetStep(NamedTuple):
     """What a change of the budget says: whether nothing can be added to it, when to ask for more.
 
-    `begun` is what calls had reserved, all together.
+    `reserved_ever` is what calls had reserved, all together.
     """
 
     final: bool = True
     low: Spent = NOTHING_SPENT
-    begun: Spent = NOTHING_SPENT
+    reserved_ever: Spent = NOTHING_SPENT
 
 
 class LimitSync:
@@ -75,7 +75,7 @@ class LimitSync:
         self,
         run: StoredRun,
         *,
-        budget: Budget | None,
+        budget: RunBudget | None,
         rates: Rates,
         base: Callable[[], tuple[Spent, float]],
         failed: Callable[[StoreError], None],
@@ -86,14 +86,14 @@ class LimitSync:
         self._budget, self._rates = budget, rates.by_provider
         self._base, self._failed, self._clock = base, failed, clock
         self._own = Participant(process_origin(), os.getpid())
-        self._known: StoredObject | None = None
+        self._stored: StoredObject | None = None
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._began = clock()
         self._elapsed_s = 0.0
         self._interval_s = SYNC_S
         self._alone = True
         self._synced_at = clock()
-        self._begun = NOTHING_SPENT
+        self._reserved_ever = NOTHING_SPENT
         self._starved_since: float | None = None
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
@@ -203,7 +203,7 @@ class LimitSync:
 
         state = self._change(step)
         self._own = state.participants[self._name]
-        self._begun, self._synced_at = outcome[0].begun, began
+        self._reserved_ever, self._synced_at = outcome[0].reserved_ever, began
         if starved:
             self._starved_since = None
         self._interval_s = state.interval_s
@@ -223,8 +223,8 @@ class LimitSync:
         own = state.participants.get(self._name)
         if own is None:
             own = state.participants[self._name] = self._own
-        if own.gone:
-            own.gone, own.providers = False, ()
+        if own.is_dead:
+            own.is_dead, own.providers = False, ()
             for rates in self._rates.values():
                 rates.divide(None)
         return own
@@ -235,8 +235,8 @@ class LimitSync:
         for name, other in list(state.living):
             if name == self._name:
                 continue
-            known = beats.get(name)
-            if known is None or known.sequence != other.sequence:
+            beat = beats.get(name)
+            if beat is None or beat.sequence != other.sequence:
                 beats[name] = _Heartbeat(other.sequence, now)
             if (
                 now - beats[name].since > DEAD_AFTER * state.interval_s
@@ -273,10 +273,10 @@ class LimitSync:
 
     def _take_shares(self, state: SharedLimits, now: float) -> None:
         """Use the shares of this epoch, once no other process uses more than its own."""
-        kept = state.is_kept_by_others(self._name)
+        others_keep_theirs = state.is_kept_by_others(self._name)
         for name, rates in self._rates.items():
             rates.expires_at = now + SILENT_AFTER * state.interval_s
-            if kept:
+            if others_keep_theirs:
                 rates.divide(state.share(self._name, name))
 
     # The budget
@@ -293,30 +293,30 @@ class LimitSync:
         whole = budget.bounds.less(state.granted_elsewhere(self._name))
         reserve = NOTHING_SPENT
         if not any(other.waits for other in others):
-            reserve = self._reserve(position, whole.minus(position.held), now, joins=joins)
+            reserve = self._reserve(position, whole.minus(position.committed), now, joins=joins)
         allowance = budget.shrink(reserve)
         free = whole.minus(allowance).most(NOTHING_SPENT)
-        wanted = position.held.plus(position.need).plus(reserve).minus(allowance)
+        demand = position.committed.plus(position.need).plus(reserve).minus(allowance)
         others_idle = all(other.is_idle for other in others)
         own.waits = False
-        more = wanted.most(NOTHING_SPENT).least(free)
+        more = demand.most(NOTHING_SPENT).least(free)
         if position.next_need is not None:
-            missing = position.held.plus(position.next_need).minus(allowance)
+            missing = position.committed.plus(position.next_need).minus(allowance)
             if not budget.bounds.has(free, missing):
                 own.waits = not others_idle
                 more = free if others_idle else NOTHING_SPENT
-        own.granted = allowance.plus(more).most(position.held)
+        own.granted = allowance.plus(more).most(position.committed)
         own.settled, own.assumed = position.settled, position.assumed
         state.longest = max(state.longest, position.longest)
         left = whole.minus(own.granted)
         final = others_idle and budget.bounds.are_reached(left)
-        return _BudgetStep(final, reserve.part(0.5), position.begun)
+        return _BudgetStep(final, reserve.part(0.5), position.reserved_ever)
 
     def _reserve(self, position: Position, rest: Spent, now: float, *, joins: bool) -> Spent:
         """Return how much to hold beyond what calls need now: as they have needed it until now."""
         if joins:
             return rest.part(1 / _FIRST_PART)
-        used = position.begun.minus(self._begun)
+        used = position.reserved_ever.minus(self._reserved_ever)
         duration_s = max(now - self._synced_at, _TOGETHER_S)
         return used.part(_RESERVE_S / duration_s).least(rest.part(1 / _PART)).most(NOTHING_SPENT)
 
@@ -324,16 +324,16 @@ class LimitSync:
 
     def _change(self, step: Callable[[SharedLimits], None]) -> SharedLimits:
         """Change the shared object; `step` is called again after a lost race."""
-        known, self._known = self._known, None
+        stored, self._stored = self._stored, None
         for _ in range(_SWAPS):
-            if known is None:
-                known = self._store.get(self._key)
-            state = decode_limits(known.data, self._key)
+            if stored is None:
+                stored = self._store.get(self._key)
+            state = decode_limits(stored.data, self._key)
             step(state)
             data = state.encoded()
-            etag = self._store.compare_and_swap(self._key, data, known.etag)
+            etag = self._store.compare_and_swap(self._key, data, stored.etag)
             if etag is not None:
-                self._known = StoredObject(data, etag)
+                self._stored = StoredObject(data, etag)
                 return state
-            known = None
+            stored = None
         raise StoreError(f"{self._key} is changed all the time")

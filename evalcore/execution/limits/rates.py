@@ -35,9 +35,9 @@ class SharedRates(Protocol):
 
 
 class Rate:
-    """So many units a minute, evenly: no minute has more, whatever was left unused before.
+    """So many units a minute, evenly: no minute has more, also after one that used less.
 
-    The one who takes more than a moment gives lets those after it wait.
+    A call that takes more than is free makes those after it wait.
     """
 
     def __init__(self, per_minute: float, clock: Clock = time.monotonic) -> None:
@@ -77,7 +77,7 @@ class Rate:
             self._next += difference * self._interval_s
 
 
-class Gate:
+class ConcurrencyGate:
     """Lets so many through at once, in the order in which they came."""
 
     def __init__(self, most: int) -> None:
@@ -88,7 +88,7 @@ class Gate:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for room."""
+        """Whether a call waits for room."""
         return bool(self._waiting)
 
     def resize(self, most: int) -> None:
@@ -97,8 +97,8 @@ class Gate:
             self.most = most
             self._admit()
 
-    def enter_now(self) -> bool:
-        """Enter if nobody has to be waited for; return whether that was so."""
+    def try_enter(self) -> bool:
+        """Enter if there is room; return whether there was."""
         with self._lock:
             if self.inside < self.most and not self._waiting:
                 self.inside += 1
@@ -121,7 +121,7 @@ class Gate:
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
                     raise
-            if waiter.handed:
+            if waiter.value:
                 self.leave()
             raise
 
@@ -133,7 +133,7 @@ class Gate:
 
     def _admit(self) -> None:
         while self._waiting and self.inside < self.most:
-            if self._waiting.popleft().hand(True):
+            if self._waiting.popleft().set(True):
                 self.inside += 1
 
 
@@ -152,9 +152,9 @@ class ProviderRates:
         self._clock = clock
         self.requests = None if requests is None else Rate(requests, clock)
         self.tokens = None if tokens is None else Rate(tokens, clock)
-        self.gate = None if self._most is None else Gate(self._most)
-        self.turn = Gate(1)
-        self.ask: Callable[[], None] = _ask_nobody
+        self.gate = None if self._most is None else ConcurrencyGate(self._most)
+        self.turn = ConcurrencyGate(1)
+        self.ask: Callable[[], None] = _ask_no_process
         # When (by the clock) the share ends unless it is confirmed.
         self.expires_at = float("inf")
         self._share: ProviderShare | None = WHOLE
@@ -190,7 +190,7 @@ class ProviderRates:
 
     async def passed(self, tokens: int) -> None:
         """Return when a call of about so many tokens may go out; calls pass in their order."""
-        if not self.turn.enter_now():
+        if not self.turn.try_enter():
             await self.turn.enter()
         try:
             while (wait_s := self.wait_s) > 0:
@@ -204,9 +204,9 @@ class ProviderRates:
 
     def correct(self, guessed: int, reply: Reply) -> None:
         """Note how many tokens a call used that was guessed to use so many."""
-        asked, answered = reply.usage
-        if self.tokens is not None and (asked, answered) != (None, None):
-            self.tokens.correct((asked or 0) + (answered or 0) - guessed)
+        input_tokens, output_tokens = reply.usage
+        if self.tokens is not None and (input_tokens, output_tokens) != (None, None):
+            self.tokens.correct((input_tokens or 0) + (output_tokens or 0) - guessed)
 
     @property
     def is_held(self) -> bool:
@@ -254,7 +254,7 @@ class ProviderRates:
         return max(0.0 if rate is None else rate.wait_s for rate in (self.requests, self.tokens))
 
 
-def _ask_nobody() -> None:
+def _ask_no_process() -> None:
     """Do nothing: the limits are one process's own."""
 
 
@@ -268,8 +268,8 @@ class Rates:
         merged: dict[str, ProviderLimits] = {}
         for source in sources:
             for name, limits in source.items():
-                known = merged.get(name)
-                merged[name] = limits if known is None else _smallest(known, limits)
+                smallest = merged.get(name)
+                merged[name] = limits if smallest is None else _smallest(smallest, limits)
         self._providers = {name: ProviderRates(limits, clock) for name, limits in merged.items()}
 
     @property
@@ -281,8 +281,8 @@ class Rates:
         """Return the limits of an endpoint's provider; None if it has none."""
         if not self._providers:
             return None
-        found = self._providers.get(endpoint.provider)
-        return self._providers.get(endpoint.protocol) if found is None else found
+        own = self._providers.get(endpoint.provider)
+        return self._providers.get(endpoint.protocol) if own is None else own
 
 
 def _smallest(first: ProviderLimits, second: ProviderLimits) -> ProviderLimits:

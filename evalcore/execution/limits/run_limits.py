@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import UsageError
 from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency
-from evalcore.execution.limits.budget import Budget, Demand, TokenPrice, demand_of
+from evalcore.execution.limits.budget import RunBudget, TokenDemand, TokenPrice, demand_of
 from evalcore.execution.limits.rates import Clock, Rates, SharedRates
 from evalcore.execution.retry import RetryPolicy
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request, Usage
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evalcore.execution.limits.limit_sync import LimitSync
 
 UNPRICED = "price"
-# So many calls given up one after another, and nobody waits long for the next ones.
+# After so many calls that were given up one after another the next ones are tried less often.
 _HOPELESS = 5
 _LAST_ATTEMPTS = 2
 _MILLION = 1_000_000
@@ -51,7 +51,9 @@ class RunLimits:
         limits = definition.limits
         self.window = AdaptiveConcurrency(concurrency or limits.concurrency)
         self.budget = (
-            Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, shared=is_shared)
+            RunBudget(
+                max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_tokens, shared=is_shared
+            )
             if limits.budgeted
             else None
         )
@@ -78,11 +80,11 @@ class RunLimits:
         elapsed_s = self._clock() - self._began if sync is None else sync.elapsed_s
         return elapsed_s >= self._duration_s
 
-    def demand(self, request: Request) -> Demand | None:
+    def demand(self, request: Request) -> TokenDemand | None:
         """Return what a call needs of the budget; None if no budget is asked for it.
 
         Raises `ProviderError` of kind `price` for a model without a price under a cost cap. What
-        is asked over plain HTTP is no model, and nobody knows what it costs.
+        is asked over plain HTTP is no model, and its cost is unknown.
         """
         if self.budget is None or not request.model:
             return None
@@ -94,7 +96,7 @@ class RunLimits:
         return demand_of(request, price)
 
     def cost_usd(self, request: Request, usage: Usage) -> float | None:
-        """Return what an answer costs; None if nobody knows."""
+        """Return what an answer costs; None if that is unknown."""
         if not request.model:
             return None
         from evalcore.providers.prices import cost_of
@@ -106,8 +108,7 @@ class RunLimits:
     ) -> RetryPolicy:
         """Return how often a call that failed is made again.
 
-        Hardly, where every call has been given up; not for long, where nobody has ever answered as
-        a provider does.
+        Hardly, where every call has been given up; not for long, where no provider has answered.
         """
         if _host(endpoint) not in self._heard and not _is_heard(error):
             policy = policy._replace(total_s=min(policy.total_s, policy.unheard_s))
@@ -116,7 +117,7 @@ class RunLimits:
         return policy._replace(attempts=min(policy.attempts, _LAST_ATTEMPTS))
 
     def note_failure(self, endpoint: Endpoint, error: ProviderError) -> None:
-        """Note that an attempt failed: whoever refuses one is there."""
+        """Note that an attempt failed: a provider that refuses one exists."""
         if _is_heard(error):
             self._heard.add(_host(endpoint))
 
@@ -131,7 +132,7 @@ class RunLimits:
         self._given_up.pop(where, None)
 
     def silence_s(self, endpoint: Endpoint) -> float:
-        """Return how long (seconds) an endpoint has answered nobody; infinite if it never did."""
+        """Return how long (seconds) an endpoint has not answered; infinite if it never did."""
         return self._clock() - self._answered_at.get(endpoint.base_url, float("-inf"))
 
     def _price(self, model: str, provider: str) -> TokenPrice | None:
@@ -147,7 +148,7 @@ def _host(endpoint: Endpoint) -> str:
 
 
 def _is_heard(error: ProviderError) -> bool:
-    """Whether a provider refused; else nobody answered, or somebody who makes no sense."""
+    """Whether a provider refused; else there was no answer, or none that makes sense."""
     if error.kind == ErrorKind.CONNECTION:
         return False
     return error.kind != ErrorKind.SERVER or error.status not in {None, 200}
@@ -160,9 +161,11 @@ def highest_price(
     from evalcore.providers.prices import cost_of
 
     # Some models are dearer above some length; a million tokens are above all of them.
-    asked = cost_of(model, provider, Usage(_MILLION, 0), own)
+    input_cost = cost_of(model, provider, Usage(_MILLION, 0), own)
     both = cost_of(model, provider, Usage(_MILLION, _MILLION), own)
-    return None if asked is None or both is None else TokenPrice(asked, both - asked)
+    if input_cost is None or both is None:
+        return None
+    return TokenPrice(input_cost, both - input_cost)
 
 
 def refuse_unpriced(definition: SuiteDefinition, settings: Settings, mode: str) -> None:
@@ -185,24 +188,24 @@ def find_shared_rates(name: str | None) -> SharedRates | None:
         return None
     from importlib.metadata import entry_points
 
-    found = entry_points(group=GROUP)
-    for entry in found:
+    offered = entry_points(group=GROUP)
+    for entry in offered:
         if entry.name == name:
             rates: SharedRates = entry.load()()
             return rates
-    known = ", ".join(sorted(entry.name for entry in found)) or "none is installed"
-    raise UsageError(f"rate_limits: nothing is called '{name}' ({known})")
+    names = ", ".join(sorted(entry.name for entry in offered)) or "none is installed"
+    raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
 
 
 def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
     """Return the limits that stand in the options of targets."""
     names = [field.name for field in fields(ProviderLimits)]
-    found = {}
+    limits = {}
     for name, _, options in _targets(definition):
         bounds = {bound: options[bound] for bound in names if options.get(bound)}
         if bounds:
-            found[name] = ProviderLimits(**bounds)
-    return found
+            limits[name] = ProviderLimits(**bounds)
+    return limits
 
 
 def _models(definition: SuiteDefinition) -> Iterator[tuple[str, str]]:

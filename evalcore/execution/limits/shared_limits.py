@@ -36,8 +36,8 @@ class Participant:
 
     `granted` is what it may spend, `settled` of it is billed, `assumed` is what calls that came to
     no end may have cost. `waits` says that it needs more than is free. `providers` are those that
-    it calls. It keeps the shares of `epoch` and of none before. A process that is `gone` died with
-    what it was granted.
+    it calls. It keeps the shares of `epoch` and of none before. A process that `is_dead` has taken
+    along what it was granted.
     """
 
     origin: str
@@ -49,7 +49,7 @@ class Participant:
     assumed: Spent = NOTHING_SPENT
     waits: bool = False
     providers: tuple[str, ...] = ()
-    gone: bool = False
+    is_dead: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -61,7 +61,7 @@ class Participant:
 class Billed(NamedTuple):
     """What a run has spent: what providers said, and what was reserved by calls without an end."""
 
-    known: Spent
+    confirmed: Spent
     unsettled: Spent
 
 
@@ -86,7 +86,7 @@ class SharedLimits:
     def living(self) -> Iterator[tuple[str, Participant]]:
         """Yield the processes that are not known to be dead, with their names."""
         for name, participant in self.participants.items():
-            if not participant.gone:
+            if not participant.is_dead:
                 yield name, participant
 
     @property
@@ -97,11 +97,11 @@ class SharedLimits:
     @property
     def billed(self) -> Billed:
         """What has been spent."""
-        known, unsettled = self.settled, self.assumed
+        confirmed, unsettled = self.settled, self.assumed
         for participant in self.participants.values():
-            known = known.plus(participant.settled)
+            confirmed = confirmed.plus(participant.settled)
             unsettled = unsettled.plus(participant.granted.minus(participant.settled))
-        return Billed(known, Spent(max(0.0, unsettled.cost_usd), max(0, unsettled.tokens)))
+        return Billed(confirmed, Spent(max(0.0, unsettled.cost_usd), max(0, unsettled.tokens)))
 
     def granted_elsewhere(self, name: str) -> Spent:
         """Return what everybody but one process has spent or may spend."""
@@ -116,7 +116,7 @@ class SharedLimits:
         for other, participant in self.participants.items():
             if other == name:
                 continue
-            if whole or participant.gone:
+            if whole or participant.is_dead:
                 total = total.plus(participant.granted)
             else:
                 total = total.plus(participant.settled).plus(participant.assumed)
@@ -135,7 +135,7 @@ class SharedLimits:
 
     def bury(self, name: str) -> None:
         """Note that a process is dead: its shares are the others', its grant counts as spent."""
-        self.participants[name].gone = True
+        self.participants[name].is_dead = True
         self.epoch += 1
 
     def leave(self, name: str, settled: Spent, assumed: Spent) -> None:
@@ -168,11 +168,20 @@ class SharedLimits:
 
 
 _AMOUNTS = ("granted", "settled", "assumed")
+# The stored name of `is_dead`.
+_STORED_DEATH = "gone"
 
 
 def _encoded(participant: Participant) -> dict[str, Any]:
     fields = {name: getattr(participant, name) for name in Participant.__slots__}
+    fields[_STORED_DEATH] = fields.pop("is_dead")
     return {**fields, **{name: list(fields[name]) for name in _AMOUNTS}}
+
+
+def _decoded(fields: dict[str, Any]) -> Participant:
+    amounts: dict[str, Any] = {name: _amount(fields.pop(name)) for name in _AMOUNTS}
+    providers, is_dead = tuple(fields.pop("providers")), fields.pop(_STORED_DEATH)
+    return Participant(**fields, **amounts, providers=providers, is_dead=is_dead)
 
 
 def decode_limits(data: bytes, key: str) -> SharedLimits:
@@ -181,16 +190,7 @@ def decode_limits(data: bytes, key: str) -> SharedLimits:
         raw = orjson.loads(data)
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")
-        participants = {
-            name: Participant(
-                **{
-                    **fields,
-                    **{amount: _amount(fields[amount]) for amount in _AMOUNTS},
-                    "providers": tuple(fields["providers"]),
-                }
-            )
-            for name, fields in raw.pop("participants").items()
-        }
+        participants = {name: _decoded(fields) for name, fields in raw.pop("participants").items()}
         settled, assumed = _amount(raw.pop("settled")), _amount(raw.pop("assumed"))
         return SharedLimits(settled, assumed, participants=participants, **raw)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

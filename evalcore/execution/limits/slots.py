@@ -24,11 +24,11 @@ class Slot:
     goes on.
     """
 
-    __slots__ = ("_blocked", "_calls", "_paused", "_slots", "held", "turns")
+    __slots__ = ("_blocked", "_calls", "_paused", "_slots", "is_running", "turns")
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self.held = True
+        self.is_running = True
         self.turns: list[asyncio.Future[None]] = []
         self._calls = 0
         self._paused = 0
@@ -48,7 +48,7 @@ class Slot:
     async def begin_call(self) -> None:
         """Open a call; returns when the item has its slot. `end_call` follows in any case."""
         self._calls += 1
-        if not self.held:
+        if not self.is_running:
             await self.regain()
 
     def end_call(self) -> None:
@@ -67,7 +67,7 @@ class Slot:
     async def pause(self, seconds: float) -> None:
         """Let a call back off for so long; `regain` follows."""
         self._paused += 1
-        if self.held and self._paused >= self._calls:
+        if self.is_running and self._paused >= self._calls:
             self._slots.leave(self)
         try:
             await asyncio.sleep(seconds)
@@ -76,7 +76,7 @@ class Slot:
 
     async def regain(self) -> None:
         """Return when the item has its slot (again)."""
-        if not self.held:
+        if not self.is_running:
             await self._slots.regain(self)
 
 
@@ -90,7 +90,7 @@ class Slots:
     def __init__(self, window: AdaptiveConcurrency, share: ConcurrencyShare = WHOLE) -> None:
         self._window = window
         self._share = share
-        self._held = 0
+        self._running = 0
         self._open: set[Slot] = set()
         # An ordered set.
         self._returning: dict[Slot, None] = {}
@@ -102,9 +102,9 @@ class Slots:
         return self._share.part(self._window.limit)
 
     @property
-    def held(self) -> int:
+    def running(self) -> int:
         """How many items run."""
-        return self._held
+        return self._running
 
     @property
     def open(self) -> tuple[Slot, ...]:
@@ -114,37 +114,37 @@ class Slots:
     def has_room(self) -> bool:
         """Return whether a new item may begin; if all slots are taken, the window learns of it."""
         limit = self.limit
-        if self._held + len(self._returning) >= limit:
+        if self._running + len(self._returning) >= limit:
             self._window.note_full()
             return False
-        paused = len(self._open) - self._held
+        paused = len(self._open) - self._running
         return paused <= max(_PAUSED_AT_LEAST, _PAUSED_PER_SLOT * limit)
 
     @property
     def crowded(self) -> bool:
         """Whether an item that ends makes room: the limit has fallen, or others come back."""
-        return self._held + len(self._returning) > self.limit
+        return self._running + len(self._returning) > self.limit
 
     def enter(self) -> Slot:
         """Take a slot for a new item, which `has_room` allows."""
         slot = Slot(self)
         self._open.add(slot)
-        self._held += 1
+        self._running += 1
         return slot
 
     def close(self, slot: Slot) -> None:
         """Give back the slot of an item that has ended, whether it runs or backs off."""
         self._open.discard(slot)
         self._returning.pop(slot, None)
-        if slot.held:
-            slot.held = False
-            self._held -= 1
+        if slot.is_running:
+            slot.is_running = False
+            self._running -= 1
         self._admit()
 
     def leave(self, slot: Slot) -> None:
         """Give up the slot of an item that backs off."""
-        slot.held = False
-        self._held -= 1
+        slot.is_running = False
+        self._running -= 1
         self._admit()
         self.vacant()
 
@@ -163,11 +163,11 @@ class Slots:
                 self.vacant()
 
     def _admit(self) -> None:
-        while self._returning and self._held < self.limit:
+        while self._returning and self._running < self.limit:
             slot = next(iter(self._returning))
             del self._returning[slot]
-            slot.held = True
-            self._held += 1
+            slot.is_running = True
+            self._running += 1
             for turn in slot.turns:
                 if not turn.done():
                     turn.set_result(None)

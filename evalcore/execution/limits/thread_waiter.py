@@ -1,4 +1,4 @@
-"""Something handed, from whatever thread, to somebody who waits for it in an event loop."""
+"""A value passed from any thread to a coroutine that waits for it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ T = TypeVar("T")
 
 
 class ThreadWaiter(Generic[T]):
-    """Waits for one thing; to be made in the loop that waits."""
+    """Waits for one value; created in the event loop that waits."""
 
     def __init__(self) -> None:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[T] = self._loop.create_future()
-        self.handed: T | None = None
+        self.value: T | None = None
 
-    def hand(self, thing: T) -> bool:
-        """Give it the thing; return False if its loop has ended. Once only."""
-        self.handed = thing
+    def set(self, value: T) -> bool:
+        """Pass the value, once; return False if the loop has ended."""
+        self.value = value
         try:
-            self._loop.call_soon_threadsafe(self._take, thing)
+            self._loop.call_soon_threadsafe(self._resolve, value)
         except RuntimeError:
             return False
         return True
 
-    def _take(self, thing: T) -> None:
+    def _resolve(self, value: T) -> None:
         if not self._future.done():
-            self._future.set_result(thing)
+            self._future.set_result(value)
 
     async def wait(self) -> T:
-        """Return the thing. Cancelled, the caller looks at `handed`: it may have come meanwhile."""
+        """Return the value. A cancelled caller looks at `value`: it may have come meanwhile."""
         return await self._future

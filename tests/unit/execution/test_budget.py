@@ -8,19 +8,26 @@ from random import Random
 
 import pytest
 
-from evalcore.execution.limits.budget import Budget, Demand, Grant, Spent, TokenPrice, demand_of
+from evalcore.execution.limits.budget import (
+    Grant,
+    RunBudget,
+    Spent,
+    TokenDemand,
+    TokenPrice,
+    demand_of,
+)
 from evalcore.model.exchange import Endpoint, Request, SkippedError
 
 PRICE = TokenPrice(input=1.0, output=2.0)
 ENDPOINT = Endpoint("openai", "m", "http://localhost/v1")
 
 
-async def reserve(budget: Budget, demand: Demand, places: int = 10) -> Grant:
-    grant = budget.reserve_now(demand, places)
+async def reserve(budget: RunBudget, demand: TokenDemand, places: int = 10) -> Grant:
+    grant = budget.try_reserve(demand, places)
     return await budget.reserve(demand, places) if grant is None else grant
 
 
-async def spend_all(budget: Budget, demand: Demand, *, workers: int, random: Random) -> int:
+async def spend_all(budget: RunBudget, demand: TokenDemand, *, workers: int, random: Random) -> int:
     """Ask until there is nothing left; return how many calls were made. Answers vary in length."""
     made = 0
     over = False
@@ -46,8 +53,8 @@ async def spend_all(budget: Budget, demand: Demand, *, workers: int, random: Ran
 @pytest.mark.parametrize("bound", [100, 4_000, None], ids=["bounded", "generous", "unbounded"])
 @pytest.mark.parametrize("workers", [1, 50, 400])
 def test_tokens_are_never_exceeded_and_nearly_all_spent(workers: int, bound: int | None) -> None:
-    budget = Budget(max_tokens=50_000)
-    demand = Demand(100, bound, TokenPrice())
+    budget = RunBudget(max_tokens=50_000)
+    demand = TokenDemand(100, bound, TokenPrice())
     made = asyncio.run(spend_all(budget, demand, workers=workers, random=Random(workers)))
     assert 45_000 <= budget.spent.tokens <= 50_000
     assert made > 500
@@ -55,15 +62,15 @@ def test_tokens_are_never_exceeded_and_nearly_all_spent(workers: int, bound: int
 
 @pytest.mark.parametrize("workers", [1, 50, 400])
 def test_dollars_are_never_exceeded_and_nearly_all_spent(workers: int) -> None:
-    budget = Budget(max_cost_usd=0.1)
-    demand = Demand(100, None, PRICE)
+    budget = RunBudget(max_cost_usd=0.1)
+    demand = TokenDemand(100, None, PRICE)
     asyncio.run(spend_all(budget, demand, workers=workers, random=Random(workers)))
     assert 0.09 <= budget.spent.cost_usd <= 0.1
 
 
 def test_threads_with_loops_of_their_own_share_a_budget() -> None:
-    budget = Budget(max_tokens=60_000)
-    demand = Demand(100, 100, TokenPrice())
+    budget = RunBudget(max_tokens=60_000)
+    demand = TokenDemand(100, 100, TokenPrice())
 
     def spend(seed: int) -> None:
         asyncio.run(spend_all(budget, demand, workers=30, random=Random(seed)))
@@ -78,10 +85,10 @@ def test_threads_with_loops_of_their_own_share_a_budget() -> None:
 
 def test_a_call_waits_for_what_running_calls_leave() -> None:
     async def scenario() -> Grant:
-        budget = Budget(max_tokens=1_000)
-        demand = Demand(100, 700, TokenPrice())
+        budget = RunBudget(max_tokens=1_000)
+        demand = TokenDemand(100, 700, TokenPrice())
         first = await reserve(budget, demand)
-        assert budget.reserve_now(demand, 10) is None
+        assert budget.try_reserve(demand, 10) is None
         second = asyncio.create_task(budget.reserve(demand, 10))
         await asyncio.sleep(0)
         assert not second.done()
@@ -93,16 +100,16 @@ def test_a_call_waits_for_what_running_calls_leave() -> None:
 
 
 def test_what_nothing_running_can_free_is_skipped() -> None:
-    budget = Budget(max_tokens=100)
+    budget = RunBudget(max_tokens=100)
     with pytest.raises(SkippedError, match="0 of 100 tokens") as caught:
-        budget.reserve_now(Demand(101, 1, TokenPrice()), 10)
+        budget.try_reserve(TokenDemand(101, 1, TokenPrice()), 10)
     assert caught.value.kind == "budget"
 
 
 def test_those_who_wait_are_skipped_when_nothing_is_left() -> None:
     async def scenario() -> list[object]:
-        budget = Budget(max_tokens=1_000)
-        demand = Demand(100, 800, TokenPrice())
+        budget = RunBudget(max_tokens=1_000)
+        demand = TokenDemand(100, 800, TokenPrice())
         first = await reserve(budget, demand)
         waiting = [asyncio.create_task(budget.reserve(demand, 10)) for _ in range(3)]
         await asyncio.sleep(0)
@@ -114,8 +121,8 @@ def test_those_who_wait_are_skipped_when_nothing_is_left() -> None:
 
 def test_a_cancelled_call_holds_nothing() -> None:
     async def scenario() -> Grant:
-        budget = Budget(max_tokens=1_000)
-        demand = Demand(100, 700, TokenPrice())
+        budget = RunBudget(max_tokens=1_000)
+        demand = TokenDemand(100, 700, TokenPrice())
         first = await reserve(budget, demand)
         cancelled = asyncio.create_task(budget.reserve(demand, 10))
         third = asyncio.create_task(budget.reserve(demand, 10))
@@ -129,23 +136,23 @@ def test_a_cancelled_call_holds_nothing() -> None:
 
 
 def test_the_last_call_gets_what_is_left() -> None:
-    budget = Budget(max_tokens=1_000)
-    grant = budget.reserve_now(Demand(100, None, TokenPrice()), 10)
+    budget = RunBudget(max_tokens=1_000)
+    grant = budget.try_reserve(TokenDemand(100, None, TokenPrice()), 10)
     assert grant is not None
     assert (grant.output_tokens, grant.shared) == (900, True)
 
 
 def test_calls_without_a_bound_run_side_by_side_in_a_large_budget() -> None:
-    budget = Budget(max_tokens=10_000_000)
-    demand = Demand(100, None, TokenPrice())
-    grants = [budget.reserve_now(demand, 100) for _ in range(100)]
+    budget = RunBudget(max_tokens=10_000_000)
+    demand = TokenDemand(100, None, TokenPrice())
+    grants = [budget.try_reserve(demand, 100) for _ in range(100)]
     assert all(grant is not None for grant in grants)
 
 
 def test_what_earlier_processes_spent_counts() -> None:
-    budget = Budget(max_cost_usd=1.0, spent=Spent(0.999999, 10))
+    budget = RunBudget(max_cost_usd=1.0, spent=Spent(0.999999, 10))
     with pytest.raises(SkippedError, match=r"0\.999999 of 1 US dollars"):
-        budget.reserve_now(Demand(1, 1, PRICE), 10)
+        budget.try_reserve(TokenDemand(1, 1, PRICE), 10)
 
 
 def test_a_call_reserves_the_bytes_of_its_input_and_its_bound() -> None:
@@ -153,8 +160,8 @@ def test_a_call_reserves_the_bytes_of_its_input_and_its_bound() -> None:
     parameters = {"max_tokens": 7, "n": 2}
     demand = demand_of(Request(ENDPOINT, "m", (message,), parameters), PRICE)
     assert demand.input_tokens >= 100
-    budget = Budget(max_cost_usd=1.0, max_tokens=10_000)
-    grant = budget.reserve_now(demand, 10)
+    budget = RunBudget(max_cost_usd=1.0, max_tokens=10_000)
+    grant = budget.try_reserve(demand, 10)
     assert grant is not None
     assert grant.tokens == demand.input_tokens + 14
     assert grant.cost_usd == pytest.approx((demand.input_tokens + 28) / 1e6)
@@ -162,13 +169,13 @@ def test_a_call_reserves_the_bytes_of_its_input_and_its_bound() -> None:
 
 def test_what_is_given_back_is_asked_for_again_before_a_call_is_skipped() -> None:
     async def scenario() -> Grant:
-        budget = Budget(max_tokens=1_000, shared=True)
+        budget = RunBudget(max_tokens=1_000, shared=True)
         budget.allow(Spent(tokens=1_000), Spent(), low=Spent(), final=True)
         asked: list[int] = []
         budget.ask = lambda: asked.append(1)
         budget.shrink(Spent(tokens=10))
-        demand = Demand(100, 100, TokenPrice())
-        assert budget.reserve_now(demand, 1) is None
+        demand = TokenDemand(100, 100, TokenPrice())
+        assert budget.try_reserve(demand, 1) is None
         waiting = asyncio.create_task(budget.reserve(demand, 1))
         await asyncio.sleep(0)
         assert asked

@@ -71,7 +71,7 @@ def test_a_holder_that_renews_at_the_last_moment_keeps_its_claim(tmp_path: Path)
     clock.now += 20
     store.happens = first.renew
     assert second.claim_next() is None
-    assert (first.renew(), first.held) == ((), (0,))
+    assert (first.renew(), first.claimed) == ((), (0,))
 
 
 def test_a_shard_that_is_committed_at_the_last_moment_was_begun_once(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_shard_that_is_committed_at_the_last_moment_was_begun_once(tmp_path: P
     clock.now += 20
     store.happens = lambda: store.put_if_absent(run.keys.result(0), b"rows")
     assert second.claim_next() is None
-    assert second.held == ()
+    assert second.claimed == ()
     assert decode_lease(store.get(run.keys.claim(0)).data).attempt == 1
 
 

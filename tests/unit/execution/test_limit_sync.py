@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.execution.limits.budget import NOTHING_SPENT, Budget, Demand, Grant, Spent, TokenPrice
+from evalcore.execution.limits.budget import (
+    NOTHING_SPENT,
+    Grant,
+    RunBudget,
+    Spent,
+    TokenDemand,
+    TokenPrice,
+)
 from evalcore.execution.limits.limit_sync import LimitSync
 from evalcore.execution.limits.rates import ProviderRates, Rates
 from evalcore.execution.limits.shared_limits import DEAD_AFTER, SILENT_AFTER, decode_limits
@@ -38,7 +45,7 @@ class Process:
     def __init__(self, run: StoredRun, clock: HandClock, **limits: Any) -> None:
         provider = {"m": ProviderLimits(**limits.pop("provider"))} if "provider" in limits else {}
         self.rates = Rates([provider], clock)
-        self.budget = Budget(**limits, shared=True) if limits else None
+        self.budget = RunBudget(**limits, shared=True) if limits else None
         self.failures: list[StoreError] = []
         self.users: list[Any] = []
         self.sync = LimitSync(
@@ -63,7 +70,7 @@ class Process:
         user = self.provider.in_use()
         user.__enter__()
         assert self.provider.gate is not None
-        if self.provider.gate.enter_now():
+        if self.provider.gate.try_enter():
             self.users.append(user)
             return self.provider.wait_s == 0
         user.__exit__(None, None, None)
@@ -183,14 +190,14 @@ def test_the_share_of_a_dead_process_is_the_others_after_it_has_stopped_by_itsel
         assert dead.provider.is_held
 
 
-def reserve(process: Process, demand: Demand) -> Grant | None:
+def reserve(process: Process, demand: TokenDemand) -> Grant | None:
     assert process.budget is not None
-    return process.budget.reserve_now(demand, 4)
+    return process.budget.try_reserve(demand, 4)
 
 
 def test_what_a_dead_process_was_granted_counts_as_spent(run: StoredRun) -> None:
     clock = HandClock()
-    demand = Demand(100, 100, TokenPrice())
+    demand = TokenDemand(100, 100, TokenPrice())
     dead = Process(run, clock, max_tokens=6_400)
     assert reserve(dead, demand) is not None
     granted = decode_limits(run.store.get(KEYS.limits).data, "").billed.unsettled.tokens
@@ -201,14 +208,14 @@ def test_what_a_dead_process_was_granted_counts_as_spent(run: StoredRun) -> None
         clock.now += 0.5
         living.step()
     state = decode_limits(run.store.get(KEYS.limits).data, "")
-    assert [each.gone for each in state.participants.values()] == [True, False]
+    assert [each.is_dead for each in state.participants.values()] == [True, False]
     assert living.budget is not None
     assert living.budget.spent.tokens == granted
 
 
 def test_a_process_gives_back_what_it_does_not_need_before_another_skips(run: StoredRun) -> None:
     clock = HandClock()
-    demand = Demand(100, 100, TokenPrice())
+    demand = TokenDemand(100, 100, TokenPrice())
     first, second = (Process(run, clock, max_tokens=800) for _ in range(2))
 
     async def scenario() -> list[Grant | BaseException]:
@@ -228,7 +235,7 @@ def test_a_process_gives_back_what_it_does_not_need_before_another_skips(run: St
 
 def test_a_call_that_nobody_can_pay_is_skipped_by_both_processes(run: StoredRun) -> None:
     clock = HandClock()
-    demand = Demand(100, 1_000, TokenPrice())
+    demand = TokenDemand(100, 1_000, TokenPrice())
     processes = [Process(run, clock, max_tokens=90) for _ in range(2)]
 
     async def scenario() -> list[Grant | BaseException]:
@@ -271,7 +278,7 @@ def test_settled_amounts_of_processes_that_ended_stay(run: StoredRun) -> None:
     clock = HandClock()
     process = Process(run, clock, max_tokens=6_400)
     assert process.budget is not None
-    grant = reserve(process, Demand(10, 10, TokenPrice()))
+    grant = reserve(process, TokenDemand(10, 10, TokenPrice()))
     assert grant is not None
     process.budget.settle(grant, Spent(0.0, 7))
     process.sync.leave()
@@ -296,7 +303,7 @@ def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_p
     clock = HandClock()
     process = Process(StoredRun(store, KEYS), clock, max_tokens=1_600)
     assert process.budget is not None
-    demand = Demand(50, 50, TokenPrice())
+    demand = TokenDemand(50, 50, TokenPrice())
     assert reserve(process, demand) is not None
     store.full = True
     process.sync.start_thread()

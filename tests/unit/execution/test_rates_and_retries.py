@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from evalcore.execution.limits.adaptive_concurrency import AdaptiveConcurrency, ConcurrencyShare
-from evalcore.execution.limits.rates import Gate, Rate, Rates
+from evalcore.execution.limits.rates import ConcurrencyGate, Rate, Rates
 from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY
 from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
@@ -79,7 +79,7 @@ def test_limits_are_found(endpoint: Endpoint, expected: int | None) -> None:
 
 def test_a_gate_lets_so_many_through_and_forgets_who_was_cancelled() -> None:
     async def scenario() -> int:
-        gate = Gate(2)
+        gate = ConcurrencyGate(2)
         inside = most = 0
 
         async def pass_through() -> None:
@@ -96,9 +96,9 @@ def test_a_gate_lets_so_many_through_and_forgets_who_was_cancelled() -> None:
         for task in tasks[5:10]:
             task.cancel()
         await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
-        assert gate.enter_now()
-        assert gate.enter_now()
-        assert not gate.enter_now()
+        assert gate.try_enter()
+        assert gate.try_enter()
+        assert not gate.try_enter()
         return most
 
     assert asyncio.run(scenario()) == 2

@@ -11,14 +11,14 @@ from typing import cast
 import pytest
 
 from evalcore.errors import ExitCode, StalledError
-from evalcore.execution.call_context import CallContext
+from evalcore.execution.call_context import RunCallContext
 from evalcore.execution.calls import Calls
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.open_shards import OpenShard, OpenShards
 from evalcore.execution.pool import Pool
-from evalcore.execution.row import Finished
-from evalcore.execution.watchdog import Watchdog
+from evalcore.execution.row import FinishedItem
+from evalcore.execution.watchdog import StallWatchdog
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
@@ -42,13 +42,13 @@ class Items:
     def waits(self, item: WorkItem) -> bool:
         return True
 
-    async def run(self, item: WorkItem, calls: Calls) -> Finished:
+    async def run(self, item: WorkItem, calls: Calls) -> FinishedItem:
         try:
             await calls.slot.begin_call()
             await self._work(calls)
         finally:
             calls.slot.end_call()
-        return Finished(item, State.COMPLETED, 0, 1)
+        return FinishedItem(item, State.COMPLETED, 0, 1)
 
 
 class Shards:
@@ -77,11 +77,11 @@ def execute(
 ) -> list[int]:
     """Run four items, each by `work`; return the shards that were committed."""
     shards = shards or Shards()
-    watchdog = Watchdog("run-1", STALL_S, abandon, ends_within_s=0.1)
+    watchdog = StallWatchdog("run-1", STALL_S, abandon, ends_within_s=0.1)
     bench = OpenShards(cast(ItemRunner, Items(work)), shards)
 
     async def run() -> None:
-        pool = Pool(bench, CallContext(RunLimits(DEFINITION, Settings(), concurrency=1)))
+        pool = Pool(bench, RunCallContext(RunLimits(DEFINITION, Settings(), concurrency=1)))
         with watchdog.watching(pool):
             await pool.run(range(2))
 

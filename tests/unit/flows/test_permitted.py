@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import NotAllowedError
-from evalcore.pipeline.acceptance import Worker
+from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings
 from flows import states
 from flows.permitted import permitted_store, permitted_suite, this_worker
@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["evals/a.eval.yaml", "./evals/../evals/a.eval.yaml"])
 def test_a_suite_below_the_workers_folder_may_be_chosen(here: Path, name: str) -> None:
-    worker = Worker(here, Settings(store="store"))
+    worker = AcceptingWorker(here, Settings(store="store"))
 
     assert permitted_suite(name, worker) == here / "evals/a.eval.yaml"
     assert permitted_suite(str(here / name), worker) == here / "evals/a.eval.yaml"
@@ -51,7 +51,7 @@ def test_a_suite_outside_or_in_a_store_may_not(here: Path, name: str) -> None:
     settings = Settings(store="store", allow_stores=("stores", "s3://bucket"))
 
     with pytest.raises(NotAllowedError):
-        permitted_suite(name, Worker(here, settings))
+        permitted_suite(name, AcceptingWorker(here, settings))
 
 
 def test_a_store_is_the_configured_one_or_an_allowed_one(here: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from evalcore.errors import DamagedRunError, EvalError, NotAllowedError
 from evalcore.pipeline import PlanOptions, execute_run, load, plan_run
-from evalcore.pipeline.acceptance import Accepted, Worker, accept_plan
+from evalcore.pipeline.acceptance import Accepted, AcceptingWorker, accept_plan
 from evalcore.planning.shards import settle
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
@@ -72,7 +72,7 @@ class Project:
         return find_run(self.store, run.run_id)
 
     def accept(self, run: StoredRun, imports: tuple[str, ...] = (), **settings: Any) -> Accepted:
-        worker = Worker(self.folder, Settings(**settings), imports)
+        worker = AcceptingWorker(self.folder, Settings(**settings), imports)
         return accept_plan(self.found(run), worker)
 
     def path(self, run: StoredRun, name: str) -> Path:

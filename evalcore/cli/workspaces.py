@@ -8,7 +8,12 @@ import orjson
 from evalcore.cli.options import json_option, settings
 from evalcore.errors import ExitCode
 from evalcore.trust.text import sanitize_terminal
-from evalcore.workspaces.places import Left, clean_workspaces, left_workspaces, workspaces_root
+from evalcore.workspaces.process_folder import (
+    Left,
+    clean_workspaces,
+    left_workspaces,
+    workspaces_root,
+)
 
 
 @click.group()

@@ -217,7 +217,7 @@ class RunCalls:
     def _open_workspaces(self) -> Workspaces:
         from evalcore.recording.redaction import Redaction
         from evalcore.workspaces.manager import Surroundings, Workspaces
-        from evalcore.workspaces.places import workspaces_root
+        from evalcore.workspaces.process_folder import workspaces_root
 
         options = self._options
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)

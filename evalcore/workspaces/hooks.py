@@ -1,4 +1,4 @@
-"""Hooks: programs that are told of a workspace before and after the tests in it."""
+"""Hooks: programs that run before and after the tests of a workspace."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _VARIABLE: Final = re.compile(r"\{\{\s*(workspace_path|test_id|eval_run_id)\s*\}
 _TAIL_CHARACTERS: Final = 2_000
 
 
-class Told(NamedTuple):
-    """What hooks are told: of no test where the workspace is several tests'."""
+class HookInput(NamedTuple):
+    """The input of hooks; without a test where several tests share the workspace."""
 
     workspace_path: str
     eval_run_id: str
@@ -29,18 +29,18 @@ class Told(NamedTuple):
     case_metadata: Mapping[str, Any] = {}
 
     def as_json(self) -> bytes:
-        """Return it as a hook's standard input has it."""
-        told = {
+        """Return the JSON line for a hook's standard input."""
+        document = {
             "workspace_path": self.workspace_path,
             "test_id": self.test_id,
             "eval_run_id": self.eval_run_id,
             "case_input": self.case_input,
             "case_metadata": dict(self.case_metadata),
         }
-        return orjson.dumps(told, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
-async def run_hook(name: HookName, hook: Hook, told: Told, folder: Path) -> None:
+async def run_hook(name: HookName, hook: Hook, hook_input: HookInput, folder: Path) -> None:
     """Run a hook to its end, from the suite's `folder`.
 
     In an array `{{workspace_path}}`, `{{test_id}}` and `{{eval_run_id}}` are replaced; a shell has
@@ -48,9 +48,9 @@ async def run_hook(name: HookName, hook: Hook, told: Told, folder: Path) -> None
     over it is killed together with everything that it has started.
     """
     texts = {
-        "workspace_path": told.workspace_path,
-        "test_id": told.test_id or "",
-        "eval_run_id": told.eval_run_id,
+        "workspace_path": hook_input.workspace_path,
+        "test_id": hook_input.test_id or "",
+        "eval_run_id": hook_input.eval_run_id,
     }
     command: str | list[str]
     if isinstance(hook.command, str):
@@ -59,20 +59,20 @@ async def run_hook(name: HookName, hook: Hook, told: Told, folder: Path) -> None
         command = [_VARIABLE.sub(lambda match: texts[match[1]], part) for part in hook.command]
     result = await run_command(
         command,
-        stdin=told.as_json(),
+        stdin=hook_input.as_json(),
         cwd=_folder_of(hook, folder),
         timeout_s=hook.timeout_s,
         env={
-            "EVALCORE_WORKSPACE": told.workspace_path,
+            "EVALCORE_WORKSPACE": hook_input.workspace_path,
             "EVALCORE_TEST_ID": texts["test_id"].replace("\0", ""),
-            "EVALCORE_RUN_ID": told.eval_run_id,
+            "EVALCORE_RUN_ID": hook_input.eval_run_id,
         },
     )
     ending = _ending(result, hook.timeout_s)
     if ending is None:
         return
-    said = (result.stderr.strip() or result.stdout).decode(errors="replace")
-    tail = last_words(said)[-_TAIL_CHARACTERS:]
+    output = (result.stderr.strip() or result.stdout).decode(errors="replace")
+    tail = last_words(output)[-_TAIL_CHARACTERS:]
     message = f"the hook {name} {ending}"
     raise TargetError("workspace", f"{message}: {tail}" if tail else message)
 
@@ -87,7 +87,7 @@ def _folder_of(hook: Hook, folder: Path) -> Path:
 
 
 def _ending(result: CommandResult, timeout_s: float) -> str | None:
-    """Return in what way a hook failed; None if it did not."""
+    """Return how a hook failed; None if it did not."""
     if result.timed_out:
         return f"took longer than {timeout_s:g} s and was killed"
     if result.exit_code < 0:

@@ -17,10 +17,10 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.workspace import EACH, HookName, spec_of
 from evalcore.trust.imports import NO_COMMANDS
-from evalcore.workspaces.home import Home
-from evalcore.workspaces.hooks import Told
+from evalcore.workspaces.hooks import HookInput
 from evalcore.workspaces.locking import locked
-from evalcore.workspaces.making import Maker
+from evalcore.workspaces.maker import WorkspaceMaker
+from evalcore.workspaces.workspace_folder import WorkspaceFolder
 
 _MOST_WARNINGS: Final = 20
 
@@ -50,20 +50,24 @@ class Workspace:
     """A workspace as one test sees it; `notes` become a part of its evidence."""
 
     path: Path
-    home: Home
+    workspace_folder: WorkspaceFolder
     surroundings: Surroundings
     notes: dict[str, Any] = field(default_factory=dict)
 
     async def note_changes(self) -> None:
         """Note what the target has changed."""
-        found = await self.home.changes()
-        if found:
-            self.notes["file_changes"] = self.surroundings.clean(found)
+        changes = await self.workspace_folder.changes()
+        if changes:
+            self.notes["file_changes"] = self.surroundings.clean(changes)
 
     def told_by(self, evidence: Evidence | None) -> Evidence:
-        """Return evidence that says what the notes say."""
-        found = evidence or Evidence(None)
-        return found._replace(details={**found.details, **self.notes}) if self.notes else found
+        """Return the evidence with the notes in its details."""
+        described = evidence or Evidence(None)
+        return (
+            described._replace(details={**described.details, **self.notes})
+            if self.notes
+            else described
+        )
 
 
 class Workspaces:
@@ -72,9 +76,9 @@ class Workspaces:
     def __init__(self, run_id: str, suite_folder: Path, surroundings: Surroundings) -> None:
         self._run_id = run_id
         self._surroundings = surroundings
-        self._maker = Maker(surroundings.root, run_id, suite_folder)
+        self._maker = WorkspaceMaker(surroundings.root, run_id, suite_folder)
         self._lock = threading.Lock()
-        self._shared: dict[bytes, Home] = {}
+        self._shared: dict[bytes, WorkspaceFolder] = {}
         self._warned = 0
 
     @asynccontextmanager
@@ -86,78 +90,91 @@ class Workspaces:
         if not self._surroundings.commands:
             raise TargetError("workspace", f"a workspace: {NO_COMMANDS}")
         raw = case.workspace or {}
-        told = Told("", self._run_id, case.id, case.input, case.metadata)
+        hook_input = HookInput("", self._run_id, case.id, case.input, case.metadata)
         if spec_of(raw).shared:
-            home = self._shared_home(raw)
-            async with home.turns, self._outside(home):
+            workspace_folder = self._shared_home(raw)
+            async with workspace_folder.lock, self._locked_against_processes(workspace_folder):
                 # The hooks around a test are its own.
-                home.spec = spec_of(raw)
-                async with self._test(home, told) as workspace:
+                workspace_folder.spec = spec_of(raw)
+                async with self._test(workspace_folder, hook_input) as workspace:
                     yield workspace
             return
-        home = Home(spec_of(raw), self._maker, label, told)
+        workspace_folder = WorkspaceFolder(spec_of(raw), self._maker, label, hook_input)
         try:
-            async with self._test(home, told) as workspace:
+            async with self._test(workspace_folder, hook_input) as workspace:
                 yield workspace
         finally:
-            await self._end(home)
+            await self._end(workspace_folder)
 
     @asynccontextmanager
-    async def _test(self, home: Home, told: Told) -> AsyncIterator[Workspace]:
+    async def _test(
+        self, workspace_folder: WorkspaceFolder, hook_input: HookInput
+    ) -> AsyncIterator[Workspace]:
         """Prepare a workspace for one test, and clean up after it."""
         try:
-            path = await home.prepare()
+            path = await workspace_folder.prepare()
         except TargetError as error:
             raise self._cleaned(error) from error
-        workspace = Workspace(path, home, self._surroundings)
-        if self._surroundings.keep or home.spec.path is not None:
+        workspace = Workspace(path, workspace_folder, self._surroundings)
+        if self._surroundings.keep or workspace_folder.spec.path is not None:
             workspace.notes["workspace"] = str(path)
         try:
             try:
-                await home.before_each(told)
+                await workspace_folder.before_each(hook_input)
             except TargetError as error:
                 raise self._cleaned(error) from error
             yield workspace
         finally:
             try:
-                await home.after_each(told)
+                await workspace_folder.after_each(hook_input)
             except TargetError as error:
                 message = self._cleaned(error).message
                 workspace.notes.setdefault("warnings", []).append(message)
-                self._warn(f"test '{told.test_id}': {message}")
+                self._warn(f"test '{hook_input.test_id}': {message}")
 
-    def _shared_home(self, raw: Mapping[str, Any]) -> Home:
+    def _shared_home(self, raw: Mapping[str, Any]) -> WorkspaceFolder:
         """Return the workspace that all tests share whose workspaces differ by `each` hooks only.
 
-        A folder that is used as it is has one for all, whoever names it.
+        A folder that is used as it is (`path`) has one for all tests.
         """
         hooks = {name: hook for name, hook in raw.get("hooks", {}).items() if name not in EACH}
         key = orjson.dumps({**raw, "hooks": hooks}, option=orjson.OPT_SORT_KEYS)
         with self._lock:
-            home = self._shared.get(key)
-            if home is None:
+            workspace_folder = self._shared.get(key)
+            if workspace_folder is None:
                 name = "shared" if not self._shared else f"shared-{len(self._shared)}"
-                home = Home(spec_of(raw), self._maker, name, Told("", self._run_id))
-                self._shared[key] = home
-                same = next((one for one in self._shared.values() if _is_same(one, home)), home)
-                home.turns = same.turns
-            return home
+                workspace_folder = WorkspaceFolder(
+                    spec_of(raw), self._maker, name, HookInput("", self._run_id)
+                )
+                self._shared[key] = workspace_folder
+                same = next(
+                    (
+                        shared
+                        for shared in self._shared.values()
+                        if _is_same(shared, workspace_folder)
+                    ),
+                    workspace_folder,
+                )
+                workspace_folder.lock = same.lock
+            return workspace_folder
 
-    def _outside(self, home: Home) -> AbstractAsyncContextManager[None]:
+    def _locked_against_processes(
+        self, workspace_folder: WorkspaceFolder
+    ) -> AbstractAsyncContextManager[None]:
         """Keep other processes out of a folder that is used as it is."""
-        if home.spec.path is None:
+        if workspace_folder.spec.path is None:
             return nullcontext()
-        folder = self._maker.suite_folder / home.spec.path
+        folder = self._maker.suite_folder / workspace_folder.spec.path
         return locked(self._surroundings.root, folder.resolve())
 
-    async def _end(self, home: Home) -> None:
+    async def _end(self, workspace_folder: WorkspaceFolder) -> None:
         try:
-            await home.after_all()
+            await workspace_folder.after_all()
         except TargetError as error:
             self._warn(self._cleaned(error).message)
         finally:
             if not self._surroundings.keep:
-                await home.remove()
+                await workspace_folder.remove()
 
     def _cleaned(self, error: TargetError) -> TargetError:
         return TargetError(error.kind, self._surroundings.clean(error.message))
@@ -174,23 +191,23 @@ class Workspaces:
 
         Returns the folder of the kept ones, if there is any.
         """
-        homes, self._shared = list(self._shared.values()), {}
-        if homes:
+        workspace_folders, self._shared = list(self._shared.values()), {}
+        if workspace_folders:
             # The caller may be in an event loop of its own.
-            thread = threading.Thread(target=lambda: asyncio.run(self._end_all(homes)))
+            thread = threading.Thread(target=lambda: asyncio.run(self._end_all(workspace_folders)))
             thread.start()
             thread.join()
         return self._maker.leave(keep=self._surroundings.keep)
 
-    async def _end_all(self, homes: list[Home]) -> None:
-        for home in homes:
-            async with self._outside(home):
-                await self._end(home)
+    async def _end_all(self, workspace_folders: list[WorkspaceFolder]) -> None:
+        for workspace_folder in workspace_folders:
+            async with self._locked_against_processes(workspace_folder):
+                await self._end(workspace_folder)
 
 
-def _is_same(one: Home, other: Home) -> bool:
+def _is_same(first: WorkspaceFolder, second: WorkspaceFolder) -> bool:
     """Whether two name the same folder that is used as it is."""
-    return other.spec.path is not None and one.spec.path == other.spec.path
+    return second.spec.path is not None and first.spec.path == second.spec.path
 
 
 __all__ = ["HookName", "Surroundings", "Workspace", "Workspaces"]

@@ -15,7 +15,7 @@ from evalcore.model.workspace import Repository
 from evalcore.trust.commands import run_command
 from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words
-from evalcore.workspaces.turns import Turns
+from evalcore.workspaces.fair_lock import FairLock
 
 _FETCH_S: Final = 1_800.0
 _LOCAL_S: Final = 600.0
@@ -47,10 +47,10 @@ class Repositories:
     def __init__(self, folder: Path, suite_folder: Path) -> None:
         self._folder = folder
         self._suite_folder = suite_folder
-        self._turns: dict[str, Turns] = {}
+        self._locks: dict[str, FairLock] = {}
         self._commits: dict[tuple[str, str], str] = {}
 
-    async def place(self, repository: Repository, workspace: Path) -> Checkout:
+    async def check_out(self, repository: Repository, workspace: Path) -> Checkout:
         """Put the repository into a workspace, its commit checked out; return what it is.
 
         Raise `TargetError` that says what git could not do.
@@ -59,14 +59,14 @@ class Repositories:
         if repository.is_local:
             source = self._local(source.removeprefix("file://"))
         name = hashlib.sha256(source.encode()).hexdigest()[:16]
-        async with self._turns.setdefault(name, Turns()):
+        async with self._locks.setdefault(name, FairLock()):
             commit = await self._fetched(source, self._folder / name, repository)
-        place = workspace / repository.path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        clone_path = workspace / repository.path
+        clone_path.parent.mkdir(parents=True, exist_ok=True)
         clone = ["clone", "--quiet", "--local", "--no-checkout", "--"]
-        await self._git([*clone, str(self._folder / name), str(place)])
-        await self._git(["-C", str(place), "remote", "set-url", "origin", source])
-        await self._git(["-C", str(place), "checkout", "--quiet", "--detach", commit])
+        await self._git([*clone, str(self._folder / name), str(clone_path)])
+        await self._git(["-C", str(clone_path), "remote", "set-url", "origin", source])
+        await self._git(["-C", str(clone_path), "checkout", "--quiet", "--detach", commit])
         return Checkout(self._folder / name, commit)
 
     def _local(self, name: str) -> str:
@@ -81,23 +81,23 @@ class Repositories:
             self._folder.mkdir(parents=True, exist_ok=True)
             command = ["clone", "--quiet", "--mirror", "--", source, str(mirror)]
             await self._git(command, timeout_s=_FETCH_S)
-        wanted = repository.checkout or "HEAD"
-        name = f"{wanted}~{repository.ancestor}" if repository.ancestor else wanted
-        known = self._commits.get((source, name))
-        if known is not None:
-            return known
+        revision = repository.checkout or "HEAD"
+        name = f"{revision}~{repository.ancestor}" if repository.ancestor else revision
+        cached_commit = self._commits.get((source, name))
+        if cached_commit is not None:
+            return cached_commit
         resolve = ["-C", str(mirror), "rev-parse", "--quiet", "--verify", "--end-of-options"]
         try:
-            found = await self._git([*resolve, f"{name}^{{commit}}"])
+            commit = await self._git([*resolve, f"{name}^{{commit}}"])
         except TargetError as error:
-            if not _COMMIT.fullmatch(wanted):
-                message = f"{_shown(source)} has no commit, tag or branch {wanted!r}"
+            if not _COMMIT.fullmatch(revision):
+                message = f"{_without_passwords(source)} has no commit, tag or branch {revision!r}"
                 raise TargetError("workspace", message) from error
             # No branch holds it; some servers give it all the same.
-            await self._git(["-C", str(mirror), "fetch", "--quiet", "origin", wanted])
-            found = await self._git([*resolve, f"{name}^{{commit}}"])
-        self._commits[source, name] = found.strip()
-        return found.strip()
+            await self._git(["-C", str(mirror), "fetch", "--quiet", "origin", revision])
+            commit = await self._git([*resolve, f"{name}^{{commit}}"])
+        self._commits[source, name] = commit.strip()
+        return commit.strip()
 
     async def _git(self, arguments: Sequence[str], timeout_s: float = _LOCAL_S) -> str:
         env = {name: os.environ[name] for name in _SURROUNDINGS if name in os.environ}
@@ -105,8 +105,12 @@ class Repositories:
             ["git", *arguments], cwd=Path("/"), timeout_s=timeout_s, env={**env, **_environment()}
         )
         if result.exit_code or result.timed_out:
-            said = last_words(result.stderr.decode(errors="replace"))
-            reason = f"took longer than {timeout_s:g} s" if result.timed_out else _shown(said)
+            error_output = last_words(result.stderr.decode(errors="replace"))
+            reason = (
+                f"took longer than {timeout_s:g} s"
+                if result.timed_out
+                else _without_passwords(error_output)
+            )
             verb = next((word for word in arguments if word in _VERBS), "git")
             raise TargetError("workspace", f"git {verb} failed: {reason}")
         return result.stdout.decode(errors="replace")
@@ -120,7 +124,7 @@ def _environment() -> dict[str, str]:
     return {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
 
 
-def _shown(text: str) -> str:
+def _without_passwords(text: str) -> str:
     """Return a text without the passwords of addresses in it."""
     return _CREDENTIALS.sub("", text)
 
@@ -131,7 +135,7 @@ def content_at(checkout: Checkout, name: str) -> bytes | None:
     blob = f"{checkout.commit}:{name}"
     command = ["git", "--git-dir", str(checkout.mirror), "cat-file", "blob", blob]
     try:
-        shown = subprocess.run(command, capture_output=True, timeout=_SHOW_S, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=_SHOW_S, check=False)
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return None
-    return shown.stdout if shown.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None

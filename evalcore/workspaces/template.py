@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from evalcore.errors import TargetError
-from evalcore.workspaces.seen import TEXT_BYTES, Seen
+from evalcore.workspaces.file_changes import TEXT_BYTES, FileState
 
 _MOST_MEMORY: Final = 64 << 20
 
 
 class _File(NamedTuple):
     name: str
-    seen: Seen
+    state: FileState
 
 
 class Template:
@@ -54,10 +54,10 @@ class Template:
             elif status.st_size <= min(TEXT_BYTES, self._room):
                 content = Path(entry.path).read_bytes()
                 self._room -= len(content)
-            seen = Seen(status.st_mtime_ns, status.st_size, status.st_mode, content)
-            self._files.append(_File(name, seen))
+            state = FileState(status.st_mtime_ns, status.st_size, status.st_mode, content)
+            self._files.append(_File(name, state))
 
-    def copy_to(self, folder: Path) -> dict[str, Seen]:
+    def copy_to(self, folder: Path) -> dict[str, FileState]:
         """Write everything into an existing folder; return its files as they are now.
 
         Modes and times of change are the template's.
@@ -65,30 +65,30 @@ class Template:
         root = os.fspath(folder)
         for name, _ in self._folders:
             os.mkdir(f"{root}/{name}")  # noqa: PTH102  (a Path for each of thousands takes its time)
-        found: dict[str, Seen] = {}
-        for name, seen in self._files:
-            found[name] = self._write(f"{root}/{name}", name, seen)
+        files: dict[str, FileState] = {}
+        for name, state in self._files:
+            files[name] = self._write(f"{root}/{name}", name, state)
         for name, mode in reversed(self._folders):
             if mode != 0o755:
                 os.chmod(f"{root}/{name}", mode | stat.S_IRWXU)  # noqa: PTH101  (as above)
-        return found
+        return files
 
-    def _write(self, path: str, name: str, seen: Seen) -> Seen:
-        if stat.S_ISLNK(seen.mode):
-            Path(path).symlink_to(os.fsdecode(seen.content or b""))
-            return seen._replace(sure=False)
-        if seen.content is None:
+    def _write(self, path: str, name: str, state: FileState) -> FileState:
+        if stat.S_ISLNK(state.mode):
+            Path(path).symlink_to(os.fsdecode(state.content or b""))
+            return state._replace(sure=False)
+        if state.content is None:
             shutil.copyfile(f"{self._source}/{name}", path)
-            os.chmod(path, stat.S_IMODE(seen.mode))  # noqa: PTH101  (as above)
-            os.utime(path, ns=(seen.mtime_ns, seen.mtime_ns))
-            return seen
+            os.chmod(path, stat.S_IMODE(state.mode))  # noqa: PTH101  (as above)
+            os.utime(path, ns=(state.mtime_ns, state.mtime_ns))
+            return state
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            left = memoryview(seen.content)
+            left = memoryview(state.content)
             while left:
                 left = left[os.write(file, left) :]
-            os.fchmod(file, stat.S_IMODE(seen.mode))
-            os.utime(file, ns=(seen.mtime_ns, seen.mtime_ns))
+            os.fchmod(file, stat.S_IMODE(state.mode))
+            os.utime(file, ns=(state.mtime_ns, state.mtime_ns))
         finally:
             os.close(file)
-        return seen
+        return state

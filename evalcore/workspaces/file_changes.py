@@ -1,4 +1,4 @@
-"""What a folder holds, and what became of it: the file changes of a test."""
+"""The files of a folder, and how a test changed them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MOST_TEXT: Final = 256 * 1024
 # A file changed twice within one tick of the file system's clock has the same time both times.
 _TICK_NS: Final = 50_000_000
 # git's own files say nothing that the others do not, and there are many.
-_UNSEEN: Final = ".git"
+_SKIPPED: Final = ".git"
 
 
-class Seen(NamedTuple):
-    """A file as it was looked at; `content` where it is known. A link's content is its target.
+class FileState(NamedTuple):
+    """A file at one moment; `content` where it was read. A link's content is its target.
 
     `sure` says that another size or time of change is certain once the content changes.
     """
@@ -33,25 +33,25 @@ class Seen(NamedTuple):
     sure: bool = True
 
 
-Folder = Mapping[str, Seen]
-# The content of a file before the test, where somebody else knows it.
+Folder = Mapping[str, FileState]
+# The content of a file before the test, from a git commit.
 Earlier = Callable[[str], bytes | None]
 
 
-def look(folder: Path, known: Folder | None = None) -> dict[str, Seen]:
+def look(folder: Path, earlier_files: Folder | None = None) -> dict[str, FileState]:
     """Return the files of a folder by their paths; contents of those that are as `known` stay."""
-    known = known or {}
-    found: dict[str, Seen] = {}
+    earlier_files = earlier_files or {}
+    files: dict[str, FileState] = {}
     now = time.time_ns()
     for name, entry in _files(str(folder), ""):
-        seen = _seen(entry, now)
-        earlier = known.get(name)
-        if earlier is not None and _is_same(earlier, seen):
-            seen = earlier
-        elif not seen.sure and seen.size <= TEXT_BYTES:
-            seen = seen._replace(content=_content(entry.path, seen))
-        found[name] = seen
-    return found
+        state = _state_of(entry, now)
+        earlier = earlier_files.get(name)
+        if earlier is not None and _is_same(earlier, state):
+            state = earlier
+        elif not state.sure and state.size <= TEXT_BYTES:
+            state = state._replace(content=_content(entry.path, state))
+        files[name] = state
+    return files
 
 
 def _files(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -61,28 +61,28 @@ def _files(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            if entry.name != _UNSEEN:
+            if entry.name != _SKIPPED:
                 yield from _files(entry.path, f"{prefix}{entry.name}/")
-        elif entry.name != _UNSEEN:
+        elif entry.name != _SKIPPED:
             yield prefix + entry.name, entry
 
 
-def _seen(entry: os.DirEntry[str], now_ns: int) -> Seen:
+def _state_of(entry: os.DirEntry[str], now_ns: int) -> FileState:
     status = entry.stat(follow_symlinks=False)
     sure = status.st_mtime_ns < now_ns - _TICK_NS
-    return Seen(status.st_mtime_ns, status.st_size, status.st_mode, None, sure)
+    return FileState(status.st_mtime_ns, status.st_size, status.st_mode, None, sure)
 
 
-def _is_same(earlier: Seen, now: Seen) -> bool:
+def _is_same(earlier: FileState, now: FileState) -> bool:
     """Whether size, time and mode say for certain that nothing changed."""
     return earlier.sure and earlier[:3] == now[:3]
 
 
-def _content(path: str, seen: Seen) -> bytes | None:
+def _content(path: str, state: FileState) -> bytes | None:
     try:
-        if stat.S_ISLNK(seen.mode):
+        if stat.S_ISLNK(state.mode):
             return os.fsencode(Path(path).readlink())
-        if not stat.S_ISREG(seen.mode) or seen.size > TEXT_BYTES:
+        if not stat.S_ISREG(state.mode) or state.size > TEXT_BYTES:
             return None
         return Path(path).read_bytes()
     except OSError:
@@ -90,32 +90,32 @@ def _content(path: str, seen: Seen) -> bytes | None:
 
 
 def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> list[Any]:
-    """Return what became of a folder's files: `{path, change: added|modified|deleted, size}`.
+    """Return the changed files of a folder: `{path, change: added|modified|deleted, size}`.
 
     In the order of their paths, at most 1 000. A text of up to 64 KiB has its unified `diff`, or
-    where nobody knows what it was (`earlier` is asked) its `content`, up to 256 KiB together.
+    where its former content is unknown (also to `earlier`) its `content`, up to 256 KiB together.
     """
-    found: list[Any] = []
+    entries: list[Any] = []
     room = _MOST_TEXT
     for name, change, now, path in _changed(folder, before):
-        if len(found) == _MOST_CHANGES:
+        if len(entries) == _MOST_CHANGES:
             break
         entry: dict[str, Any] = {"path": _text(name), "change": change}
         if now is not None:
             entry["size"] = now.size
-        told = _told(name, change, before.get(name), now, path, earlier) if room > 0 else {}
-        room -= sum(map(len, told.values()))
-        found.append(entry | told)
-    return found
+        text = _changed_text(name, change, before.get(name), now, path, earlier) if room > 0 else {}
+        room -= sum(map(len, text.values()))
+        entries.append(entry | text)
+    return entries
 
 
-def _changed(folder: Path, before: Folder) -> Iterator[tuple[str, str, Seen | None, str]]:
+def _changed(folder: Path, before: Folder) -> Iterator[tuple[str, str, FileState | None, str]]:
     left = set(before)
-    changed: list[tuple[str, str, Seen | None, str]] = []
+    changed: list[tuple[str, str, FileState | None, str]] = []
     for name, entry in _files(str(folder), ""):
         left.discard(name)
         try:
-            now = _seen(entry, 0)
+            now = _state_of(entry, 0)
         except OSError:
             continue
         was = before.get(name)
@@ -127,7 +127,7 @@ def _changed(folder: Path, before: Folder) -> Iterator[tuple[str, str, Seen | No
     yield from sorted(changed, key=lambda change: change[0])
 
 
-def _is_other(was: Seen, now: Seen, path: str) -> bool:
+def _is_other(was: FileState, now: FileState, path: str) -> bool:
     """Whether a file is another one, by its content where that is known."""
     if was.mode != now.mode or was.size != now.size:
         return True
@@ -136,8 +136,13 @@ def _is_other(was: Seen, now: Seen, path: str) -> bool:
     return _content(path, now) != was.content
 
 
-def _told(
-    name: str, change: str, was: Seen | None, now: Seen | None, path: str, earlier: Earlier
+def _changed_text(
+    name: str,
+    change: str,
+    was: FileState | None,
+    now: FileState | None,
+    path: str,
+    earlier: Earlier,
 ) -> dict[str, str]:
     """Return the diff or the content of a changed file, if it is a text that is not too long."""
     old = b"" if was is None else was.content
@@ -173,5 +178,5 @@ def _decoded(data: bytes | None) -> str | None:
 
 
 def _text(name: str) -> str:
-    """Return a file's name as text that can be stored, whatever its bytes."""
+    """Return a file's name as text that can be stored; bytes that are no UTF-8 are replaced."""
     return os.fsencode(name).decode("utf-8", "replace")

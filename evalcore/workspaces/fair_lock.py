@@ -1,4 +1,4 @@
-"""One at a time, in the order of asking, from whatever event loop."""
+"""A lock for tasks of several event loops and threads, in the order in which they wait."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections import deque
 from concurrent.futures import Future
 
 
-class Turns:
-    """An async context that one task at a time is in; safe in several threads."""
+class FairLock:
+    """An async context for one task at a time; safe in several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = False
+        self._locked = False
         self._waiting: deque[Future[None]] = deque()
 
     async def __aenter__(self) -> None:
         """Wait for the turn."""
         with self._lock:
-            if not self._taken:
-                self._taken = True
+            if not self._locked:
+                self._locked = True
                 return
             turn: Future[None] = Future()
             self._waiting.append(turn)
@@ -42,4 +42,4 @@ class Turns:
                 if turn.set_running_or_notify_cancel():
                     turn.set_result(None)
                     return
-            self._taken = False
+            self._locked = False

@@ -1,7 +1,7 @@
-"""Where workspaces stand on this machine, whose they are, and how those of the dead are removed.
+"""The folders of workspaces on this machine, their owners, and the removal of abandoned ones.
 
-`<root>/<run>/<process>/` belongs to one process: it holds the lock `owner` as long as it lives, so
-nobody else's process id is taken for it.
+`<root>/<run>/<process>/` belongs to one process. It holds the lock `owner` as long as it lives, so
+a process id that is used again is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def workspaces_root(configured: str | None) -> Path:
     return Path(tempfile.gettempdir()) / f"evalcore-workspaces-{os.getuid()}"
 
 
-class Place:
+class ProcessFolder:
     """A process's own folder below the root, made at once; raise `UsageError` if it cannot be."""
 
     def __init__(self, root: Path, run_id: str) -> None:
@@ -46,7 +46,7 @@ class Place:
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if root.stat().st_uid != os.getuid():
-                raise UsageError(f"{root} belongs to somebody else: set EVALCORE_WORKSPACES")
+                raise UsageError(f"{root} belongs to another user: set EVALCORE_WORKSPACES")
             self.folder.mkdir(mode=0o700, parents=True)
             self._lock = (self.folder / _OWNER).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -70,7 +70,7 @@ class Place:
         return folder
 
     def leave(self, *, keep: bool) -> None:
-        """Give up the folder; remove it, or what no kept workspace needs."""
+        """Release the folder; remove it, or only the git mirrors if workspaces are kept."""
         if keep:
             remove_folder(self.folder / "git")
         else:
@@ -81,7 +81,7 @@ class Place:
 
 
 class Left(NamedTuple):
-    """A process's folder: of which run, and whether the process still works in it."""
+    """A process's folder: its run, and whether the process still works in it."""
 
     run: str
     folder: Path
@@ -128,10 +128,10 @@ def _kill_marked(mark: str) -> None:
     """Kill every process that bears the mark of a dead one (where there is a `/proc`)."""
     if not mark:
         return
-    wanted = f"{MARK_NAME}={mark}".encode()
+    mark_variable = f"{MARK_NAME}={mark}".encode()
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError, ValueError):
-            if wanted in entry.read_bytes().split(b"\0"):
+            if mark_variable in entry.read_bytes().split(b"\0"):
                 os.kill(int(entry.parent.name), signal.SIGKILL)
 
 

@@ -6,7 +6,8 @@
 A name is vague if it is nothing but words that tell nothing: `found`, `given`, `one`, `told`. It
 says what a value went through and not what it is. Names that the language or a library sets
 (keyword arguments of calls, attributes of others) are not looked at: only what is defined here.
-Prose is every comment and text with a word of `NARRATING`.
+Prose is every comment and text with a word of `NARRATING`, but for lines with `# verbatim` (stored
+texts whose wording must not change).
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def is_vague(name: str) -> bool:
 def narrating(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the word of comments and texts that narrate."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if "# verbatim" in token.line:
+            continue
         if token.type in {tokenize.COMMENT, tokenize.STRING}:
             for number, line in enumerate(token.string.splitlines()):
                 for match in NARRATING.finditer(line):

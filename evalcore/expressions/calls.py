@@ -123,9 +123,9 @@ def find_method(value: Any, name: str) -> Callable[..., Any]:
     What a class derived from a builtin one has of its own is never called.
     """
     methods = _NONE
-    for base, known in METHODS.items():
+    for base, base_methods in METHODS.items():
         if isinstance(value, base):
-            methods = known
+            methods = base_methods
             break
     else:
         if isinstance(value, Mapping):
@@ -173,10 +173,10 @@ def _named(compiler: Compiler, keywords: list[ast.keyword], name: str) -> Named 
     compiler.cost += len(parts)
 
     def run(frame: Frame) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        named_values: dict[str, Any] = {}
         for key, part in parts:
-            made |= _spread(part(frame)) if key is None else {key: part(frame)}
-        return made
+            named_values |= _spread(part(frame)) if key is None else {key: part(frame)}
+        return named_values
 
     return run
 
@@ -235,5 +235,5 @@ def _types(compiler: Compiler, node: ast.expr) -> list[type]:
         return [*_types(compiler, node.left), *_types(compiler, node.right)]
     if isinstance(node, ast.Constant) and node.value is None:
         return [type(None)]
-    known = ", ".join(sorted(TYPES))
-    return compiler.refuse(node, f"isinstance() takes the names of types ({known})")
+    type_names = ", ".join(sorted(TYPES))
+    return compiler.refuse(node, f"isinstance() takes the names of types ({type_names})")

@@ -132,11 +132,11 @@ def _combining(name: str) -> Method:
 
     def run(budget: Budget, values: Any, *others: Any) -> Any:
         budget.room(8 * len(values))
-        made = set(values)
+        result = set(values)
         for other in others:
-            made = function(made, _set_of(budget, other))
-            budget.room(8 * len(made))
-        return made
+            result = function(result, _set_of(budget, other))
+            budget.room(8 * len(result))
+        return result
 
     return run
 

@@ -28,10 +28,10 @@ class ExpressionSyntaxError(EvalError):
         self.path = path
 
     def __str__(self) -> str:
-        place = f"column {self.column}"
+        position = f"column {self.column}"
         if self.line > 1:
-            place = f"line {self.line}, {place}"
-        return f"{self.message} ({place})"
+            position = f"line {self.line}, {position}"
+        return f"{self.message} ({position})"
 
 
 class ExpressionError(EvalError):
@@ -48,5 +48,5 @@ class ExpressionError(EvalError):
         self.source = source
 
     def __str__(self) -> str:
-        place = f"{one_line(self.source, LONGEST_SOURCE)}: " if self.source else ""
-        return f"{place}{self.kind}: {self.reason}"
+        source = f"{one_line(self.source, LONGEST_SOURCE)}: " if self.source else ""
+        return f"{source}{self.kind}: {self.reason}"

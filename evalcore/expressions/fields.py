@@ -59,12 +59,12 @@ class _Filling:
         first = re.match(r"[^.\[]*", field)
         name = first[0] if first else ""
         value = self._first(name)
-        place = len(name)
-        while place < len(field):
-            step = _STEP.match(field, place)
+        position = len(name)
+        while position < len(field):
+            step = _STEP.match(field, position)
             if step is None:
                 raise Failure("ValueError", f"the field {{{field}}} cannot be read")
-            place = step.end()
+            position = step.end()
             if step["name"] is not None:
                 value = attribute(value, step["name"])
             else:

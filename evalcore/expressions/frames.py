@@ -24,7 +24,7 @@ UNDERSCORED: Final = frozenset({"_", "_match_groups"})
 def local(distance: int, slot: int, name: str) -> Run:
     """Return the function that reads a local value `distance` frames out."""
 
-    def here(frame: Frame) -> Any:
+    def read(frame: Frame) -> Any:
         value = frame[slot]
         if value is UNSET:
             raise Failure("UnboundLocalError", f"{name!r} has no value yet")
@@ -39,9 +39,9 @@ def local(distance: int, slot: int, name: str) -> Run:
     def far(frame: Frame) -> Any:
         for _ in range(distance):
             frame = frame[AROUND]
-        return here(frame)
+        return read(frame)
 
-    return (here, around)[distance] if distance < 2 else far
+    return (read, around)[distance] if distance < 2 else far
 
 
 def variable(name: str, functions: frozenset[str]) -> Run:

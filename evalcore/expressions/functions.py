@@ -42,7 +42,7 @@ class Callback:
 
 
 def called(value: Any) -> Callable[..., Any]:
-    """Return what a callback calls; whatever else may have come here is not called."""
+    """Return the function of a callback; raise `Failure` for any other value."""
     if type(value) is not Callback:
         raise Failure("TypeError", f"a function is wanted, not {describe(value)}")
     return value.call
@@ -98,32 +98,32 @@ def _ord(_: Budget, value: Any) -> int:
 
 def make_dict(budget: Budget, source: Any = (), /, **by_name: Any) -> dict[Any, Any]:
     """Return a mapping of a mapping or of pairs, and of names."""
-    made: dict[Any, Any] = {}
+    mapping: dict[Any, Any] = {}
     if isinstance(source, Mapping):
         budget.room(8 * len(source))
         budget.charge(len(source))
-        made.update(source)
+        mapping.update(source)
     else:
         for pair in _walked(source, budget):
             two = take(pair, budget)
             if len(two) != 2:
                 raise Failure("ValueError", f"dict() takes pairs, not {len(two)} values")
             check_keys(two[:1], budget)
-            made[two[0]] = two[1]
-    made.update(by_name)
-    budget.room(8 * len(made))
-    return made
+            mapping[two[0]] = two[1]
+    mapping.update(by_name)
+    budget.room(8 * len(mapping))
+    return mapping
 
 
 def make_set(budget: Budget, values: Any = ()) -> set[Any]:
     """Return a set; in small portions, as keys that collide take quadratic time."""
-    taken = take(values, budget)
-    check_keys(taken, budget)
-    made: set[Any] = set()
-    for start in range(0, len(taken), _CHUNK):
-        made.update(taken[start : start + _CHUNK])
+    members = take(values, budget)
+    check_keys(members, budget)
+    result: set[Any] = set()
+    for start in range(0, len(members), _CHUNK):
+        result.update(members[start : start + _CHUNK])
         budget.charge(_CHUNK)
-    return made
+    return result
 
 
 def _divmod(budget: Budget, left: Any, right: Any) -> Any:
@@ -216,21 +216,21 @@ def _extreme(
 ) -> Any:
     if not values:
         raise Failure("TypeError", f"{name}() takes at least one value")
-    taken = take(values[0], budget) if len(values) == 1 else list(values)
-    if not taken:
+    candidates = take(values[0], budget) if len(values) == 1 else list(values)
+    if not candidates:
         if default is _MISSING:
             raise Failure("ValueError", f"{name}() of nothing (give it a default)")
         return default
-    kinds = set(map(type, taken))
+    kinds = set(map(type, candidates))
     if key is None and kinds in ({int}, {float}):
-        return max(taken) if name == "max" else min(taken)
-    keys = taken if key is None else list(map(called(key), taken))
+        return max(candidates) if name == "max" else min(candidates)
+    keys = candidates if key is None else list(map(called(key), candidates))
     best = 0
-    for place in range(1, len(taken)):
+    for position in range(1, len(candidates)):
         budget.charge(1)
-        if better(keys[best], keys[place]):
-            best = place
-    return taken[best]
+        if better(keys[best], keys[position]):
+            best = position
+    return candidates[best]
 
 
 def sort(budget: Budget, values: list[Any], key: Any, *, reverse: bool) -> list[Any]:
@@ -246,7 +246,7 @@ def sort(budget: Budget, values: list[Any], key: Any, *, reverse: bool) -> list[
     if key is None:
         return sorted(values, reverse=reverse)
     order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
-    return [values[place] for place in order]
+    return [values[position] for position in order]
 
 
 def _check_ordered(keys: list[Any], budget: Budget) -> None:
@@ -256,9 +256,9 @@ def _check_ordered(keys: list[Any], budget: Budget) -> None:
 
 
 def _sorted(budget: Budget, values: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
-    taken = take(values, budget)
-    budget.charge(len(taken))
-    return sort(budget, taken, key, reverse=bool(reverse))
+    members = take(values, budget)
+    budget.charge(len(members))
+    return sort(budget, members, key, reverse=bool(reverse))
 
 
 def _pow(budget: Budget, base: Any, exp: Any, mod: Any = None) -> Any:
@@ -301,11 +301,11 @@ def _sum(budget: Budget, values: Any, start: Any = 0) -> Any:
     start = plain(start)
     if type(start) is str:
         raise Failure("TypeError", "sum() adds numbers; texts are joined by ''.join(…)")
-    taken = take(values, budget)
-    if type(start) in NUMBERS and set(map(type, taken)) <= NUMBERS:
-        return sum(taken, start)
+    numbers = take(values, budget)
+    if type(start) in NUMBERS and set(map(type, numbers)) <= NUMBERS:
+        return sum(numbers, start)
     total = start
-    for each in taken:
+    for each in numbers:
         budget.charge(1)
         total = add(budget, total, each)
     return total

@@ -29,9 +29,9 @@ def attribute(value: Any, name: str) -> Any:
         raise Failure("KeyError", f"no key {name!r}{suggestion(name, value)}") from None
 
 
-def suggestion(name: str, known: Iterable[Any]) -> str:
+def suggestion(name: str, names: Iterable[Any]) -> str:
     """Return "; did you mean 'x'?" for the name nearest to this one, or nothing."""
-    names = [each for each in islice(known, _MOST_NAMES) if isinstance(each, str)]
+    names = [each for each in islice(names, _MOST_NAMES) if isinstance(each, str)]
     near = nearest(name, [each for each in names if len(each) < 100])
     return f"; did you mean {near!r}?" if near else ""
 
@@ -44,7 +44,7 @@ def item(budget: Budget, value: Any, index: Any) -> Any:
         try:
             return value[index]
         except KeyError:
-            raise Failure("KeyError", f"no key {_shown(index)}") from None
+            raise Failure("KeyError", f"no key {_excerpt(index)}") from None
     if kind in (list, tuple, str, range):
         base: Any = kind
     else:
@@ -63,5 +63,5 @@ def item(budget: Budget, value: Any, index: Any) -> Any:
     return base.__getitem__(value, index)
 
 
-def _shown(index: Any) -> str:
+def _excerpt(index: Any) -> str:
     return repr(index) if type(index) in (str, int, float, bool) else describe(index)

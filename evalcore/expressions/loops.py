@@ -64,21 +64,21 @@ def _result(
 
     def make_set(frame: Frame) -> set[Any]:
         inner, values, _ = enter(frame)
-        made: set[Any] = set()
+        result: set[Any] = set()
         for _ in _rounds(levels, 0, values, inner):
             value = element(inner)
             check_key(value, inner[BUDGET])
-            made.add(value)
-        return made
+            result.add(value)
+        return result
 
     def make_dict(frame: Frame) -> dict[Any, Any]:
         inner, values, _ = enter(frame)
-        made: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for _ in _rounds(levels, 0, values, inner):
             its_key = key(inner) if key is not None else None
             check_key(its_key, inner[BUDGET])
-            made[its_key] = element(inner)
-        return made
+            result[its_key] = element(inner)
+        return result
 
     def make_lazy(frame: Frame) -> Lazy:
         inner, values, source = enter(frame)
@@ -92,12 +92,12 @@ def _result(
 
 
 def _rounds(
-    levels: list[_Level], place: int, values: Iterator[Any], frame: Frame
+    levels: list[_Level], depth: int, values: Iterator[Any], frame: Frame
 ) -> Iterator[None]:
     """Set the local values round by round; yield where the element is wanted."""
-    _, store, conditions, cost, cost_if_passed = levels[place]
+    _, store, conditions, cost, cost_if_passed = levels[depth]
     budget = frame[BUDGET]
-    last = place + 1 == len(levels)
+    last = depth + 1 == len(levels)
     for value in values:
         budget.charge(cost)
         store(frame, value)
@@ -110,9 +110,9 @@ def _rounds(
             if last:
                 yield
             else:
-                following = levels[place + 1].values
+                following = levels[depth + 1].values
                 assert following is not None  # noqa: S101 - only the first has none
-                yield from _rounds(levels, place + 1, iterate(following(frame), budget), frame)
+                yield from _rounds(levels, depth + 1, iterate(following(frame), budget), frame)
 
 
 def _levels(
@@ -170,15 +170,15 @@ def _store(target: ast.expr, names: dict[str, int]) -> Store:
 
 def compile_lambda(compiler: Compiler, node: ast.Lambda) -> Run:
     """Return the function that makes the Python function of a lambda."""
-    wanted = node.args
-    if wanted.vararg or wanted.kwarg or wanted.kwonlyargs:
+    arguments = node.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         compiler.refuse(node, "a lambda takes positional parameters only")
-    parameters = [*wanted.posonlyargs, *wanted.args]
+    parameters = [*arguments.posonlyargs, *arguments.args]
     names: dict[str, int] = {}
     for parameter in parameters:
         compiler.check_name(node, parameter.arg, frozenset({"_"}))
         names[parameter.arg] = len(names)
-    defaults = [compiler.compile(default) for default in wanted.defaults]
+    defaults = [compiler.compile(default) for default in arguments.defaults]
     with compiler.frame(names):
         body = compiler.compile(node.body)
         cost = 1 + compiler.take_cost()
@@ -187,13 +187,13 @@ def compile_lambda(compiler: Compiler, node: ast.Lambda) -> Run:
 
     def make(frame: Frame) -> Callable[..., Any]:
         budget = frame[BUDGET]
-        given = [default(frame) for default in defaults]
+        default_values = [default(frame) for default in defaults]
 
         def call(*values: Any) -> Any:
             if not least <= len(values) <= most:
                 raise Failure("TypeError", f"the lambda takes {most} values, not {len(values)}")
             budget.charge(cost)
-            rest = given[len(values) - least :]
+            rest = default_values[len(values) - least :]
             return body([frame, frame[SCOPE], budget, *values, *rest])
 
         return call

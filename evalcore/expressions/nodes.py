@@ -159,15 +159,15 @@ def _dict(compiler: Compiler, node: ast.Dict) -> Run:
     make_dict = FUNCTIONS["dict"]
 
     def run(frame: Frame) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for key, value in pairs:
             if key is None:
-                made.update(_mapping(value(frame), make_dict, frame))
+                result.update(_mapping(value(frame), make_dict, frame))
                 continue
             its_key = key(frame)
             check_key(its_key, frame[BUDGET])
-            made[its_key] = value(frame)
-        return made
+            result[its_key] = value(frame)
+        return result
 
     return run
 

@@ -227,19 +227,21 @@ def _charge_both(budget: Budget, left: Any, right: Any) -> None:
 
 def _ordering(sign: str, function: Callable[[Any, Any], Any]) -> Operator:
     def run(budget: Budget, left: Any, right: Any) -> Any:
-        one, other = type(left), type(right)
-        if one in SCALARS and other in SCALARS:
+        left_type, right_type = type(left), type(right)
+        if left_type in SCALARS and right_type in SCALARS:
             return function(left, right)
         left, right = plain(left), plain(right)
-        one, other = type(left), type(right)
-        if one in SCALARS and other in SCALARS:
+        left_type, right_type = type(left), type(right)
+        if left_type in SCALARS and right_type in SCALARS:
             return function(left, right)
-        if (one is other and one in (list, tuple)) or (one in _SETS and other in _SETS):
+        if (left_type is right_type and left_type in (list, tuple)) or (
+            left_type in _SETS and right_type in _SETS
+        ):
             _charge_both(budget, left, right)
             return function(left, right)
-        if one in _ORDERED and (other in _ORDERED or other in NUMBERS):
+        if left_type in _ORDERED and (right_type in _ORDERED or right_type in NUMBERS):
             return function(left, right)
-        if other in _ORDERED and one in NUMBERS:
+        if right_type in _ORDERED and left_type in NUMBERS:
             return function(left, right)
         raise _unsupported(sign, left, right)
 
@@ -270,7 +272,7 @@ def contains(budget: Budget, item: Any, within: Any) -> bool:
     charge_comparing(budget, item, length_of(within))
     if type(item) not in SCALARS:
         walk(within, budget)
-    return item in within if type(within) in (list, tuple) else _found(item, within, budget)
+    return item in within if type(within) in (list, tuple) else _is_in(item, within, budget)
 
 
 def charge_comparing(budget: Budget, item: Any, times: int) -> None:
@@ -283,7 +285,7 @@ def charge_comparing(budget: Budget, item: Any, times: int) -> None:
     budget.charge(weight * times >> 5)
 
 
-def _found(item: Any, within: Any, budget: Budget) -> bool:
+def _is_in(item: Any, within: Any, budget: Budget) -> bool:
     return any(item is each or item == each for each in iterate(within, budget))
 
 

@@ -20,17 +20,17 @@ def percent(template: str, values: Any, budget: Budget) -> str:
     """Return a text with its `%` fields filled; a field cannot take its width from the values."""
     arguments = _Arguments(values)
     written: list[str] = []
-    size = place = 0
+    size = position = 0
     for field in _FIELD.finditer(template):
-        written.append(template[place : field.start()])
-        place = field.end()
+        written.append(template[position : field.start()])
+        position = field.end()
         written.append("%" if field["kind"] == "%" else _field(field, arguments, budget))
         size += len(written[-1]) + len(written[-2])
         budget.charge(1)
         # What is written already counts each time; the whole once more when it is joined.
         if size > budget.bytes:
             budget.room(size)
-    written.append(template[place:])
+    written.append(template[position:])
     arguments.finish()
     budget.room(size + len(written[-1]))
     return "".join(written)

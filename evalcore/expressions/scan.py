@@ -33,20 +33,20 @@ def split(text: str) -> list[str | Source]:
     if "${" not in text:
         return [text] if text else []
     parts: list[str | Source] = []
-    literal, place = "", 0
-    while (found := _OPENING.search(text, place)) is not None:
-        literal += text[place : found.start()]
-        place = found.end()
-        if found[0].startswith("\\"):
+    literal, position = "", 0
+    while (match := _OPENING.search(text, position)) is not None:
+        literal += text[position : match.start()]
+        position = match.end()
+        if match[0].startswith("\\"):
             literal += "${"
             continue
-        end = _end(text, place)
+        end = _end(text, position)
         if literal:
             parts.append(literal)
             literal = ""
-        parts.append(Source(text[place:end], place))
-        place = end + 1
-    literal += text[place:]
+        parts.append(Source(text[position:end], position))
+        position = end + 1
+    literal += text[position:]
     if literal:
         parts.append(literal)
     return parts
@@ -55,10 +55,10 @@ def split(text: str) -> list[str | Source]:
 def _end(text: str, start: int) -> int:
     """Return the index of the `}` that closes the expression that starts at `start`."""
     open_brackets: list[str] = []
-    place = start
-    while (mark := _MARK.search(text, place)) is not None:
+    position = start
+    while (mark := _MARK.search(text, position)) is not None:
         sign = mark[0]
-        place = mark.end()
+        position = mark.end()
         if sign in _CLOSING:
             open_brackets.append(_CLOSING[sign])
             if len(open_brackets) > _DEEPEST:
@@ -69,23 +69,23 @@ def _end(text: str, start: int) -> int:
             if not open_brackets or open_brackets.pop() != sign:
                 raise mistake(text, mark.start(), f"'{sign}' closes nothing")
         elif sign == "#":
-            newline = text.find("\n", place)
-            place = len(text) if newline < 0 else newline
+            newline = text.find("\n", position)
+            position = len(text) if newline < 0 else newline
         else:
-            place = _after_literal(text, place, sign)
+            position = _after_literal(text, position, sign)
     raise mistake(
         text, start - 2, "'${' is never closed; for the characters themselves write '\\${'"
     )
 
 
-def _after_literal(text: str, place: int, quote: str) -> int:
+def _after_literal(text: str, position: int, quote: str) -> int:
     """Return the index after a literal whose first quote has been read."""
-    start = place - len(quote)
-    while (found := _QUOTE_OR_END[quote].search(text, place)) is not None:
-        place = found.end()
-        if found[0] == quote:
-            return place
-        if found[0] == "\n":
+    start = position - len(quote)
+    while (match := _QUOTE_OR_END[quote].search(text, position)) is not None:
+        position = match.end()
+        if match[0] == quote:
+            return position
+        if match[0] == "\n":
             break
     raise mistake(text, start, "a text literal is never closed")
 

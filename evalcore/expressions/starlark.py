@@ -54,15 +54,17 @@ def run_starlark(
     """
     budget = budget or Budget()
     words = set(_WORD.findall(source))
-    known = {name: function for name, function in (functions or {}).items() if name in words}
+    used_functions = {
+        name: function for name, function in (functions or {}).items() if name in words
+    }
     question = {
         "source": source,
         "steps": budget.steps_left * _STEPS_PER_STEP,
         "only_parse": False,
-        "scope": _values(scope, words - set(known), budget),
-        "functions": list(known),
+        "scope": _values(scope, words - set(used_functions), budget),
+        "functions": list(used_functions),
     }
-    answer = _asked(question, known, budget)
+    answer = _ask(question, used_functions, budget)
     if "error" in answer:
         raise ExpressionError(answer["kind"], _placed(answer), _named(source))
     result = answer["result"]
@@ -77,7 +79,7 @@ def run_starlark(
 def check_starlark(source: str) -> None:
     """Raise `ExpressionSyntaxError` where a script cannot be parsed; nothing is run."""
     question = {"source": source, "steps": 0, "only_parse": True, "scope": {}, "functions": []}
-    answer = _asked(question, {}, Budget())
+    answer = _ask(question, {}, Budget())
     if "error" in answer:
         reason = one_line(answer["error"], 200)
         raise ExpressionSyntaxError(reason, answer.get("line") or 1, answer.get("column") or 1)
@@ -127,7 +129,7 @@ class _Process:
         try:
             self.receive(time.monotonic() + _START_S, _LONGEST_GREETING)
         except BaseException:
-            # No process is left behind, whatever stopped its start.
+            # No process is left behind when its start is interrupted.
             self.end()
             raise
 
@@ -203,7 +205,7 @@ def _idle() -> _Idle:
     return _Idle()
 
 
-def _asked(
+def _ask(
     question: dict[str, Any], functions: Mapping[str, Callable[..., Any]], budget: Budget
 ) -> dict[str, Any]:
     """Return the answer to a question; a process that did not give one is not used again."""

@@ -19,7 +19,7 @@ from typing import Any
 
 _DEEPEST_CALLS = 100
 _LARGEST_BITS = 10_000
-_PLACE = re.compile(r"-->\s*script:(\d+)(?::(\d+))?")
+_POSITION = re.compile(r"-->\s*script:(\d+)(?::(\d+))?")
 
 
 class Stopped(Exception):  # noqa: N818 - ends the script from within a function of the other side
@@ -44,10 +44,10 @@ def main() -> None:
 
 def _wire() -> ModuleType:
     """Load `starlark_wire` from its file: the package around it is not needed here."""
-    place = Path(__file__).with_name("starlark_wire.py")
-    spec = importlib.util.spec_from_file_location("starlark_wire", place)
+    path = Path(__file__).with_name("starlark_wire.py")
+    spec = importlib.util.spec_from_file_location("starlark_wire", path)
     if spec is None or spec.loader is None:
-        raise ImportError(str(place))
+        raise ImportError(str(path))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -101,7 +101,7 @@ class _Script:
             result = self._result()
         except MemoryError:
             self._send({"error": "there is not enough memory for it", "kind": "LimitError"})
-        except Exception as error:  # noqa: BLE001 - whatever the script ends with
+        except Exception as error:  # noqa: BLE001 - a script may raise anything
             self._send(self._failure(str(error)))
         else:
             self._send({"result": result})
@@ -138,8 +138,8 @@ class _Script:
         options = starlark.EvalOptions(
             check_cancelled=self._looked, max_callstack_size=_DEEPEST_CALLS
         )
-        known = starlark.Globals.extended_by(extensions)
-        return starlark.eval_with(options, module, tree, known).value
+        global_names = starlark.Globals.extended_by(extensions)
+        return starlark.eval_with(options, module, tree, global_names).value
 
     def _looked(self) -> bool:
         """Return whether the script has taken all its steps; asked once in about a thousand."""
@@ -183,10 +183,12 @@ class _Script:
     def _failure(self, text: str) -> dict[str, Any]:
         if self._stopped:
             return {"stopped": True}
-        said = re.search(r"^error: (?:Parse error: )?(.*)$", text, re.MULTILINE)
-        reason = said[1] if said else text.strip().splitlines()[0] if text.strip() else "no reason"
-        places = _PLACE.findall(text)
-        line, column = places[-1] if places else ("", "")
+        match = re.search(r"^error: (?:Parse error: )?(.*)$", text, re.MULTILINE)
+        reason = (
+            match[1] if match else text.strip().splitlines()[0] if text.strip() else "no reason"
+        )
+        positions = _POSITION.findall(text)
+        line, column = positions[-1] if positions else ("", "")
         if "Evaluation cancelled" in text:
             kind, reason = "LimitError", "it takes more steps than a script may take"
         elif "allstack" in text or "stack overflow" in text.lower():

@@ -127,8 +127,8 @@ def _expand_tabs(budget: Budget, text: str, tabsize: Any = 8) -> str:
 
 def _replace(budget: Budget, text: str, old: Any, new: Any, count: Any = -1) -> str:
     old, new, most = _text(old), _text(new), _whole(count)
-    found = text.count(old) if most < 0 else min(text.count(old), most)
-    budget.room(len(text) + found * max(0, len(new) - len(old)))
+    replaced = text.count(old) if most < 0 else min(text.count(old), most)
+    budget.room(len(text) + replaced * max(0, len(new) - len(old)))
     return text.replace(old, new, most)
 
 

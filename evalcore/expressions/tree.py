@@ -63,7 +63,7 @@ def _compiled(value: Any, path: tuple[str | int, ...], templates: list[Template]
     if isinstance(value, dict):
         return {key: _compiled(each, (*path, key), templates) for key, each in value.items()}
     if isinstance(value, list):
-        return [_compiled(each, (*path, place), templates) for place, each in enumerate(value)]
+        return [_compiled(each, (*path, index), templates) for index, each in enumerate(value)]
     return value
 
 

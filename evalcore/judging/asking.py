@@ -78,7 +78,7 @@ class NoJudges:
         raise TargetError("judge", NO_JUDGE)
 
     def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:  # noqa: ARG002 - the protocol's parameters
-        """Return True: nobody is asked."""
+        """Return True: no judge is asked."""
         return True
 
 
@@ -90,13 +90,13 @@ def added(metrics: Sequence[Metrics]) -> Metrics:
 
     The cost is None if one call's is unknown.
     """
-    costs = [one.cost_usd for one in metrics if one.cost_usd is not None]
-    times = [one.latency_ms for one in metrics if one.latency_ms is not None]
-    given = [one.input_tokens for one in metrics if one.input_tokens is not None]
-    made = [one.output_tokens for one in metrics if one.output_tokens is not None]
+    costs = [call.cost_usd for call in metrics if call.cost_usd is not None]
+    times = [call.latency_ms for call in metrics if call.latency_ms is not None]
+    input_tokens = [call.input_tokens for call in metrics if call.input_tokens is not None]
+    output_tokens = [call.output_tokens for call in metrics if call.output_tokens is not None]
     return Metrics(
         latency_ms=fsum(times) if times else None,
         cost_usd=fsum(costs) if costs and len(costs) == len(metrics) else None,
-        input_tokens=sum(given) if given else None,
-        output_tokens=sum(made) if made else None,
+        input_tokens=sum(input_tokens) if input_tokens else None,
+        output_tokens=sum(output_tokens) if output_tokens else None,
     )

@@ -60,16 +60,16 @@ async def ask_until_valid(
     was wrong, not what was said: a reply may repeat what the judged text put into it.
     """
     answers: list[Answer] = []
-    asked = question
+    next_question = question
     while True:
-        answer = await judges.ask(spec, asked)
+        answer = await judges.ask(spec, next_question)
         answers.append(answer)
         try:
             return Vote(answer.judge, read(answer.text), tuple(answers))
         except ReplyError as error:
             if len(answers) > MAX_REPAIRS:
                 raise _no_answer(answers, error) from error
-            asked = repaired(question, str(error))
+            next_question = repaired(question, str(error))
 
 
 def repaired(question: Question, reason: str) -> Question:
@@ -92,6 +92,6 @@ def aggregate(scores: Sequence[float], aggregation: str, threshold: float) -> fl
 
 def _no_answer(answers: Sequence[Answer], error: ReplyError) -> TargetError:
     last = answers[-1]
-    shown = one_line(last.text, _SHOWN_CHARACTERS)
+    excerpt = one_line(last.text, _SHOWN_CHARACTERS)
     message = f"judge '{last.judge}' gave no valid verdict in {len(answers)} replies"
-    return TargetError("judge", f"{message}; the last: {error}: {shown!r}")
+    return TargetError("judge", f"{message}; the last: {error}: {excerpt!r}")

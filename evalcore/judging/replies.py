@@ -56,33 +56,33 @@ def number_of(value: Mapping[str, Any], key: str, low: float, high: float) -> fl
     """Return the number at a key; raise `ReplyError` if it is none between `low` and `high`."""
     if key not in value:
         raise ReplyError(f"'{key}' is missing")
-    found = value[key]
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    number = value[key]
+    if isinstance(number, bool) or not isinstance(number, int | float):
         raise ReplyError(f"'{key}' has to be a number from {low:g} to {high:g}")
-    if not low <= found <= high or not math.isfinite(found):
+    if not low <= number <= high or not math.isfinite(number):
         raise ReplyError(f"'{key}' has to be a number from {low:g} to {high:g}")
-    return float(found)
+    return float(number)
 
 
 def text_of(value: Mapping[str, Any], key: str) -> str:
     """Return the text at a key, "" where there is none; raise `ReplyError` for anything else."""
-    found = value.get(key)
-    if found is None:
+    text = value.get(key)
+    if text is None:
         return ""
-    if not isinstance(found, str):
+    if not isinstance(text, str):
         raise ReplyError(f"'{key}' has to be a text")
-    return found
+    return text
 
 
 def aspects_of(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return `assertions`: a list of `{text, passed, evidence?}`; raise `ReplyError`."""
-    found = value.get("assertions")
-    if found is None:
+    aspects = value.get("assertions")
+    if aspects is None:
         return []
-    if not isinstance(found, list):
+    if not isinstance(aspects, list):
         raise ReplyError("'assertions' has to be a list of {text, passed, evidence}")
     aspects = []
-    for entry in found:
+    for entry in aspects:
         sound = isinstance(entry, dict) and isinstance(entry.get("passed"), bool)
         if not sound or not isinstance(entry.get("text"), str):
             raise ReplyError("each of 'assertions' has a 'text' and 'passed', true or false")
@@ -93,10 +93,10 @@ def aspects_of(value: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise ReplyError("a key stands in it twice")
-    return found
+    return mapping
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -86,19 +86,23 @@ async def grade_by_rubric(
         for _ in range(panel.votes):
             votes.append(await _complete_vote(judges, spec, question, criteria))
     earned = {
-        one.id: aggregate(
-            [vote.reading.checks.get(one.id, _NOT_MET).earned for vote in votes],
+        criterion.id: aggregate(
+            [vote.reading.checks.get(criterion.id, _NOT_MET).earned for vote in votes],
             panel.aggregation,
-            _threshold(one),
+            _threshold(criterion),
         )
-        for one in criteria
+        for criterion in criteria
     }
-    total = fsum(one.weight for one in criteria)
-    score = fsum(earned[one.id] * one.weight for one in criteria) / total if total else 0.0
+    total = fsum(criterion.weight for criterion in criteria)
+    score = (
+        fsum(earned[criterion.id] * criterion.weight for criterion in criteria) / total
+        if total
+        else 0.0
+    )
     failed = tuple(
-        one.id
-        for one in criteria
-        if one.required is not None and not reaches(earned[one.id], one.required)
+        criterion.id
+        for criterion in criteria
+        if criterion.required is not None and not reaches(earned[criterion.id], criterion.required)
     )
     return Rubric(score, earned, failed, votes, prompt_digest(written, form))
 
@@ -156,23 +160,23 @@ def read_reply(
         raise ReplyError("'checks' is missing")
     if not isinstance(value[name], list):
         raise ReplyError(f"'{name}' has to be a list, one entry for each criterion")
-    known = {one.id: one for one in criteria}
-    known_by_outcome = {one.outcome: one for one in criteria}
+    by_id = {each.id: each for each in criteria}
+    by_outcome = {each.outcome: each for each in criteria}
     checks: dict[str, Check] = {}
     for entry in value[name]:
         if not isinstance(entry, dict):
             raise ReplyError(f"each entry of '{name}' has to be an object")
-        given = next((entry[key] for key in _NAMES if key in entry), None)
-        if not isinstance(given, str):
+        name_of_criterion = next((entry[key] for key in _NAMES if key in entry), None)
+        if not isinstance(name_of_criterion, str):
             raise ReplyError(f"each entry of '{name}' has the 'id' of its criterion")
-        criterion = known.get(given) or known_by_outcome.get(given)
+        criterion = by_id.get(name_of_criterion) or by_outcome.get(name_of_criterion)
         if criterion is None:
             continue
         if criterion.id in checks:
             raise ReplyError(f"criterion '{criterion.id}' is answered twice")
         checks[criterion.id] = _check(entry, criterion)
     reasoning = text_of(value, "overall_reasoning") or text_of(value, "reasoning")
-    missing = tuple(one.id for one in criteria if one.id not in checks)
+    missing = tuple(each.id for each in criteria if each.id not in checks)
     return RubricReading(checks, reasoning, missing)
 
 
@@ -201,11 +205,11 @@ def _plain(text: str) -> str:
 
 def _form(criteria: Sequence[Criterion]) -> str:
     parts = []
-    if any(not one.levels for one in criteria):
+    if any(not criterion.levels for criterion in criteria):
         parts.append('"satisfied": true or false')
-    scored = [one for one in criteria if one.levels]
+    scored = [criterion for criterion in criteria if criterion.levels]
     if scored:
-        bounds = ", ".join(f"{one.id!r} 0 to {one.most:g}" for one in scored)
+        bounds = ", ".join(f"{criterion.id!r} 0 to {criterion.most:g}" for criterion in scored)
         parts.append(f'"score": a number for criteria with scores ({bounds})')
     return (
         'Answer with JSON only, an entry for every criterion: {"checks": [{"id": the id of the '
@@ -215,8 +219,13 @@ def _form(criteria: Sequence[Criterion]) -> str:
 
 
 def _schema(criteria: Sequence[Criterion]) -> dict[str, Any]:
-    properties: dict[str, Any] = {"id": {"type": "string", "enum": [one.id for one in criteria]}}
-    graded, plain = any(one.levels for one in criteria), any(not one.levels for one in criteria)
+    properties: dict[str, Any] = {
+        "id": {"type": "string", "enum": [criterion.id for criterion in criteria]}
+    }
+    graded, plain = (
+        any(criterion.levels for criterion in criteria),
+        any(not criterion.levels for criterion in criteria),
+    )
     if plain:
         properties["satisfied"] = {"type": "boolean" if not graded else ["boolean", "null"]}
     if graded:

@@ -17,7 +17,9 @@ def conversation_text(value: Any) -> str:
         return json_text(value)
     if len(value) == 1:
         return content_text(value[0].get("content"))
-    return "\n\n".join(f"[{one.get('role')}]\n{content_text(one.get('content'))}" for one in value)
+    return "\n\n".join(
+        f"[{message.get('role')}]\n{content_text(message.get('content'))}" for message in value
+    )
 
 
 def expected_text(value: Any) -> str:
@@ -60,5 +62,5 @@ def _is_messages(value: Any) -> bool:
     return (
         isinstance(value, list | tuple)
         and bool(value)
-        and all(isinstance(one, Mapping) and "role" in one for one in value)
+        and all(isinstance(message, Mapping) and "role" in message for message in value)
     )

@@ -1,4 +1,4 @@
-"""What an execution left, as somebody's own function is given it: scorers, checks, reports."""
+"""The result of an execution as users' own functions get it: scorers, checks, reports."""
 
 from __future__ import annotations
 

@@ -70,5 +70,5 @@ def attached_names(messages: Any) -> Iterator[str]:
 
 def code_identity(names: Iterable[str], code: Mapping[str, str]) -> bytes:
     """Return the digest of what the names stand for; nothing where none of them is known."""
-    known = sorted({(name, code[name]) for name in names if name in code})
-    return hashlib.sha256(orjson.dumps(known)).digest() if known else b""
+    digests = sorted({(name, code[name]) for name in names if name in code})
+    return hashlib.sha256(orjson.dumps(digests)).digest() if digests else b""

@@ -28,7 +28,7 @@ class PathSyntaxError(ValueError):
     """The text is no path; the message says what would be one."""
 
 
-class Found(NamedTuple):
+class PathValue(NamedTuple):
     """What stands at a path."""
 
     value: Any
@@ -39,12 +39,12 @@ class Missing(NamedTuple):
 
     path: str
     prefix: str
-    there: str
+    contents: str
 
     def __str__(self) -> str:
         if not self.prefix:
             return f"nothing at {self.path!r}: a path begins with {', '.join(ROOTS)}"
-        return f"nothing at {self.path!r}: {self.prefix!r} exists and {self.there}"
+        return f"nothing at {self.path!r}: {self.prefix!r} exists and {self.contents}"
 
 
 def parse_path(text: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def parse_path(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def find_value(evidence: Evidence, path: str) -> Found | Missing:
+def find_value(evidence: Evidence, path: str) -> PathValue | Missing:
     """Return what stands at the path; raise `PathSyntaxError` for a text that is none."""
     parts = parse_path(path)
     if parts[0] not in ROOTS:
@@ -74,10 +74,10 @@ def find_value(evidence: Evidence, path: str) -> Found | Missing:
             step = _in_primary(evidence, parts)
         if step is None:
             return Missing(path, prefix, _described(node))
-        node, taken = step
-        prefix = f"{prefix}.{'.'.join(parts[position : position + taken])}"
-        position += taken
-    return Found(node)
+        node, steps = step
+        prefix = f"{prefix}.{'.'.join(parts[position : position + steps])}"
+        position += steps
+    return PathValue(node)
 
 
 def output_values(evidence: Evidence) -> dict[str, Any]:
@@ -185,13 +185,13 @@ def _primary(evidence: Evidence, outputs: Mapping[str, Any], state: Any) -> Any:
     return text if text is None or state is None else _raw(text, {PRIMARY: state}, PRIMARY)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(left: Any, right: Any) -> bool:
     """Whether two JSON values are the same, numbers and booleans of the same type as well."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    return type(one) is type(other) and bool(one == other)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_alike, left, right))
+    return type(left) is type(right) and bool(left == right)
 
 
 def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | None:
@@ -214,8 +214,8 @@ def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | N
 def _in_primary(evidence: Evidence, parts: Sequence[str]) -> tuple[Any, int] | None:
     if evidence.output is None:
         return None
-    found = _step(output_values(evidence)[PRIMARY], parts, 1)
-    return (evidence.output, 1) if found is None and parts[1] == "output" else found
+    step = _step(output_values(evidence)[PRIMARY], parts, 1)
+    return (evidence.output, 1) if step is None and parts[1] == "output" else step
 
 
 def _described(node: Any) -> str:

@@ -37,7 +37,7 @@ _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 def _canonical(value: Any) -> bytes:
-    """Return the bytes that stand for a JSON value, whatever the order of its keys."""
+    """Return the bytes of a JSON value with sorted keys."""
     return orjson.dumps(value, option=_OPTIONS)
 
 
@@ -63,22 +63,23 @@ def target_code(target: Target | None, variant: Variant) -> Iterator[str]:
 
 
 def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in options.items() if name not in _NO_BEHAVIOUR}
-    fallbacks = kept.get("fallback_targets")
+    behaviour = {name: value for name, value in options.items() if name not in _NO_BEHAVIOUR}
+    fallbacks = behaviour.get("fallback_targets")
     if isinstance(fallbacks, list | tuple):
-        kept["fallback_targets"] = [
+        behaviour["fallback_targets"] = [
             {**entry, "options": _behaviour(entry["options"])} if isinstance(entry, dict) else entry
             for entry in fallbacks
         ]
-    return kept
+    return behaviour
 
 
 def case_identity(case: Case) -> bytes:
     """Return the bytes of everything in a case that an execution can see."""
-    seen = [case.input, _given(case.fixture), case.metadata or None, case.expected_output]
+    visible = [case.input, _stored_form(case.fixture), case.metadata or None, case.expected_output]
+    blocks = _stored_form(case.block_fixtures)
     if case.workspace is not None or case.conversation:
-        return _canonical([*seen, _given(case.given), case.workspace, case.conversation])
-    return _canonical(seen if case.given is None else [*seen, _given(case.given)])
+        return _canonical([*visible, blocks, case.workspace, case.conversation])
+    return _canonical(visible if blocks is None else [*visible, blocks])
 
 
 def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
@@ -91,7 +92,7 @@ def case_code(case: Case, code: Mapping[str, str], *, is_script: bool) -> bytes:
     return code_identity(names, code) if names else b""
 
 
-def _given(evidence: Evidence | None) -> tuple[Any, ...] | None:
+def _stored_form(evidence: Evidence | None) -> tuple[Any, ...] | None:
     if evidence is None:
         return None
     return (evidence.output, *(value or None for value in evidence[1:]))
@@ -111,8 +112,9 @@ def assertions_identity(
     """Return the digest of a case's assertions, in their order, and of the code they name."""
     digest = hashlib.sha256(_canonical([tuple(assertion) for assertion in assertions]))
     if code:
-        coded = (one.params for one in assertions if one.check in CODE_CHECKS)
-        digest.update(code_identity((name for one in coded for name in code_names(one)), code))
+        own_code = [each.params for each in assertions if each.check in CODE_CHECKS]
+        names = (name for params in own_code for name in code_names(params))
+        digest.update(code_identity(names, code))
     return digest.digest()
 
 
@@ -130,28 +132,30 @@ def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NO
         return b""
     described = [(scorer.name, scorer.kind, scorer.params) for scorer in scorers]
     digest = hashlib.sha256(_canonical(described))
-    digest.update(code_identity((name for one in scorers for name in code_names(one.params)), code))
+    digest.update(
+        code_identity((name for scorer in scorers for name in code_names(scorer.params)), code)
+    )
     return digest.digest()
 
 
 def judges_named(assertions: Sequence[Assertion]) -> tuple[str | None, ...]:
     """Return the judges that assertions ask, in a fixed order; None is the default one."""
-    found: set[str | None] = set()
+    judges: set[str | None] = set()
     for assertion in assertions:
         if assertion.check in JUDGED:
-            _collect_judges(assertion.params, found)
-    return tuple(sorted(found, key=lambda name: name or ""))
+            _collect_judges(assertion.params, judges)
+    return tuple(sorted(judges, key=lambda name: name or ""))
 
 
-def _collect_judges(value: Any, found: set[str | None]) -> None:
+def _collect_judges(value: Any, judges: set[str | None]) -> None:
     if isinstance(value, Mapping):
         if isinstance(value.get("judges"), list | tuple):
-            found.update(one.get("name") for one in value["judges"])
+            judges.update(judge.get("name") for judge in value["judges"])
         for inner in value.values():
-            _collect_judges(inner, found)
+            _collect_judges(inner, judges)
     elif isinstance(value, list | tuple):
         for inner in value:
-            _collect_judges(inner, found)
+            _collect_judges(inner, judges)
 
 
 def judge_name(name: str | None, target: Target | None, suite: SuiteDefinition) -> str | None:

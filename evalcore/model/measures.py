@@ -26,12 +26,12 @@ def is_amount(value: Any) -> bool:
 
 def not_a_count(name: str, value: Any) -> str:
     """Say what is wrong with a value that is no count."""
-    return f"{name} is {_shown(value)}, not a whole number from 0 to {LARGEST}"
+    return f"{name} is {_excerpt(value)}, not a whole number from 0 to {LARGEST}"
 
 
 def not_an_amount(name: str, value: Any) -> str:
     """Say what is wrong with a value that is no amount."""
-    return f"{name} is {_shown(value)}, not a number from 0 to {LARGEST}"
+    return f"{name} is {_excerpt(value)}, not a number from 0 to {LARGEST}"
 
 
 def measure_problem(metrics: Metrics) -> str | None:
@@ -50,6 +50,6 @@ def measure_problem(metrics: Metrics) -> str | None:
     return None
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "an integer"
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -74,7 +74,7 @@ class Manifest:
     """What stands in `manifest.json`. Times are ISO 8601 in UTC.
 
     `settings` holds what was decided when the run was planned; its `latency_s` is the median time
-    of an item that history knew or the pilot has shown, None if nobody knows.
+    of an item in earlier runs or in the pilot, None if there is neither.
     `execution` holds what this and earlier processes measured: when the first shard started and
     the last one was committed, and how many items had to be executed again. `parts` are the result
     parts of a final run in the order of its shards; None before, and in runs of earlier versions.

@@ -51,12 +51,13 @@ class ErrorPolicy(StrEnum):
 
 
 class Case(NamedTuple):
-    """One input somebody cares about, with what is expected of the outcome.
+    """One input, with what is expected of the outcome.
 
     `fixture` is the answer when it is given: nothing is executed then. `reason_not_executable` is
     the error of an item that can be neither given nor executed. `threshold` is the score that an
-    item must reach (rule `weighted`), already resolved from test, command line and suite. `given`
-    holds outputs of blocks (and what they took) that an executed workflow takes as they are.
+    item must reach (rule `weighted`), already resolved from test, command line and suite.
+    `block_fixtures` holds outputs of blocks (and what they took) that an executed workflow takes as
+    they are.
     `conversation` says that the target answers each user message in turn.
     `workspace` is what its target works in (`model.workspace.spec_of` reads it).
     """
@@ -73,7 +74,7 @@ class Case(NamedTuple):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = NOTHING
     reason_not_executable: str | None = None
-    given: Evidence | None = None
+    block_fixtures: Evidence | None = None
     workspace: Mapping[str, Any] | None = None
     conversation: bool = False
 
@@ -157,7 +158,7 @@ class SuiteDefinition:
     digests of the code that the suite names (`model.code_names`), as it was planned;
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
-    None where nobody looked.
+    None where the cases were not looked through.
     """
 
     name: str

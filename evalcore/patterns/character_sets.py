@@ -89,8 +89,8 @@ def with_variants(inside: str, folding: Folding | None) -> str:
 
     table = _case_table(folding)
     present = set(regex.findall(f"[{inside}]", table.cased, regex.V0))
-    wanted = {letter for key in {table.keys[c] for c in present} for letter in table.letters[key]}
-    return inside + "".join(escape(ord(letter)) for letter in sorted(wanted - present))
+    variants = {letter for key in {table.keys[c] for c in present} for letter in table.letters[key]}
+    return inside + "".join(escape(ord(letter)) for letter in sorted(variants - present))
 
 
 class _CaseTable(NamedTuple):

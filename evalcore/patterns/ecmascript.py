@@ -176,8 +176,8 @@ class _Writer:
             case Group(number, body):
                 return self._references(body, inside | {number})
             case _:
-                found = (self._references(child, inside) for child in _children(node))
-                return frozenset().union(*found)
+                references = (self._references(child, inside) for child in _children(node))
+                return frozenset().union(*references)
 
     def _groups(self, node: Node) -> frozenset[int]:
         own = frozenset({node.number}) if isinstance(node, Group) else frozenset()

@@ -254,14 +254,14 @@ class _Parser:
             return members(complement(ranges) if char.isupper() else ranges)
         if not (self.unicode and char in ("p", "P")):
             return None
-        found = _PROPERTY.match(self.text, self.at + 1)
-        if found is None:
+        match = _PROPERTY.match(self.text, self.at + 1)
+        if match is None:
             self.fail(rf"\{char} needs {{property}}")
         try:
-            inside = property_members(found[1], negated=char == "P")
+            inside = property_members(match[1], negated=char == "P")
         except ValueError as error:
             self.fail(str(error))
-        self.at = found.end()
+        self.at = match.end()
         return inside
 
     def character_escape(self, start: int, *, in_set: bool) -> int:  # noqa: C901 - one case a kind
@@ -281,9 +281,9 @@ class _Parser:
             return 0
         if char == "c":
             return self.control_letter(start, in_set=in_set)
-        if char == "x" and (found := re.compile(r"[0-9A-Fa-f]{2}").match(self.text, self.at)):
-            self.at = found.end()
-            return int(found[0], 16)
+        if char == "x" and (match := re.compile(r"[0-9A-Fa-f]{2}").match(self.text, self.at)):
+            self.at = match.end()
+            return int(match[0], 16)
         if char == "u" and (code := self.unicode_escape(braces=self.unicode)) is not None:
             return code
         if self.unicode and char not in _SYNTAX_CHARACTERS and not (in_set and char == "-"):
@@ -306,22 +306,22 @@ class _Parser:
 
     def unicode_escape(self, *, braces: bool) -> int | None:
         r"""Read what follows `\u`; None, and nothing read, where it is no such escape."""
-        if braces and (found := re.compile(r"\{([0-9A-Fa-f]+)\}").match(self.text, self.at)):
-            code = int(found[1], 16)
+        if braces and (match := re.compile(r"\{([0-9A-Fa-f]+)\}").match(self.text, self.at)):
+            code = int(match[1], 16)
             if code > LAST_CODE:
                 return None
-            self.at = found.end()
+            self.at = match.end()
             return code
-        found = re.compile(r"([0-9A-Fa-f]{4})(?:\\u([Dd][C-Fc-f][0-9A-Fa-f]{2}))?").match(
+        match = re.compile(r"([0-9A-Fa-f]{4})(?:\\u([Dd][C-Fc-f][0-9A-Fa-f]{2}))?").match(
             self.text, self.at
         )
-        if found is None:
+        if match is None:
             return None
-        code = int(found[1], 16)
-        if 0xD800 <= code <= 0xDBFF and found[2]:
-            self.at = found.end()
-            return 0x10000 + ((code - 0xD800) << 10) + int(found[2], 16) - 0xDC00
-        self.at = found.end(1)
+        code = int(match[1], 16)
+        if 0xD800 <= code <= 0xDBFF and match[2]:
+            self.at = match.end()
+            return 0x10000 + ((code - 0xD800) << 10) + int(match[2], 16) - 0xDC00
+        self.at = match.end(1)
         return code
 
     def character_set(self) -> Node:

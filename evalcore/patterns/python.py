@@ -127,7 +127,7 @@ def _item(operator: str, argument: Any, flags: int) -> str:  # noqa: C901, PLR09
         case "IN":
             return _set(argument, flags)
         case "AT":
-            return _place(str(argument), flags)
+            return _assertion(str(argument), flags)
         case "BRANCH":
             return f"(?:{'|'.join(_write(option, flags) for option in argument[1])})"
         case "SUBPATTERN":
@@ -176,11 +176,11 @@ def _lookaround(argument: Any, flags: int, *, negated: bool) -> str:
     return f"(?<{sign}(?={_write(body, flags)}){ANYTHING}{{{width}}})"
 
 
-def _place(place: str, flags: int) -> str:
+def _assertion(kind: str, flags: int) -> str:
     word = _category("WORD", flags)
     before, after = f"(?<=[{word}])", f"(?=[{word}])"
     not_before, not_after = f"(?<![{word}])", f"(?![{word}])"
-    match place:
+    match kind:
         case "AT_BEGINNING":
             return r"(?<![^\n])" if flags & re.MULTILINE else r"\A"
         case "AT_END":
@@ -193,7 +193,7 @@ def _place(place: str, flags: int) -> str:
             return f"(?:{before}{not_after}|{not_before}{after})"
         case "AT_NON_BOUNDARY":  # `re` finds none in an empty text
             return rf"(?!\A\Z)(?:{before}{after}|{not_before}{not_after})"
-    raise PatternError(f"this pattern cannot be given a time limit ({place})")
+    raise PatternError(f"this pattern cannot be given a time limit ({kind})")
 
 
 def _category(name: str, flags: int) -> str:

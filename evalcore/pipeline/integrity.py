@@ -15,7 +15,7 @@ from evalcore.errors import Damage, DamagedRunError, EvalError, UnplannedRunErro
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.spool import PlanPartError, count_cases
-from evalcore.storage.manifests import PLACE as MANIFEST
+from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
 
 _READERS = 8

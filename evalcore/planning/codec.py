@@ -54,8 +54,8 @@ class CaseEncoder:
         }
         if case.fixture is not None:
             raw["fixture"] = encode_evidence(case.fixture)
-        if case.given is not None:
-            raw["given"] = encode_evidence(case.given)
+        if case.block_fixtures is not None:
+            raw["given"] = encode_evidence(case.block_fixtures)
         if case.workspace is not None:
             raw["workspace"] = self._workspace_place(case.workspace)
         for name in _LEFT_OUT_AS_NONE:
@@ -122,7 +122,7 @@ def _decode_case(
         tags=tuple(raw.get("tags", ())),
         metadata=raw.get("metadata", NOTHING),
         reason_not_executable=raw.get("reason_not_executable"),
-        given=None if given is None else decode_evidence(given),
+        block_fixtures=None if given is None else decode_evidence(given),
         workspace=None if workspace is None else workspaces[workspace],
         conversation=raw.get("conversation", False),
     )

@@ -92,10 +92,10 @@ def payload_of(request: Request) -> dict[str, Any]:
         payload["tool_choice"] = {"type": "tool", "name": _ANSWER}
     elif schema is not None:
         written = json.dumps(schema, ensure_ascii=False, default=dict)
-        wanted = (
+        instruction = (
             f"Answer with JSON only, without a code fence, valid against this schema: {written}"
         )
-        system = f"{system}\n\n{wanted}" if system else wanted
+        system = f"{system}\n\n{instruction}" if system else instruction
     if system:
         payload["system"] = system
     if tools:
@@ -132,8 +132,8 @@ def _whole_reply(request: Request, url: str, received: Received) -> Reply:
         raise nonsense(request.endpoint, url, "the answer has no content", body)
     stream = _Stream(request, url, model=str(data.get("model") or ""))
     stream.blocks = {
-        place: {**block, "input": block.get("input")}
-        for place, block in enumerate(blocks)
+        index: {**block, "input": block.get("input")}
+        for index, block in enumerate(blocks)
         if isinstance(block, Mapping)
     }
     stream.take_usage(data.get("usage"))
@@ -176,9 +176,9 @@ class _Stream:
             self.model = str(message.get("model") or "")
             self.take_usage(message.get("usage"))
         elif kind == "content_block_start":
-            self.blocks[_place(data)] = {**_mapping(data.get("content_block"))}
+            self.blocks[_index_of(data)] = {**_mapping(data.get("content_block"))}
         elif kind == "content_block_delta":
-            self._take_delta(self.blocks.setdefault(_place(data), {}), data, sent.offset_ms)
+            self._take_delta(self.blocks.setdefault(_index_of(data), {}), data, sent.offset_ms)
         elif kind == "message_delta":
             self.reason = _mapping(data.get("delta")).get("stop_reason") or self.reason
             self.take_usage(data.get("usage"))
@@ -242,6 +242,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _place(data: Mapping[str, Any]) -> int:
+def _index_of(data: Mapping[str, Any]) -> int:
     index = data.get("index")
     return index if isinstance(index, int) else 0

@@ -1,4 +1,4 @@
-"""A chat model as somebody configured it, and the requests that ask it.
+"""A configured chat model, and the requests that ask it.
 
 Targets, judges and the souls of workflows are all made of these options.
 """
@@ -180,7 +180,7 @@ def chat_model(
     base_url = options.base_url or from_environment or BASE_URLS[protocol]
     key = (options.api_key or "").strip() or None
     address = Endpoint(protocol, name, base_url, values=address_values).address
-    # A key goes to nobody but whom it is for.
+    # A key is sent only to the provider that it is for.
     owners = (BASE_URLS[protocol], from_environment)
     if key is None and (_is_local(address) or _host(address) in map(_host, filter(None, owners))):
         key = environment.get(f"{prefix}_API_KEY") or None

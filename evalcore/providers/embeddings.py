@@ -62,16 +62,16 @@ def _vectors(data: Any, count: int) -> list[list[float]] | None:
     entries = data.get("data") if isinstance(data, Mapping) else None
     if not isinstance(entries, list) or len(entries) != count:
         return None
-    found: dict[int, list[float]] = {}
-    for place, entry in enumerate(entries):
+    vectors: dict[int, list[float]] = {}
+    for position, entry in enumerate(entries):
         vector = entry.get("embedding") if isinstance(entry, Mapping) else None
         if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
             return None
         index = entry.get("index")
-        found[index if isinstance(index, int) else place] = [float(value) for value in vector]
-    if set(found) != set(range(count)):
+        vectors[index if isinstance(index, int) else position] = [float(value) for value in vector]
+    if set(vectors) != set(range(count)):
         return None
-    return [found[place] for place in range(count)]
+    return [vectors[position] for position in range(count)]
 
 
 def _is_number(value: Any) -> bool:

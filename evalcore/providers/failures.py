@@ -33,7 +33,7 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def _shown(endpoint: Endpoint, url: str) -> str:
+def _visible_url(endpoint: Endpoint, url: str) -> str:
     """Return the URL without its query; as it is written where it has values that are secret."""
     return (endpoint.base_url if endpoint.values else url).partition("?")[0]
 
@@ -41,8 +41,8 @@ def _shown(endpoint: Endpoint, url: str) -> str:
 def _shown_host(endpoint: Endpoint, url: str) -> str:
     if not endpoint.values:
         return host_of(url)
-    found = _HOST.match(endpoint.base_url)
-    return found[1] if found else ""
+    match = _HOST.match(endpoint.base_url)
+    return match[1] if match else ""
 
 
 def failed(
@@ -57,9 +57,9 @@ def refused(
     endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str], body: bytes
 ) -> ProviderError:
     """Return the error that an answer of this status (300 or more) is."""
-    said = _said(endpoint, body)
+    reason = _reason(endpoint, body)
     kind = _kind_of(status, body)
-    what = f"HTTP {status}: {said}" if said else f"HTTP {status}"
+    what = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
     hint = _hint(endpoint, url, status, headers)
     error = failed(endpoint, url, kind, f"{what}{hint}", status)
     error.retry_after_s = retry_after_s(headers, time.time())
@@ -89,7 +89,7 @@ def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     kind = next((kind for word, kind in _STREAMED if word in named.lower()), ErrorKind.SERVER)
     if _is_about_content(body):
         kind = ErrorKind.CONTENT
-    return failed(endpoint, url, kind, f"error in the answer: {_said(endpoint, body)}", 200)
+    return failed(endpoint, url, kind, f"error in the answer: {_reason(endpoint, body)}", 200)
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
@@ -99,12 +99,12 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     try:
         if "retry-after-ms" in headers:
             return _bounded(float(headers["retry-after-ms"]) / 1000)
-        given = headers.get("retry-after", "").strip()
-        if not given:
+        written = headers.get("retry-after", "").strip()
+        if not written:
             return None
-        if given[:1].isdigit() or given[:1] in "+-.":
-            return _bounded(float(given))
-        return _bounded(parsedate_to_datetime(given).timestamp() - now)
+        if written[:1].isdigit() or written[:1] in "+-.":
+            return _bounded(float(written))
+        return _bounded(parsedate_to_datetime(written).timestamp() - now)
     except (ValueError, TypeError, OverflowError):
         return None
 
@@ -148,16 +148,16 @@ def _error_of(body: bytes) -> Any:
     return value.get("error") if isinstance(value, dict) else None
 
 
-def _said(endpoint: Endpoint, body: bytes) -> str:
+def _reason(endpoint: Endpoint, body: bytes) -> str:
     """Return what the provider says is wrong: its message, else the start of the body."""
     error = _error_of(body)
     message = error.get("message") if isinstance(error, Mapping) else error
-    told = message.encode(errors="replace") if isinstance(message, str) and message else body
-    return excerpt(told, secrets_of(endpoint))
+    text = message.encode(errors="replace") if isinstance(message, str) and message else body
+    return excerpt(text, secrets_of(endpoint))
 
 
 def _hint(endpoint: Endpoint, url: str, status: int, headers: Mapping[str, str]) -> str:
-    bare = _shown(endpoint, url)
+    bare = _visible_url(endpoint, url)
     if status == 404:
         if endpoint.protocol == "http":
             return f" (asked {bare}; check url)"

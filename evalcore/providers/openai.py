@@ -205,16 +205,16 @@ class _Stream:
         calls = delta.get("tool_calls") or ()
         self.texts.append(text)
         self.refusals.append(refusal)
-        for place, part in enumerate(calls):
+        for position, part in enumerate(calls):
             if isinstance(part, Mapping):
-                self._take_call(part, place)
+                self._take_call(part, position)
         if self.ttft_ms is None and (text or refusal or calls):
             self.ttft_ms = offset_ms
 
-    def _take_call(self, part: Mapping[str, Any], place: int) -> None:
+    def _take_call(self, part: Mapping[str, Any], position: int) -> None:
         index = part.get("index")
         call = self.calls.setdefault(
-            index if isinstance(index, int) else place, {"id": None, "name": "", "arguments": ""}
+            index if isinstance(index, int) else position, {"id": None, "name": "", "arguments": ""}
         )
         call["id"] = part.get("id") or call["id"]
         function = part.get("function")

@@ -30,18 +30,20 @@ def cost_of(
     tokens and goes before the bundled table. In that, a
     model is looked for at its provider, and everywhere if no provider of that name is known.
     """
-    given, made = usage.input_tokens, usage.output_tokens
-    if given is None and made is None:
+    input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
+    if input_tokens is None and output_tokens is None:
         return None
     own = prices.get(f"{provider}/{model}") or prices.get(model)
     if own is not None:
-        return ((given or 0) * own["input"] + (made or 0) * own["output"]) / _MILLION
+        return (
+            (input_tokens or 0) * own["input"] + (output_tokens or 0) * own["output"]
+        ) / _MILLION
     rule = _bundled(model, provider)
     if rule is None:
         return None
-    if (given or 0) >= rule.up_to:
-        return _calculated(model, rule.provider_id, given or 0, made or 0)
-    return ((given or 0) * rule.input + (made or 0) * rule.output) / _MILLION
+    if (input_tokens or 0) >= rule.up_to:
+        return _calculated(model, rule.provider_id, input_tokens or 0, output_tokens or 0)
+    return ((input_tokens or 0) * rule.input + (output_tokens or 0) * rule.output) / _MILLION
 
 
 def has_price(
@@ -59,24 +61,24 @@ def _bundled(model: str, provider: str) -> _Rule | None:
     # No look for newer prices: runs have to be repeatable, and may have no network.
     for provider_id in dict.fromkeys((provider.lower(), None)):
         try:
-            found: Any = genai_prices.calc_price(
+            price: Any = genai_prices.calc_price(
                 genai_prices.Usage(input_tokens=1, output_tokens=1),
                 model_ref=model,
                 provider_id=provider_id,
             )
         except LookupError:
             continue
-        sides = [found.model_price.input_mtok or 0, found.model_price.output_mtok or 0]
+        sides = [price.model_price.input_mtok or 0, price.model_price.output_mtok or 0]
         starts = [tier.start for side in sides for tier in getattr(side, "tiers", ())]
         base = [float(getattr(side, "base", side)) for side in sides]
-        return _Rule(base[0], base[1], min(starts, default=float("inf")), str(found.provider.id))
+        return _Rule(base[0], base[1], min(starts, default=float("inf")), str(price.provider.id))
     return None
 
 
 @lru_cache(maxsize=4096)
-def _calculated(model: str, provider_id: str, given: int, made: int) -> float:
+def _calculated(model: str, provider_id: str, input_tokens: int, output_tokens: int) -> float:
     import genai_prices
 
-    usage = genai_prices.Usage(input_tokens=given, output_tokens=made)
-    found = genai_prices.calc_price(usage, model_ref=model, provider_id=provider_id)
-    return float(found.total_price)
+    usage = genai_prices.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    price = genai_prices.calc_price(usage, model_ref=model, provider_id=provider_id)
+    return float(price.total_price)

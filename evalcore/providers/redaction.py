@@ -47,11 +47,11 @@ def _parts_of_url(value: str) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _secrets_in(values: tuple[str, ...]) -> frozenset[str]:
-    found: set[str] = set()
+    secrets: set[str] = set()
     for value in values:
         parts = (part for part in re.split(r"[\s;,]+", value) if len(part) >= _SHORTEST_PART)
-        found |= {text for text in (value.strip(), *parts) if len(text) >= _SHORTEST}
-    return frozenset(found)
+        secrets |= {text for text in (value.strip(), *parts) if len(text) >= _SHORTEST}
+    return frozenset(secrets)
 
 
 def cleaned_text(text: str, secrets: frozenset[str]) -> str:

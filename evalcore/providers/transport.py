@@ -267,19 +267,19 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     A part without a line's end is put aside, so that a long line is put together once.
     """
     rest: list[bytes] = []
-    size = held = 0
+    size = line_size = 0
     async for part in response.content.iter_any():
         size += len(part)
-        held += len(part)
+        line_size += len(part)
         if size > _MOST_BYTES:
             raise _too_long(response, f"more than {_MOST_BYTES >> 20} MiB")
         if b"\n" not in part:
-            if held > _LONGEST_LINE:
+            if line_size > _LONGEST_LINE:
                 raise _too_long(response, f"a line of more than {_LONGEST_LINE >> 20} MiB")
             rest.append(part)
             continue
         *lines, last = b"".join((*rest, part)).split(b"\n")
-        rest, held = [last], len(last)
+        rest, line_size = [last], len(last)
         for line in lines:
             yield line
     yield b"".join(rest)

@@ -112,9 +112,9 @@ class _Reply(_Shape):
     def value(self) -> Reply:
         usage = Usage(self.usage.input_tokens, self.usage.output_tokens)
         events = tuple(StreamEvent(e.sequence, e.offset_ms, e.data) for e in self.events)
-        given = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        fields = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         calls = tuple(self.tool_calls)
-        return Reply(**given, tool_calls=calls, usage=usage, events=events, recorded=True)
+        return Reply(**fields, tool_calls=calls, usage=usage, events=events, recorded=True)
 
 
 _PLAIN_FIELDS = tuple(
@@ -194,8 +194,8 @@ def parse(text: bytes) -> Recording:
         shape = _File.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        field = ".".join(map(str, first["loc"]))
+        reason = f"{field}: {first['msg']}" if field else first["msg"]
         raise RecordingError(f"not a recording that this version reads: {reason}") from None
     outcome = shape.reply or shape.error
     if outcome is None or (shape.reply and shape.error):

@@ -85,22 +85,22 @@ def _chosen(library: Library, run: RunKeys | None) -> Iterator[Listed]:
         return
     used = library.used_by(run)
     for listed in library.listed():
-        made = listed.recording is not None and listed.recording.origin.run == run.run_id
-        if made or listed.digest in used:
+        is_recorded = listed.recording is not None and listed.recording.origin.run == run.run_id
+        if is_recorded or listed.digest in used:
             yield listed
 
 
 def _check(files: list[Path]) -> None:
     """Raise `LoadError` with the mistakes of all files."""
     problems: list[Problem] = []
-    seen: dict[str, Path] = {}
+    files_by_digest: dict[str, Path] = {}
     for path in files:
         try:
             recording = _read(path)
         except RecordingError as error:
             problems.append(Problem(str(path), None, "", str(error)))
             continue
-        first = seen.setdefault(recording.digest, path)
+        first = files_by_digest.setdefault(recording.digest, path)
         if first != path:
             message = f"holds the recording {recording.digest}, as {first} does"
             problems.append(Problem(str(path), None, "key", message))
@@ -119,10 +119,12 @@ def _read(path: Path) -> Recording:
 
 def _is_same(library: Library, digest: str, text: bytes) -> bool:
     try:
-        there = library.read(digest)
+        stored_recording = library.read(digest)
     except RecordingError:
         return False
-    return there is not None and readable(there.data) == readable(stored(text))
+    return stored_recording is not None and readable(stored_recording.data) == readable(
+        stored(text)
+    )
 
 
 def _make(folder: Path) -> None:

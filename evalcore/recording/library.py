@@ -46,11 +46,11 @@ class Library:
     def read(self, digest: str) -> Stored | None:
         """Return a recording, None if there is none; raise `RecordingError` if it is damaged."""
         try:
-            found = self.store.get(recording_key(digest))
+            entry = self.store.get(recording_key(digest))
         except ObjectNotFoundError:
             return None
         try:
-            recording = decode(found.data)
+            recording = decode(entry.data)
             if recording.digest != digest:
                 raise RecordingError(f"it holds the recording {recording.digest}")
         except RecordingError as error:
@@ -58,7 +58,7 @@ class Library:
                 f"recording {digest} cannot be read: {error}; "
                 f"`evalcore recordings delete {digest}` removes it"
             ) from None
-        return Stored(recording, found.data, found.etag)
+        return Stored(recording, entry.data, entry.etag)
 
     def add(self, digest: str, data: bytes) -> bool:
         """Write a recording unless one is there; return whether it was written."""
@@ -69,7 +69,7 @@ class Library:
         return self.store.compare_and_swap(recording_key(digest), data, etag) is not None
 
     def overwrite(self, digest: str, data: bytes) -> None:
-        """Write a recording, whatever was there."""
+        """Write a recording; one with the same digest is replaced."""
         self.store.put(recording_key(digest), data)
 
     def delete(self, digest: str) -> None:
@@ -102,10 +102,10 @@ class Library:
                 f"{beginning!r} is no key of a recording: 64 hex digits, or at least "
                 f"{_SHORTEST_BEGINNING} that it begins with"
             )
-        found = list(islice(self.digests(beginning), 2))
-        if len(found) == 1:
-            return found[0]
-        some = "several recordings begin" if found else "no recording begins"
+        digests = list(islice(self.digests(beginning), 2))
+        if len(digests) == 1:
+            return digests[0]
+        some = "several recordings begin" if digests else "no recording begins"
         raise UsageError(f"{some} with '{beginning}'; `evalcore recordings list` shows them")
 
     def note_use(self, run: RunKeys, recorder: str, used: Collection[bytes]) -> None:

@@ -45,21 +45,21 @@ class Neighbours:
 
         if not self._entries:
             return None
-        wanted = _entry(Candidate("", question))
-        scores = extract_iter(wanted.text, self._texts, scorer=Indel.normalized_similarity)
-        _, place = max(
-            (likeness + _alike(wanted, self._entries[place]), -place)
-            for _, likeness, place in scores
+        entry = _entry(Candidate("", question))
+        scores = extract_iter(entry.text, self._texts, scorer=Indel.normalized_similarity)
+        _, position = max(
+            (likeness + _alike(entry, self._entries[position]), -position)
+            for _, likeness, position in scores
         )
-        return self._entries[-place].candidate
+        return self._entries[-position].candidate
 
 
-def differences(recorded: Question, asked: Question) -> str:
+def differences(recorded: Question, question: Question) -> str:
     """Say what differs, `recorded → asked`: the first three places, in the order of a request."""
-    found = list(_between(_flat(recorded), _flat(asked), ""))
-    shown = "; ".join(found[:_MOST_DIFFERENCES])
-    more = len(found) - _MOST_DIFFERENCES
-    return f"{shown}; and {more} more" if more > 0 else shown
+    lines = list(_between(_flat(recorded), _flat(question), ""))
+    listed = "; ".join(lines[:_MOST_DIFFERENCES])
+    more = len(lines) - _MOST_DIFFERENCES
+    return f"{listed}; and {more} more" if more > 0 else listed
 
 
 def _flat(question: Question) -> dict[str, Any]:
@@ -70,41 +70,41 @@ def _flat(question: Question) -> dict[str, Any]:
     }
 
 
-def _between(recorded: Any, asked: Any, place: str) -> Iterator[str]:
-    if isinstance(recorded, Mapping) and isinstance(asked, Mapping):
-        for name in dict.fromkeys([*recorded, *asked]):
-            inner = f"{place}.{name}" if place else str(name)
-            yield from _between(recorded.get(name, _ABSENT), asked.get(name, _ABSENT), inner)
-    elif _is_list(recorded) and _is_list(asked):
-        for number, (one, other) in enumerate(zip_longest(recorded, asked, fillvalue=_ABSENT)):
-            yield from _between(one, other, f"{place}[{number}]")
-    elif isinstance(recorded, str) and isinstance(asked, str):
-        if recorded != asked:
-            yield _text_difference(recorded, asked, place)
-    elif _json(recorded) != _json(asked):
-        yield f"{place} {_shown(recorded)} → {_shown(asked)}"
+def _between(recorded: Any, current: Any, path: str) -> Iterator[str]:
+    if isinstance(recorded, Mapping) and isinstance(current, Mapping):
+        for name in dict.fromkeys([*recorded, *current]):
+            inner = f"{path}.{name}" if path else str(name)
+            yield from _between(recorded.get(name, _ABSENT), current.get(name, _ABSENT), inner)
+    elif _is_list(recorded) and _is_list(current):
+        for number, (before, after) in enumerate(zip_longest(recorded, current, fillvalue=_ABSENT)):
+            yield from _between(before, after, f"{path}[{number}]")
+    elif isinstance(recorded, str) and isinstance(current, str):
+        if recorded != current:
+            yield _text_difference(recorded, current, path)
+    elif _json(recorded) != _json(current):
+        yield f"{path} {_excerpt(recorded)} → {_excerpt(current)}"
 
 
-def _text_difference(recorded: str, asked: str, place: str) -> str:
-    if max(len(recorded), len(asked)) <= _SHOWN_CHARACTERS and not place.startswith("messages"):
-        return f"{place} {_shown(recorded)} → {_shown(asked)}"
-    at = _common_length(recorded, asked)
+def _text_difference(recorded: str, current: str, path: str) -> str:
+    if max(len(recorded), len(current)) <= _SHOWN_CHARACTERS and not path.startswith("messages"):
+        return f"{path} {_excerpt(recorded)} → {_excerpt(current)}"
+    at = _common_length(recorded, current)
     start = max(0, at - _SHOWN_BEFORE)
-    parts = (text[start : start + _SHOWN_CHARACTERS] for text in (recorded, asked))
-    shown = " → ".join(f"{'…' if start else ''}{_shown(part)}" for part in parts)
-    return f"{place} at character {at + 1} ({shown})"
+    parts = (text[start : start + _SHOWN_CHARACTERS] for text in (recorded, current))
+    excerpts = " → ".join(f"{'…' if start else ''}{_excerpt(part)}" for part in parts)
+    return f"{path} at character {at + 1} ({excerpts})"
 
 
-def _common_length(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _common_length(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     if value is _ABSENT:
         return "(absent)"
     text = _json(value).decode()
@@ -127,9 +127,11 @@ def _entry(candidate: Candidate) -> _Entry:
     return _Entry(candidate, text[:_COMPARED_CHARACTERS], tuple(frame))
 
 
-def _alike(wanted: _Entry, entry: _Entry) -> float:
+def _alike(sought: _Entry, entry: _Entry) -> float:
     """Return a little for each part of the frame that is equal, and less for being near in time."""
-    one, other = wanted.candidate.question, entry.candidate.question
-    away = abs(one.iteration - other.iteration) + abs(one.invocation - other.invocation)
-    equal = sum(a == b for a, b in zip(wanted.frame, entry.frame, strict=True))
+    question, candidate = sought.candidate.question, entry.candidate.question
+    away = abs(question.iteration - candidate.iteration) + abs(
+        question.invocation - candidate.invocation
+    )
+    equal = sum(a == b for a, b in zip(sought.frame, entry.frame, strict=True))
     return 0.04 * equal - 0.01 * min(away, 3)

@@ -135,8 +135,8 @@ class Recorder:
     def _find(self, request: Request, iteration: int, invocation: int) -> Reply | None:
         question = Question.of(request, iteration=iteration, invocation=invocation)
         try:
-            found = self._persistently(lambda: self._library.read(question.digest))
-            if found is None:
+            entry = self._persistently(lambda: self._library.read(question.digest))
+            if entry is None:
                 if self.mode is Mode.REPLAY:
                     redaction = self._redaction.knowing(request.endpoint)
                     explained = self._persistently(lambda: self._explained(question, redaction))
@@ -144,10 +144,10 @@ class Recorder:
                 return None
         except RecordingError as error:
             raise ProviderError(MISSING, str(error), attempts=0) from error
-        if self.mode is Mode.RECORD and not self._is_left_over(found):
+        if self.mode is Mode.RECORD and not self._is_left_over(entry):
             return None
         self._used.add(bytes.fromhex(question.digest))
-        return _told(found.recording.outcome)
+        return _reply_or_error(entry.recording.outcome)
 
     def _save(
         self, request: Request, outcome: Reply | ProviderError, iteration: int, invocation: int
@@ -162,7 +162,7 @@ class Recorder:
         except RecordingError as error:
             raise ProviderError(MISSING, str(error)) from error
         self._used.add(bytes.fromhex(stored.digest))
-        return replace(_told(stored.outcome), recorded=False)
+        return replace(_reply_or_error(stored.outcome), recorded=False)
 
     def _settle(self, digest: str, data: bytes) -> Recording:
         """Write a recording unless another stands; return the one that does."""
@@ -186,19 +186,19 @@ class Recorder:
         failed = isinstance(stored.recording.outcome, ProviderError)
         return failed and not is_ours and self.mode is Mode.RECORD
 
-    def _is_left_over(self, found: Stored) -> bool:
+    def _is_left_over(self, entry: Stored) -> bool:
         """Whether this run recorded it in a process that has ended."""
-        origin = found.recording.origin
+        origin = entry.recording.origin
         return origin.run is not None and origin.run == self._run and origin.recorder != self._id
 
     def _explained(self, question: Question, redaction: Redaction) -> str:
-        near, shown = self._other_turn(question), question
+        near, redacted = self._other_turn(question), question
         if near is None:
-            shown = replace(question, identity=redaction.identity(question.identity))
-            near = self._known().nearest(shown)
+            redacted = replace(question, identity=redaction.identity(question.identity))
+            near = self._known_neighbours().nearest(redacted)
         if near is None:
             return f"no recording of this call: the store has no recordings; {_HOW_TO_RECORD}"
-        different = differences(near.question, shown) or "something secret"
+        different = differences(near.question, redacted) or "something secret"
         return (
             f"no recording of this call; the nearest, {near.digest[:12]}, differs in: {different} "
             f"(recorded → asked); {_HOW_TO_RECORD}"
@@ -213,22 +213,22 @@ class Recorder:
             other = Question(question.identity, *turn)
             if min(turn) < 0:
                 continue
-            with suppress(RecordingError):  # damaged: no help for anybody
-                found = self._library.read(other.digest)
-                if found is not None:
-                    return Candidate(found.recording.digest, other)
+            with suppress(RecordingError):  # a damaged one explains nothing
+                entry = self._library.read(other.digest)
+                if entry is not None:
+                    return Candidate(entry.recording.digest, other)
         return None
 
-    def _known(self) -> Neighbours:
+    def _known_neighbours(self) -> Neighbours:
         with self._lock:
             if self._neighbours is None:
                 listed = self._library.listed(NEIGHBOURS)
-                found = [entry.recording for entry in listed if entry.recording is not None]
-                self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in found)
+                recordings = [entry.recording for entry in listed if entry.recording is not None]
+                self._neighbours = Neighbours(Candidate(r.digest, r.question) for r in recordings)
             return self._neighbours
 
 
-def _told(outcome: Reply | ProviderError) -> Reply:
+def _reply_or_error(outcome: Reply | ProviderError) -> Reply:
     if isinstance(outcome, ProviderError):
         raise outcome
     return outcome

@@ -63,18 +63,18 @@ class Redaction:
         A secret that is spread over events takes the data of all of them with it; their numbers
         and times stay.
         """
-        kept = list(events)
-        if not self._holds_secret([text for event in kept for _, text in _texts(event.data, ())]):
-            return kept if not self._is_spread(kept) else _without_data(kept)
-        kept = [event._replace(data=self.value(event.data)) for event in kept]
-        return _without_data(kept) if self._is_spread(kept) else kept
+        clean = list(events)
+        if not self._holds_secret([text for event in clean for _, text in _texts(event.data, ())]):
+            return clean if not self._is_spread(clean) else _without_data(clean)
+        clean = [event._replace(data=self.value(event.data)) for event in clean]
+        return _without_data(clean) if self._is_spread(clean) else clean
 
     def _is_spread(self, events: Iterable[StreamEvent]) -> bool:
         """Whether the texts in the same place of all events have a secret together."""
         streams: dict[tuple[str, ...], list[str]] = {}
         for event in events:
-            for place, text in _texts(event.data, ()):
-                streams.setdefault(place, []).append(text)
+            for path, text in _texts(event.data, ()):
+                streams.setdefault(path, []).append(text)
         return self._holds_secret(["".join(texts) for texts in streams.values()])
 
     def _holds_secret(self, texts: list[str]) -> bool:
@@ -94,10 +94,10 @@ class Redaction:
 
     def identity(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request's identity without secrets, as it is kept and shown."""
-        kept = dict(self.value(identity))
-        if kept.get("protocol") == "http":
-            kept["parameters"] = _hidden_parameters(kept["parameters"])
-        return kept
+        clean = dict(self.value(identity))
+        if clean.get("protocol") == "http":
+            clean["parameters"] = _hidden_parameters(clean["parameters"])
+        return clean
 
 
 def named_identity(request: Request) -> dict[str, Any]:
@@ -125,20 +125,20 @@ def _without_data(events: Iterable[StreamEvent]) -> list[StreamEvent]:
     return [event._replace(data=REDACTED) for event in events]
 
 
-def _texts(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _texts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the texts in a JSON value, each with its place in it."""
     if isinstance(value, str):
-        yield place, value
+        yield path, value
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from _texts(inner, (*place, name))
+            yield from _texts(inner, (*path, name))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _texts(inner, (*place, str(number)))
+            yield from _texts(inner, (*path, str(number)))
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON value made of dicts and lists, whatever kinds of mapping it came in."""
+    """Return a JSON value with dicts and lists in place of other mappings and tuples."""
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -14,18 +14,18 @@ _PREFIX = "calibrations/"
 _OPTIONS = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
-def write_calibration(store: ObjectStore, key: str, found: Mapping[str, Any]) -> None:
+def write_calibration(store: ObjectStore, key: str, calibration: Mapping[str, Any]) -> None:
     """Write what a calibration found; the last one of a judge and prompt stands."""
-    store.put(f"{_PREFIX}{key}.json", orjson.dumps(dict(found), option=_OPTIONS))
+    store.put(f"{_PREFIX}{key}.json", orjson.dumps(dict(calibration), option=_OPTIONS))
 
 
 def read_calibration(store: ObjectStore, key: str) -> dict[str, Any] | None:
     """Return what the last calibration found; None if there was none."""
     try:
-        found: dict[str, Any] = orjson.loads(store.get(f"{_PREFIX}{key}.json").data)
+        calibration: dict[str, Any] = orjson.loads(store.get(f"{_PREFIX}{key}.json").data)
     except ObjectNotFoundError:
         return None
-    return found
+    return calibration
 
 
 class Calibrations:
@@ -33,11 +33,13 @@ class Calibrations:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._known: dict[str, bool] = {}
+        self._calibrated: dict[str, bool] = {}
 
     def __call__(self, key: str) -> bool:
         """Whether the judge with this key is calibrated."""
-        if key not in self._known:
-            found = read_calibration(self._store, key)
-            self._known[key] = found is not None and found.get("calibrated") is True
-        return self._known[key]
+        if key not in self._calibrated:
+            calibration = read_calibration(self._store, key)
+            self._calibrated[key] = (
+                calibration is not None and calibration.get("calibrated") is True
+            )
+        return self._calibrated[key]

@@ -60,14 +60,14 @@ def _go_on(
     store: ObjectStore, key: str, file: BinaryIO, etag: str | None
 ) -> tuple[bool, str | None]:
     """Append what is missing; return whether all is there, and what the object is."""
-    begun = file.tell()
+    offset = file.tell()
     request = urllib.request.Request(store.presign(key))  # noqa: S310  (an address of the store's)
-    if begun and etag:
-        request.add_header("Range", f"bytes={begun}-")
+    if offset and etag:
+        request.add_header("Range", f"bytes={offset}-")
         request.add_header("If-Match", etag)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=_trust()) as answer:  # noqa: S310
-            if answer.status != 206 and begun:
+            if answer.status != 206 and offset:
                 file.seek(0)
                 file.truncate()
             missing = int(answer.headers["Content-Length"])

@@ -226,14 +226,14 @@ class LocalStore:
             return ()
         try:
             with os.scandir(self._root / folder) as scan:
-                found = [entry for entry in scan if folder or entry.name != HIDDEN_FOLDER]
+                entries = [entry for entry in scan if folder or entry.name != HIDDEN_FOLDER]
             # A folder's keys go on with '/', which sorts after '-' and '.'.
-            found.sort(key=lambda e: f"{e.name}/" if e.is_dir() else e.name)
+            entries.sort(key=lambda e: f"{e.name}/" if e.is_dir() else e.name)
         except _NOT_THERE:
             return ()
         except OSError as error:
             raise self._failed(folder or ".", "list", error) from error
-        return tuple(found)
+        return tuple(entries)
 
     def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
         for entry in self._entries(folder):

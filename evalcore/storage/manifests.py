@@ -19,7 +19,7 @@ from evalcore.model.run import SCHEMA, Manifest, Plan, State, StoredPart
 from evalcore.planning.shards import count_shards
 from evalcore.storage.layout import RunKeys, suite_key
 
-PLACE = "manifest.json"
+MANIFEST = "manifest.json"
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 _SHA256_DIGITS = 64
 
@@ -45,10 +45,10 @@ def parse_manifest(data: bytes, keys: RunKeys) -> Manifest:
         manifest = _manifest(raw)
         _check_names(manifest, keys)
     except orjson.JSONDecodeError as error:
-        damage = Damage(PLACE, f"is no JSON: {error}")
+        damage = Damage(MANIFEST, f"is no JSON: {error}")
         raise DamagedRunError(keys.run_id, (damage,)) from error
     except _NonsenseError as error:
-        raise DamagedRunError(keys.run_id, (Damage(PLACE, str(error)),)) from error
+        raise DamagedRunError(keys.run_id, (Damage(MANIFEST, str(error)),)) from error
     return manifest
 
 
@@ -132,8 +132,8 @@ def _check_end(manifest: Manifest) -> None:
     if manifest.state is not State.COMPLETED:
         return
     if counts is None or counts.get("planned") != plan.items:
-        told = None if counts is None else counts.get("planned")
-        raise _NonsenseError(f"counts {told} of {plan.items} planned items")
+        planned = None if counts is None else counts.get("planned")
+        raise _NonsenseError(f"counts {planned} of {plan.items} planned items")
     if manifest.decision is None or not manifest.ended_at:
         raise _NonsenseError("is completed without a decision and an end")
 

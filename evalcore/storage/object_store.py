@@ -56,7 +56,7 @@ class ObjectStore(Protocol):
         """Write the object (bytes, or a file's content) unless one exists; None if one does.
 
         Of several callers at once exactly one gets an ETag. A file given by its path may be
-        linked instead of copied: nobody may change it afterwards, only delete it.
+        linked instead of copied: it must not be changed afterwards, only deleted.
         """
 
     def compare_and_swap(self, key: str, data: bytes, etag: str) -> str | None:

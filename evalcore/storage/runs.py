@@ -46,7 +46,7 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run in one store. Whoever planned it knows its definition without reading it.
+    """One run in one store. After planning, its definition is known without a read.
 
     With a `seal` everything that is read of the plan has to be what was planned: else it raises
     `DamagedRunError`.
@@ -120,8 +120,8 @@ class StoredRun:
             definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(opened)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            reason = f"{place}: {first['msg']}" if place else first["msg"]
+            field = ".".join(map(str, first["loc"]))
+            reason = f"{field}: {first['msg']}" if field else first["msg"]
             raise self._damaged(self.keys.plan_suite, f"is no suite: {reason}") from error
         except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged(self.keys.plan_suite, f"is no suite: {error}") from error
@@ -172,11 +172,11 @@ class StoredRun:
         return self._shards(self.keys.claims_prefix)
 
     def request_cancel(self) -> None:
-        """Ask whoever executes shards of the run to stop."""
+        """Ask the processes that execute shards of the run to stop."""
         self.store.put_if_absent(self.keys.cancel, b"")
 
     def is_cancel_requested(self) -> bool:
-        """Whether somebody asked for the run to be stopped (`request_cancel`)."""
+        """Whether the run was asked to stop (`request_cancel`)."""
         key = self.keys.cancel
         return any(info.key == key for info in self.store.list(key))
 
@@ -214,7 +214,7 @@ def open_run(store: ObjectStore, suite: str, run_id: str) -> StoredRun:
 
 
 def find_run(store: ObjectStore, run_id: str) -> StoredRun:
-    """Return the run with this id, whatever its suite; raise `RunNotFoundError`."""
+    """Return the run with this id, of any suite; raise `RunNotFoundError`."""
     if run_created_at(run_id) is not None:
         for suite in store.list_folders(RUNS_PREFIX):
             run = StoredRun(store, RunKeys(NameKey(suite), run_id))

@@ -181,7 +181,7 @@ class S3Store:
             self._repeated(key, lambda: self._client.delete_object(Bucket=self._bucket, Key=name))
 
     def presign(self, key: str, *, expires_s: int = 3600) -> str:
-        """Return a URL under which anybody can read the object for `expires_s` seconds."""
+        """Return a URL that reads the object without credentials for `expires_s` seconds."""
         target = {"Bucket": self._bucket, "Key": self._name(key)}
         with self._explained(key):
             return self._client.generate_presigned_url("get_object", target, ExpiresIn=expires_s)
@@ -249,7 +249,7 @@ class S3Store:
                     return etag
         raise StoreError(
             f"{key}: {self._server.where} answered {_CONFLICT_ATTEMPTS} times that "
-            "somebody else is writing this object (409); try again later"
+            "another client is writing this object (409); try again later"
         )
 
     def _put_once(
@@ -304,30 +304,30 @@ class S3Store:
 
         Not all servers list in byte order across folders, and only one folder is held in memory.
         """
-        found: dict[str, ObjectInfo | None] = {}
+        objects: dict[str, ObjectInfo | None] = {}
         for page in self._pages(start):
-            found.update(dict.fromkeys(_folders(page)))
+            objects.update(dict.fromkeys(_folders(page)))
             for entry in page.get("Contents", []):
                 name = entry["Key"]
                 if not name.endswith("/"):  # consoles make such objects to show a folder
-                    found[name] = ObjectInfo(
+                    objects[name] = ObjectInfo(
                         name.removeprefix(self._prefix),
                         entry["Size"],
                         _unquoted(entry["ETag"]),
                         entry["LastModified"].astimezone(UTC),
                     )
-        for name in sorted(found):
-            info = found[name]
+        for name in sorted(objects):
+            info = objects[name]
             if info is None:
                 yield from self._walk(name)
             else:
                 yield info
 
     def _pages(self, start: str) -> Iterator[ListObjectsV2OutputTypeDef]:
-        place = start.removeprefix(self._prefix) or self.url
+        shown_key = start.removeprefix(self._prefix) or self.url
         request: _PageRequest = {"Bucket": self._bucket, "Prefix": start, "Delimiter": "/"}
         while True:
-            page = self._repeated(place, partial(self._client.list_objects_v2, **request))
+            page = self._repeated(shown_key, partial(self._client.list_objects_v2, **request))
             yield page
             if not page.get("IsTruncated"):
                 return

@@ -92,15 +92,17 @@ class Seal:
         if self.parts.get(name) != digest_of(data):
             self._refuse(f"plan/{name}", "is not what was signed")
 
-    def _refuse(self, place: str, reason: str) -> NoReturn:
-        raise DamagedRunError(self.run_id, (Damage(place, reason),))
+    def _refuse(self, part: str, reason: str) -> NoReturn:
+        raise DamagedRunError(self.run_id, (Damage(part, reason),))
 
 
 def _changed(name: str, signed: Any, stored: Any) -> str:
-    return "" if signed == stored else f"{name} is {_shown(stored)}, signed was {_shown(signed)}"
+    return (
+        "" if signed == stored else f"{name} is {_excerpt(stored)}, signed was {_excerpt(signed)}"
+    )
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= 100 else f"{text[:100]}…"
 

@@ -122,7 +122,7 @@ class FlowTarget:
         try:
             if self._options.call == "executor":
                 returned = await _called(flow, [ExecutorCase.of(work.case)], {})
-                evidence = _blocks_of(returned, work.case.given)
+                evidence = _blocks_of(returned, work.case.block_fixtures)
             else:
                 evidence = await self._executed(flow, context, work)
             if self._options.primary_output is not None:
@@ -315,7 +315,7 @@ class ExecutorCase:
         """Return the view of a case."""
         named = (assertion.block for assertion in case.assertions)
         blocks = dict.fromkeys(block for block in named if block is not None)
-        fixtures = {} if case.given is None else dict(case.given.outputs)
+        fixtures = {} if case.block_fixtures is None else dict(case.block_fixtures.outputs)
         return cls(case.id, case.input or {}, fixtures, tuple(blocks))
 
 

@@ -92,7 +92,7 @@ class WorkflowTarget:
         Raise `WorkflowError` where a block fails for good, `SkippedError` where a limit of the run
         prevented a call, `NoExecutorError` where a block needs a model and no provider is set up.
         """
-        evidence = work.case.given
+        evidence = work.case.block_fixtures
         started = time.perf_counter()
         try:
             finished = await run_workflow(

@@ -62,7 +62,7 @@ cases = st.builds(
     tags=st.lists(text, max_size=2).map(tuple),
     metadata=st.dictionaries(text, json_values, max_size=2),
     reason_not_executable=st.none() | text,
-    given=st.none() | evidence,
+    block_fixtures=st.none() | evidence,
     workspace=st.none() | st.dictionaries(text, json_values, max_size=2),
     conversation=st.booleans(),
 )

@@ -111,6 +111,10 @@ def without_culprits(items: Sequence[WorkItem], lease: Lease) -> list[WorkItem]:
 
 def _not_executable(item: WorkItem, reason: str) -> WorkItem:
     case = item.case._replace(
-        reason_not_executable=reason, fixture=None, given=None, workspace=None, conversation=False
+        reason_not_executable=reason,
+        fixture=None,
+        block_fixtures=None,
+        workspace=None,
+        conversation=False,
     )
     return item._replace(case=case)

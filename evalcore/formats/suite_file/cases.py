@@ -80,7 +80,7 @@ class CaseReader:
         case = _case(raw, assertions, fixture)
         if fixture is not None and self._expected(assertions) - fixture.outputs.keys():
             # As in a workflow file: the blocks that are given yield that, the others run.
-            case = case._replace(fixture=None, given=fixture)
+            case = case._replace(fixture=None, block_fixtures=fixture)
         self.executes = self.executes or case.fixture is None
         return case
 

@@ -236,7 +236,7 @@ class _CaseReader:
             return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
         blocks, before = frozenset(fixtures), self._fixture_blocks
         self._fixture_blocks = blocks if before is None else before & blocks
-        return case._replace(given=_evidence(fixtures, {})) if fixtures else case
+        return case._replace(block_fixtures=_evidence(fixtures, {})) if fixtures else case
 
     def _read(self, raw: Any, loc: Loc, misshapen: bool) -> Case | None:
         """Return the case; None if something is wrong, even if that is noted already."""

@@ -51,12 +51,12 @@ def test_cases_are_given_executed_or_both(tmp_path: Path) -> None:
     cases = cases_of(tmp_path, CODE)
 
     assert cases["given"].fixture is not None
-    assert (cases["executed"].fixture, cases["executed"].given) == (None, None)
+    assert (cases["executed"].fixture, cases["executed"].block_fixtures) == (None, None)
     partly = cases["partly"]
     assert partly.fixture is None
-    assert partly.given is not None
-    assert partly.given.outputs == {"first": "1"}
-    assert partly.given.block_metrics["first"].latency_ms == 5
+    assert partly.block_fixtures is not None
+    assert partly.block_fixtures.outputs == {"first": "1"}
+    assert partly.block_fixtures.block_metrics["first"].latency_ms == 5
     assert {case.reason_not_executable for case in cases.values()} == {None}
 
 
@@ -310,6 +310,6 @@ def test_what_is_given_is_part_of_what_is_executed() -> None:
     from evalcore.model.identity import case_identity
 
     plain = Case("a", {"n": 1})
-    given = [plain._replace(given=Evidence(None, {"first": text})) for text in ("1", "2")]
+    given = [plain._replace(block_fixtures=Evidence(None, {"first": text})) for text in ("1", "2")]
 
     assert len({case_identity(case) for case in (plain, *given)}) == 3

@@ -459,7 +459,7 @@ def test_fixtures_that_leave_out_a_checked_block_of_a_workflow_execute_the_rest(
     )
     (case,) = suite.cases
     assert (case.fixture is not None) is is_given
-    assert (case.given is not None) is not is_given
+    assert (case.block_fixtures is not None) is not is_given
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.evidence_path import Found, Missing, PathSyntaxError, find_value, parse_path
+from evalcore.model.evidence_path import PathValue, Missing, PathSyntaxError, find_value, parse_path
 
 EVIDENCE = Evidence(
     output='{"code": "app.get", "n": 1}',
@@ -49,7 +49,7 @@ EVIDENCE = Evidence(
     ],
 )
 def test_a_path_finds_what_stands_there(path: str, value: Any) -> None:
-    assert find_value(EVIDENCE, path) == Found(value)
+    assert find_value(EVIDENCE, path) == PathValue(value)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_what_is_no_path_is_refused(text: str) -> None:
 
 def test_an_output_of_another_value_than_the_state_stays_text() -> None:
     evidence = Evidence("7", outputs={"a": "7"}, details={"state": {"a": 8}})
-    assert find_value(evidence, "outputs.a") == Found("7")
+    assert find_value(evidence, "outputs.a") == PathValue("7")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.evidence_path import Found, find_value
+from evalcore.model.evidence_path import PathValue, find_value
 from evalcore.model.exchange import Reply, Request, SkippedError, Usage
 from evalcore.model.target import Target
 from evalcore.targets.registry import build
@@ -117,7 +117,7 @@ def test_inputs_refer_to_earlier_outputs_of_any_type() -> None:
         "text": f"first a, all {steps}, literal {{plan}}, other {{x}} {{}}",
         "nested": [{"n": 2, "t": "n=2"}],
     }
-    assert find_value(evidence, "outputs.nested[0].n") == Found(2)
+    assert find_value(evidence, "outputs.nested[0].n") == PathValue(2)
     assert evidence.output == '[{"n": 2, "t": "n=2"}]'
 
 

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     ASSERTION = "assert"
     EVAL_RUN = "wfevalrun"
     RESULT = "wfresult"
+    WORKER = "worker"
 
 
 def new_id(kind: Kind) -> str:

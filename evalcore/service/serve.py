@@ -15,6 +15,7 @@ from evalcore.service.application import create_application
 from evalcore.service.database.migrate import upgrade
 from evalcore.service.database.sessions import Database, open_database
 from evalcore.service.execution.eval_worker import EvalWorker
+from evalcore.service.execution.workflow_worker import WorkflowWorker
 from evalcore.service.parts import Parts, open_caller
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
@@ -69,7 +70,10 @@ async def service_parts(options: ServeOptions, settings: Settings, database: Dat
         rates=RateLimiter(options.requests_per_second),
         open_to=await open_caller(database) if options.insecure else None,
     )
-    parts.workers = [EvalWorker(parts, settings) for _ in range(options.workers)]
+    parts.workers = [
+        *(EvalWorker(parts, settings) for _ in range(options.workers)),
+        WorkflowWorker(parts, settings),
+    ]
     return parts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -17,13 +17,16 @@ from evalcore.targets.persona_provider import PersonaProvider
 from evalcore.targets.work import Work
 from evalcore.workflow.definition import Definition, Soul
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
-from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError
+from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError, WorkflowError
 from evalcore.workflow.read_definition import behaviour_of, read_definition
 from evalcore.workflow.run_store import MemoryRunStore
 from evalcore.workflow.services import Answer, Services
 from evalcore.workflow.usage import by_block, sum_calls
 from evalcore.workflow.values import text_of
 from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant, soul_fields
+
+# Where the evidence of an execution that records its steps has them.
+STEPS: Final = "steps"
 
 
 class WorkflowOptions(BaseModel):
@@ -48,6 +51,9 @@ class WorkflowOptions(BaseModel):
     primary_output: str | None = Field(
         default=None,
         description="The block (or `block.path`) whose output is the answer; the last that ran.",
+    )
+    record_steps: bool = Field(
+        default=False, description="Whether the evidence has the inputs and outputs of each block."
     )
     variant: dict[str, Any] = Field(
         default_factory=dict,
@@ -75,6 +81,7 @@ class WorkflowTarget:
             keys = ", ".join(sorted(PARTS | SOUL_KEYS))
             raise UsageError(f"a variant of a workflow has no '{unknown[0]}'; it has {keys}")
         self.definition = _definition(options)
+        self._record_steps = options.record_steps
         over = soul_fields(options.variant)
         self._workflows = {
             name: _read(apply_variant(raw, over), f"workflow '{name}'")
@@ -91,19 +98,31 @@ class WorkflowTarget:
 
         Raise `WorkflowError` where a block fails for good, `SkippedError` where a limit of the run
         prevented a call, `NoExecutorError` where a block needs a model and no provider is set up.
+        With `record_steps` a failure is evidence, too: its steps and its reason.
         """
         evidence = work.case.block_fixtures
         started = time.perf_counter()
+        services = self.services(work)
         try:
             finished = await run_workflow(
                 self.definition,
                 inputs_of(work.case.input),
-                self.services(work),
+                services,
                 None if evidence is None else Fixtures(evidence.outputs, evidence.block_metrics),
             )
         except NoExecutorError as error:
             raise NoExecutorError(NO_EXECUTOR.format(id=work.case.id)) from error
-        return _evidence(finished, evidence, (time.perf_counter() - started) * 1000)
+        except WorkflowError as error:
+            if services.steps is None:
+                raise
+            # The steps until then are the evidence that was asked for.
+            failure = {"code": error.kind, "message": str(error)}
+            return Evidence(output="", details={STEPS: services.steps, "failure": failure})
+        answer = _evidence(finished, evidence, (time.perf_counter() - started) * 1000)
+        if services.steps is None:
+            return answer
+        details = {**answer.details, STEPS: services.steps, "value": finished.value}
+        return answer._replace(details=details)
 
     def services(self, work: Work) -> Services:
         """Return what blocks of one work item use."""
@@ -119,6 +138,7 @@ class WorkflowTarget:
             store=work.run_store or MemoryRunStore(),
             check=work.check,
             workflows=self._workflows,
+            steps=[] if self._record_steps else None,
         )
 
 

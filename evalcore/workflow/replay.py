@@ -9,8 +9,9 @@ from typing import Any
 from evalcore.workflow.definition import Block, Definition
 from evalcore.workflow.engine import Execution
 from evalcore.workflow.failure import BlockError, WorkflowError
-from evalcore.workflow.handles import input_handles, output_handle
+from evalcore.workflow.handles import input_handles
 from evalcore.workflow.log import EventLog
+from evalcore.workflow.recorded_steps import block_outputs, declared_inputs
 from evalcore.workflow.services import Services
 from evalcore.workflow.step import run_block
 from evalcore.workflow.usage import Call
@@ -42,23 +43,13 @@ async def replay_block(
         value = await run_block(execution, _frozen(block))
     except BlockError as error:
         raise WorkflowError(f"block '{block_id}': {error}") from error
-    outputs = {output_handle(None): value}
-    for number, member in enumerate(getattr(block, "exits", None) or ()):
-        text = execution.state.outputs.get(f"{block_id}.{member.id}")
-        if block.type == "dispatch" and text is not None:
-            outputs[output_handle(number)] = text
+    outputs = block_outputs(block, value, execution.state.outputs)
     return BlockReplay(value, outputs, tuple(execution.calls))
-
-
-def _declared(block: Block) -> dict[str, Any] | None:
-    if block.sources is None:
-        return None
-    return {name: {"type": source.type} for name, source in block.sources.items()}
 
 
 def _state(block: Block, inputs: Mapping[str, Any]) -> State:
     """Return what the block sees: declared inputs by name, or all of the object's keys."""
-    handles = input_handles(_declared(block))
+    handles = input_handles(declared_inputs(block))
     values = {
         handle.name: inputs[handle.handle_id] for handle in handles if handle.handle_id in inputs
     }

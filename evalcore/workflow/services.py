@@ -38,6 +38,7 @@ class Services:
     """What an execution uses.
 
     `complete` makes plain HTTP requests. `workflows` are those that `workflow_ref` may name.
+    `steps` takes a record of each run of a block (`workflow.recorded_steps`), if it is a list.
     """
 
     ask: Ask
@@ -47,3 +48,4 @@ class Services:
     store: RunStore = field(default_factory=MemoryRunStore)
     check: Check | None = None
     workflows: Mapping[str, Definition] = field(default_factory=dict)
+    steps: list[dict[str, Any]] | None = None

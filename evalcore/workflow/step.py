@@ -16,6 +16,7 @@ from evalcore.workflow.declared_outputs import check_outputs
 from evalcore.workflow.definition import Block, Definition, Retry
 from evalcore.workflow.events import EventType
 from evalcore.workflow.failure import BlockError, NoExecutorError
+from evalcore.workflow.recorded_steps import record_step
 from evalcore.workflow.usage import Call, Meter, sum_calls
 from evalcore.workflow.values import MISSING, State, parsed, text_of
 
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
 async def run_block(execution: Execution, block: Block) -> Any:
     """Return the block's output, which is known to the execution then; raise `BlockError`.
 
-    A block with a fixture does not run.
+    A block with a fixture does not run. Steps of the outermost workflow are recorded if that is
+    asked for.
     """
+    if execution.services.steps is None or execution.prefix:
+        return await _run_once(execution, block)
+    return await record_step(execution, block, resolve_inputs, _run_once)
+
+
+async def _run_once(execution: Execution, block: Block) -> Any:
     path = f"{execution.prefix}{block.id}"
     if not execution.prefix:
         execution.invocations[block.id] = execution.invocations.get(block.id, 0) + 1

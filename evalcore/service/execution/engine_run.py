@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -40,16 +38,13 @@ from evalcore.pipeline import (
     plan_run,
     reopen_run,
 )
-from evalcore.planning.codec import decode_evidence
 from evalcore.planning.spool import CaseSpool
+from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
 from evalcore.service.fingerprints import fingerprint
 from evalcore.settings import Settings
-from evalcore.sql.stored_rows import read_item_rows
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.targets.block import HANDLE_OUTPUTS
-
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,51 +104,27 @@ def committed_results(
 ) -> Iterator[tuple[int, list[ItemResult]]]:
     """Yield the shards that are committed and not `done`, each with its results."""
     run = find_run(store, run_id)
-    shards = run.written_shards() - done
-    if not shards:
-        return
-    plan = run.manifest().plan
-    for shard in sorted(shards):
-        with run.result_files(plan, [shard]) as files:
-            rows = [row for file in files for row in read_item_rows(file, range(plan.items))]
+    for shard, rows in stored_items(run, done):
         yield shard, [_result(run, row) for row in rows]
 
 
 def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
     outputs, assertion = None, None
     if row["status"] == "completed":
-        details = _details(run, row)
+        details = details_of(run, row)
         outputs = details.get(HANDLE_OUTPUTS)
         checked = row["assertions"][0] if row["assertions"] else {}
         told = checked.get("details")
         told = orjson.loads(told) if isinstance(told, str) else told
         assertion = (told or {}).get("assertion_result")
-    error = None if row["status"] == "completed" else _error(row)
+    error = None if row["status"] == "completed" else error_of(row)
     return ItemResult(
-        row["case_id"], _time(row["started_at"]), _time(row["ended_at"]), outputs, assertion, error
-    )
-
-
-def _details(run: StoredRun, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = row["evidence"]
-    if row["evidence_ref"] is not None:
-        text = run.store.get(row["evidence_ref"]).data
-    return {} if text is None else decode_evidence(orjson.loads(text)).details
-
-
-def _error(row: Mapping[str, Any]) -> dict[str, str]:
-    error = row["error"] or {}
-    return {
-        "code": str(error.get("kind") or row["status"]),
-        "message": str(error.get("message") or row["reason"] or row["status"]),
-    }
-
-
-def _time(microseconds: int | None) -> datetime:
-    return (
-        datetime.now(UTC)
-        if microseconds is None
-        else datetime.fromtimestamp(microseconds / 1e6, UTC)
+        row["case_id"],
+        time_of(row["started_at"]),
+        time_of(row["ended_at"]),
+        outputs,
+        assertion,
+        error,
     )
 
 
@@ -206,30 +177,3 @@ def _case(frozen: FrozenEval) -> Case:
             ),
         ),
     )
-
-
-async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run what blocks in a thread of its own, not in one of the pool that requests need."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def call() -> None:
-        try:
-            value = function(*arguments)
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            loop.call_soon_threadsafe(_fail, future, error)
-        else:
-            loop.call_soon_threadsafe(_succeed, future, value)
-
-    threading.Thread(target=call, name="eval-run", daemon=True).start()
-    return await future
-
-
-def _succeed(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
-def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)

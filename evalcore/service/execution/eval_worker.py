@@ -1,23 +1,21 @@
 """The worker of eval runs: takes them from the queue, executes them, writes their results.
 
-The queue is the table of runs: a run belongs to the worker whose lease on it has not ended. A
-worker that dies leaves its lease; another one goes on with the run in the store, so that nothing
-that is committed is executed again.
+A worker that takes up another one's run goes on with the run in the store, so that nothing that is
+committed is executed again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
-from evalcore.errors import EvalError, StoreError
+from evalcore.errors import EvalError
 from evalcore.service.database.tables import (
     EvalResultRow,
     EvalRevisionRow,
@@ -30,143 +28,46 @@ from evalcore.service.execution.engine_run import (
     ItemResult,
     committed_results,
     execute_evals,
-    in_thread,
     plan_evals,
 )
+from evalcore.service.execution.queue_worker import OPEN, QueueWorker
+from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
-from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.parts import Parts
-from evalcore.service.wire.base import FINAL, LifecycleStatus
-from evalcore.settings import Settings
-
-_LOG: Final = logging.getLogger("evalcore.service")
-_LOOK_S: Final = 0.25
-_IDLE_S: Final = 2.0
-_LEASE_S: Final = 15.0
-_RETRY_S: Final = 5.0
-_OPEN: Final = (LifecycleStatus.PENDING, LifecycleStatus.QUEUED, LifecycleStatus.RUNNING)
+from evalcore.service.wire.base import LifecycleStatus
 
 
-class EvalWorker:
-    """Executes one run at a time until it is stopped."""
+class EvalWorker(QueueWorker[EvalRunRow]):
+    """Executes one run at a time; what is committed of a run is not executed again."""
 
-    def __init__(self, parts: Parts, settings: Settings) -> None:
-        self._parts = parts
-        self._settings = settings
-        self._name = new_id(Kind.TOKEN).removeprefix("tok_")
-        self._woken = asyncio.Event()
-        self._stopping = False
-        self._task: asyncio.Task[None] | None = None
+    table = EvalRunRow
 
-    async def start(self) -> None:
-        """Begin to look for runs."""
-        self._task = asyncio.create_task(self._loop())
+    async def execute(self, row: EvalRunRow) -> None:
+        """Execute a run to its end, unless it is cancelled or the service ends."""
+        await _RunExecution(self, row).run()
 
-    def wake(self) -> None:
-        """Look for runs now."""
-        self._woken.set()
-
-    async def stop(self) -> None:
-        """Stop between two items; what is left of the run is taken up by the next worker."""
-        self._stopping = True
-        self._woken.set()
-        if self._task is not None:
-            await self._task
-
-    async def _loop(self) -> None:
-        while not self._stopping:
-            self._woken.clear()
-            try:
-                row = await self._claim()
-                if row is not None:
-                    await self._execute(row)
-                    continue
-            except Exception:  # noqa: BLE001 - the database or the store is away
-                _LOG.exception("the queue of eval runs cannot be read")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), _IDLE_S)
-
-    async def _claim(self) -> EvalRunRow | None:
-        """Take the oldest run that nobody has; its children are queued then."""
-        now = datetime.now(UTC)
-        query = (
-            select(EvalRunRow)
-            .where(
-                EvalRunRow.status.in_(_OPEN),
-                or_(EvalRunRow.lease_until.is_(None), EvalRunRow.lease_until < now),
-            )
-            .order_by(EvalRunRow.number)
-            .limit(1)
-            .with_for_update(skip_locked=True)
+    async def taken(self, session: AsyncSession, row: EvalRunRow) -> None:
+        """Queue the children that are not final."""
+        await session.execute(
+            update(EvalResultRow)
+            .where(EvalResultRow.run_id == row.id, EvalResultRow.status.in_(OPEN))
+            .values(status=LifecycleStatus.QUEUED)
         )
-        async with self._parts.database.transaction() as session:
-            row: EvalRunRow | None = await session.scalar(query)
-            if row is None:
-                return None
-            row.worker, row.lease_until = self._name, now + timedelta(seconds=_LEASE_S)
-            row.status = LifecycleStatus.RUNNING
-            row.started_at = row.started_at or now
-            await session.execute(
-                update(EvalResultRow)
-                .where(EvalResultRow.run_id == row.id, EvalResultRow.status.in_(_OPEN))
-                .values(status=LifecycleStatus.QUEUED)
-            )
-        return row
 
-    async def _execute(self, row: EvalRunRow) -> None:
-        try:
-            await _RunExecution(self._parts, self._settings, row, self._name, self._stops).run()
-        except (StoreError, OSError) as error:
-            _LOG.warning("run %s waits: %s", row.id, error)
-            await self._release(row, _RETRY_S)
-        except EvalError as error:
-            await self._fail(row, {"code": type(error).__name__, "message": str(error)})
-        except Exception as error:  # noqa: BLE001 - a fault of ours ends one run only
-            _LOG.exception("run %s failed", row.id)
-            message = f"unexpected fault: {type(error).__name__}"
-            await self._fail(row, {"code": "internal_error", "message": message})
-        else:
-            if self._stopping:
-                await self._release(row, 0)
-
-    def _stops(self) -> bool:
-        return self._stopping
-
-    async def _release(self, row: EvalRunRow, after_s: float) -> None:
-        """Let any worker take the run, after some seconds."""
-        until = datetime.now(UTC) + timedelta(seconds=after_s)
-        async with self._parts.database.transaction() as session:
-            await session.execute(
-                update(EvalRunRow)
-                .where(EvalRunRow.id == row.id, EvalRunRow.worker == self._name)
-                .values(lease_until=until)
-            )
-
-    async def _fail(self, row: EvalRunRow, error: dict[str, str]) -> None:
-        """End a run that cannot be executed, with its children that have no result."""
-        now = datetime.now(UTC)
-        ended = {"status": LifecycleStatus.ERROR, "error": error, "completed_at": now}
-        async with self._parts.database.transaction() as session:
-            await session.execute(
-                update(EvalRunRow)
-                .where(EvalRunRow.id == row.id, EvalRunRow.status.in_(_OPEN))
-                .values(**ended)
-            )
-            await session.execute(
-                update(EvalResultRow)
-                .where(EvalResultRow.run_id == row.id, EvalResultRow.status.in_(_OPEN))
-                .values(**ended)
-            )
+    async def failed(self, session: AsyncSession, row: EvalRunRow, ended: dict[str, Any]) -> None:
+        """End the children that are not final."""
+        await session.execute(
+            update(EvalResultRow)
+            .where(EvalResultRow.run_id == row.id, EvalResultRow.status.in_(OPEN))
+            .values(**ended)
+        )
 
 
 class _RunExecution:
     """One run from its claim to its end."""
 
-    def __init__(
-        self, parts: Parts, settings: Settings, row: EvalRunRow, worker: str, stops: Any
-    ) -> None:
-        self._parts, self._settings, self._row = parts, settings, row
-        self._worker, self._stops = worker, stops
+    def __init__(self, worker: EvalWorker, row: EvalRunRow) -> None:
+        self._worker, self._row = worker, row
+        self._parts, self._settings = worker.parts, worker.settings
         self._cancelled = False
         self._children: dict[str, EvalResultRow] = {}
         self._revisions: dict[str, EvalRevisionRow] = {}
@@ -184,8 +85,8 @@ class _RunExecution:
             )
         )
         while not executing.done():
-            await asyncio.wait({executing}, timeout=_LOOK_S)
-            await self._keep_lease()
+            await asyncio.wait({executing}, timeout=self._worker.look_s)
+            self._cancelled = not await self._worker.keep_lease(self._row) or self._cancelled
             await self._write_committed(engine_run)
         complete = executing.result()
         await self._write_committed(engine_run)
@@ -193,7 +94,7 @@ class _RunExecution:
             await self._end()
 
     def _is_stopped(self) -> bool:
-        return self._cancelled or bool(self._stops())
+        return self._cancelled or self._worker.is_stopping()
 
     async def _read(self) -> None:
         row = self._row
@@ -250,19 +151,9 @@ class _RunExecution:
         async with self._parts.database.transaction() as session:
             await session.execute(
                 update(EvalResultRow)
-                .where(EvalResultRow.run_id == self._row.id, EvalResultRow.status.in_(_OPEN))
+                .where(EvalResultRow.run_id == self._row.id, EvalResultRow.status.in_(OPEN))
                 .values(status=LifecycleStatus.RUNNING, started_at=now)
             )
-
-    async def _keep_lease(self) -> None:
-        """Renew the lease; note whether the run was cancelled, or another worker has it."""
-        until = datetime.now(UTC) + timedelta(seconds=_LEASE_S)
-        async with self._parts.database.transaction() as session:
-            row = await session.scalar(select(EvalRunRow).where(EvalRunRow.id == self._row.id))
-            if row is None or row.status in FINAL or row.worker != self._worker:
-                self._cancelled = True
-            else:
-                row.lease_until = until
 
     async def _write_committed(self, engine_run: str) -> None:
         shards = await asyncio.to_thread(
@@ -279,7 +170,7 @@ class _RunExecution:
             for child, values in rows:
                 changed = await session.execute(
                     update(EvalResultRow)
-                    .where(EvalResultRow.id == child.id, EvalResultRow.status.in_(_OPEN))
+                    .where(EvalResultRow.id == child.id, EvalResultRow.status.in_(OPEN))
                     .values(**values)
                 )
                 if changed.rowcount:  # type: ignore[attr-defined]  # of an UPDATE there is one
@@ -326,7 +217,7 @@ class _RunExecution:
         async with self._parts.database.transaction() as session:
             await session.execute(
                 update(EvalRunRow)
-                .where(EvalRunRow.id == self._row.id, EvalRunRow.status.in_(_OPEN))
+                .where(EvalRunRow.id == self._row.id, EvalRunRow.status.in_(OPEN))
                 .values(status=LifecycleStatus.COMPLETED, completed_at=datetime.now(UTC))
             )
 

@@ -1,0 +1,82 @@
+"""One execution of a workflow by the engine: a run of one item in the store, with its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.target import Target
+from evalcore.pipeline import (
+    DecideOptions,
+    ExecuteOptions,
+    PlanOptions,
+    execute_run,
+    finish_run,
+    plan_run,
+)
+from evalcore.planning.spool import CaseSpool
+from evalcore.service.execution.stored_items import details_of, error_of, stored_items
+from evalcore.service.fingerprints import fingerprint
+from evalcore.settings import Settings
+from evalcore.storage.object_store import ObjectStore
+from evalcore.targets.workflow import STEPS
+
+_CASE = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowOutcome:
+    """What a workflow run left: its output and its steps, or an error and the steps until then."""
+
+    output: Any
+    steps: Sequence[Mapping[str, Any]]
+    error: Mapping[str, str] | None
+
+
+def execute_workflow(
+    store: ObjectStore,
+    workflow_id: str,
+    definition: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    settings: Settings,
+    stopped: Callable[[], bool],
+) -> WorkflowOutcome | None:
+    """Execute a workflow; return what it left, None if it was stopped."""
+    suite = _suite(workflow_id, definition, inputs)
+    run = plan_run(suite, store, PlanOptions(single_items=True), now=datetime.now(UTC))
+    options = ExecuteOptions(settings=settings, stopped=stopped)
+    receipts = execute_run(run, options)
+    if stopped():
+        return None
+    with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
+        pass
+    for _, rows in stored_items(run, set()):
+        for row in rows:
+            if row["status"] != "completed":
+                return WorkflowOutcome(None, (), error_of(row))
+            details = details_of(run, row)
+            return WorkflowOutcome(
+                details.get("value"), details.get(STEPS) or (), details.get("failure")
+            )
+    return None
+
+
+def _suite(workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]) -> Suite:
+    spool = CaseSpool()
+    spool.append(Case(id=_CASE, input=dict(inputs)))
+    options = {"definition": dict(definition), "record_steps": True}
+    return Suite(
+        SuiteDefinition(
+            name=f"{workflow_id}-runs",
+            format=Format.WORKFLOW_EVALS,
+            source=Source(f"workflow {workflow_id}", str(Path.cwd()), fingerprint(definition)),
+            policy=Policy(score_rule=ScoreRule.BLOCKS, gates=()),
+            targets={"workflow": Target("workflow", "workflow", options)},
+            default_target="workflow",
+        ),
+        spool,
+    )

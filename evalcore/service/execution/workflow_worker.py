@@ -1,0 +1,115 @@
+"""The worker of workflow runs: executes them as runs of one item, and stores their steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from evalcore.errors import EvalError
+from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow, WorkflowVersionRow
+from evalcore.service.execution.queue_worker import OPEN, QueueWorker
+from evalcore.service.execution.threads import in_thread
+from evalcore.service.execution.workflow_execution import WorkflowOutcome, execute_workflow
+from evalcore.service.identifiers import Kind, new_id
+from evalcore.service.wire.base import LifecycleStatus
+
+
+class WorkflowWorker(QueueWorker[WorkflowRunRow]):
+    """Executes one workflow run at a time; a run whose worker died is executed again."""
+
+    table = WorkflowRunRow
+
+    async def execute(self, row: WorkflowRunRow) -> None:
+        """Execute a run and store its steps and its output together."""
+        async with self.parts.database.reading() as session:
+            version = await session.scalar(
+                select(WorkflowVersionRow).where(
+                    WorkflowVersionRow.workflow_id == row.workflow_id,
+                    WorkflowVersionRow.version_id == row.version_id,
+                )
+            )
+        if version is None:
+            raise EvalError(f"workflow version '{row.version_id}' does not exist")
+        payloads = self.parts.payloads
+        definition = await payloads.get(version.definition, version.definition_ref)
+        inputs = await payloads.get(row.inputs, row.inputs_ref)
+        executing = asyncio.ensure_future(
+            in_thread(
+                execute_workflow,
+                self.parts.store,
+                row.workflow_id,
+                definition,
+                inputs,
+                self.settings,
+                self.is_stopping,
+            )
+        )
+        while not executing.done():
+            await asyncio.wait({executing}, timeout=self.look_s)
+            await self.keep_lease(row)
+        outcome: WorkflowOutcome | None = executing.result()
+        if outcome is not None:
+            await self._write(row, outcome)
+
+    async def _write(self, row: WorkflowRunRow, outcome: WorkflowOutcome) -> None:
+        steps = [await self._step(row, step) for step in outcome.steps]
+        output = await self.parts.payloads.put(outcome.output, row.project_id)
+        status = LifecycleStatus.COMPLETED if outcome.error is None else LifecycleStatus.ERROR
+        async with self.parts.database.transaction() as session:
+            await session.execute(delete(WorkflowStepRow).where(WorkflowStepRow.run_id == row.id))
+            session.add_all(steps)
+            await session.execute(
+                update(WorkflowRunRow)
+                .where(WorkflowRunRow.id == row.id, WorkflowRunRow.status.in_(OPEN))
+                .values(
+                    status=status,
+                    error=outcome.error,
+                    output=output.inline,
+                    output_ref=output.ref,
+                    completed_at=datetime.now(UTC),
+                )
+            )
+
+    async def _step(self, row: WorkflowRunRow, step: Mapping[str, Any]) -> WorkflowStepRow:
+        inputs = await self.parts.payloads.put(_handles(step["inputs"]), row.project_id)
+        outputs = await self.parts.payloads.put(_handles(step["outputs"]), row.project_id)
+        error = step["error"]
+        return WorkflowStepRow(
+            id=new_id(Kind.STEP),
+            project_id=row.project_id,
+            created_at=_time(step["started_us"]),
+            run_id=row.id,
+            block_id=step["block_id"],
+            block_type=step["block_type"],
+            round=step["round"],
+            status=LifecycleStatus.COMPLETED if error is None else LifecycleStatus.ERROR,
+            error=error,
+            inputs=inputs.inline,
+            inputs_ref=inputs.ref,
+            outputs=outputs.inline,
+            outputs_ref=outputs.ref,
+            started_at=_time(step["started_us"]),
+            completed_at=_time(step["ended_us"]),
+        )
+
+
+def _handles(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return values by handle as the wire has them; references to files stay files."""
+    if values is None:
+        return None
+    return {handle: _handle(value) for handle, value in values.items()}
+
+
+def _handle(value: Any) -> dict[str, Any]:
+    is_file = isinstance(value, Mapping) and set(value) == {"id", "filename", "mime_type"}
+    if is_file and str(value["id"]).startswith(f"{Kind.FILE}_"):
+        return {"type": "file", "document": dict(value)}
+    return {"type": "json", "data": value}
+
+
+def _time(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)

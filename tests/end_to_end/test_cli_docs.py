@@ -35,6 +35,8 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
     if not isinstance(command, click.Group):
         yield path, command
         return
+    if command.invoke_without_command:
+        yield path, command
     context = click.Context(command)
     for name in command.list_commands(context):
         found = command.get_command(context, name)

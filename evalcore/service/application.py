@@ -52,13 +52,13 @@ def create_application(parts: Parts) -> FastAPI:
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
     mistakes = [
-        {"loc": [*map(_place, found["loc"])], "msg": found["msg"], "type": found["type"]}
-        for found in error.errors()
+        {"loc": [*map(_loc_part, mistake["loc"])], "msg": mistake["msg"], "type": mistake["type"]}
+        for mistake in error.errors()
     ]
     return JSONResponse({"detail": mistakes}, 422)
 
 
-def _place(part: Any) -> str | int:
+def _loc_part(part: Any) -> str | int:
     return part if isinstance(part, int) else str(part).encode("utf-8", "replace").decode()
 
 

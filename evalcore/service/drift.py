@@ -185,5 +185,9 @@ def schema_types(subtree: Any, root: Mapping[str, Any]) -> frozenset[str] | None
         for key in ("anyOf", "oneOf")
         for member in subtree.get(key) or ()
     ]
-    known = [member for member in members if member is not None]
-    return frozenset().union(*known) if known and len(known) == len(members) else None
+    member_types = [member for member in members if member is not None]
+    return (
+        frozenset().union(*member_types)
+        if member_types and len(member_types) == len(members)
+        else None
+    )

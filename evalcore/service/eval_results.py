@@ -23,11 +23,11 @@ from evalcore.service.wire.evals import AssertionResultBody
 
 
 async def list_results(
-    parts: Parts, caller: Caller, page: PageRequest, run_id: str | None, wanted: RunFilter
+    parts: Parts, caller: Caller, page: PageRequest, run_id: str | None, run_filter: RunFilter
 ) -> Page[WorkflowEvalResult]:
     """Return a page of results, the newest first. Raises `ServiceError` 404 for the run."""
     where: list[ColumnElement[bool]] = [EvalResultRow.project_id == caller.project_id]
-    where += wanted.conditions(EvalResultRow)
+    where += run_filter.conditions(EvalResultRow)
     async with parts.database.reading() as session:
         if run_id is not None:
             await find_eval_run(session, caller, run_id)

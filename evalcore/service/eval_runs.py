@@ -164,11 +164,11 @@ async def get_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEva
 
 
 async def list_eval_runs(
-    parts: Parts, caller: Caller, page: PageRequest, wanted: RunFilter
+    parts: Parts, caller: Caller, page: PageRequest, run_filter: RunFilter
 ) -> Page[WorkflowEvalRun]:
     """Return a page of runs, the newest first."""
     where: list[ColumnElement[bool]] = [EvalRunRow.project_id == caller.project_id]
-    where += wanted.conditions(EvalRunRow)
+    where += run_filter.conditions(EvalRunRow)
     async with parts.database.reading() as session:
         rows = await read_page(session, EvalRunRow, page, where)
     return Page(data=await _wires(parts, rows.rows), list_metadata=rows.metadata)

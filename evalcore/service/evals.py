@@ -222,8 +222,8 @@ async def _wire(
 
 def _existing_block(draft: Draft, block_id: str) -> str:
     if block_id not in draft.blocks:
-        known = ", ".join(draft.blocks) or "none"
-        message = f"the workflow has no block '{block_id}'; it has {known}"
+        names = ", ".join(draft.blocks) or "none"
+        message = f"the workflow has no block '{block_id}'; it has {names}"
         raise mistake(["body", "target", "block_id"], message)
     return block_id
 

@@ -15,7 +15,7 @@ _ANNOTATIONS: Final = frozenset({"title", "description", "examples", "default", 
 
 
 def fingerprint(value: Any) -> str:
-    """Return the SHA-256 (hex) of a JSON value, whatever the order of its keys."""
+    """Return the SHA-256 (hex) of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -98,19 +98,19 @@ def _is_input(block: Mapping[str, Any], name: str) -> bool:
 
 def _block_names(value: Any, blocks: Iterable[str]) -> Iterable[str]:
     """Yield the blocks that texts in a value name, alone or at the head of a path."""
-    known = set(blocks)
+    names = set(blocks)
     if isinstance(value, str):
         head = value
-        while head and head not in known:
+        while head and head not in names:
             head = head.rpartition(".")[0]
         if head:
             yield head
     elif isinstance(value, Mapping):
         for below in value.values():
-            yield from _block_names(below, known)
+            yield from _block_names(below, names)
     elif isinstance(value, list):
         for below in value:
-            yield from _block_names(below, known)
+            yield from _block_names(below, names)
 
 
 def result_fingerprints(

@@ -52,12 +52,12 @@ async def _inputs_of_step(
         )
         if run is None or run.workflow_id != workflow_id:
             raise not_found("workflow run", source.run_id)
-        found = await session.scalars(
+        rows = await session.scalars(
             select(WorkflowStepRow)
             .where(WorkflowStepRow.run_id == run.id, WorkflowStepRow.block_id == block_id)
             .order_by(WorkflowStepRow.number)
         )
-        steps = [*found]
+        steps = [*rows]
     step = _the_step(steps, source, block_id)
     return _HANDLES.validate_python(await parts.payloads.get(step.inputs, step.inputs_ref))
 
@@ -84,6 +84,6 @@ async def _check_files(parts: Parts, caller: Caller, inputs: Mapping[str, Any]) 
     if not files:
         return
     async with parts.database.reading() as session:
-        known = await find_files(session, caller, sorted(files))
-    for file_id in sorted(files - known.keys()):
+        files_of_project = await find_files(session, caller, sorted(files))
+    for file_id in sorted(files - files_of_project.keys()):
         raise not_found("file", file_id)

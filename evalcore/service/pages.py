@@ -54,8 +54,8 @@ async def read_page(
         query = query.where(table.number > edge if page.before else table.number < edge)
     backwards = page.before is not None
     order = table.number.asc() if backwards else table.number.desc()
-    found = await session.scalars(refine(query.order_by(order).limit(page.limit + 1)))
-    rows = [*found]
+    scalars = await session.scalars(refine(query.order_by(order).limit(page.limit + 1)))
+    rows = [*scalars]
     goes_on = len(rows) > page.limit
     rows = rows[: page.limit]
     if backwards:

@@ -40,7 +40,7 @@ class NotExists(Condition):
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return failed: there is a value."""
-        return failed(f"there is a value: {_shown(value)}")
+        return failed(f"there is a value: {_brief(value)}")
 
 
 class Equals(Condition):
@@ -53,7 +53,7 @@ class Equals(Condition):
         """Return the verdict; `reasoning___` keys of both sides do not count."""
         return verdict(
             equal(without_reasoning(value), without_reasoning(self.expected)),
-            f"{_shown(value)} is not {_shown(self.expected)}",
+            f"{_brief(value)} is not {_brief(self.expected)}",
         )
 
 
@@ -67,7 +67,7 @@ class NotEquals(Condition):
         """Return the opposite of `equals`."""
         return verdict(
             not equal(without_reasoning(value), without_reasoning(self.expected)),
-            f"the value is {_shown(self.expected)}",
+            f"the value is {_brief(self.expected)}",
         )
 
 
@@ -82,7 +82,7 @@ class Contains(Condition):
         contained = _contained(value, self.expected)
         if isinstance(contained, ConditionVerdict):
             return contained
-        return verdict(contained, f"{_shown(value)} does not contain {_shown(self.expected)}")
+        return verdict(contained, f"{_brief(value)} does not contain {_brief(self.expected)}")
 
 
 class NotContains(Condition):
@@ -96,7 +96,7 @@ class NotContains(Condition):
         contained = _contained(value, self.expected)
         if isinstance(contained, ConditionVerdict):
             return contained
-        return verdict(not contained, f"{_shown(value)} contains {_shown(self.expected)}")
+        return verdict(not contained, f"{_brief(value)} contains {_brief(self.expected)}")
 
 
 def _contained(value: Any, expected: Any) -> bool | ConditionVerdict:
@@ -119,7 +119,7 @@ class ObjectContains(Condition):
             return type_error("an object", value)
         return verdict(
             contains_object(without_reasoning(value), without_reasoning(self.expected)),
-            f"{_shown(value)} does not contain {_shown(self.expected)}",
+            f"{_brief(value)} does not contain {_brief(self.expected)}",
         )
 
 
@@ -136,7 +136,7 @@ class ArrayContains(Condition):
         expected = without_reasoning(self.expected)
         return verdict(
             any(contains_object(without_reasoning(element), expected) for element in value),
-            f"no element of {_shown(value)} contains {_shown(self.expected)}",
+            f"no element of {_brief(value)} contains {_brief(self.expected)}",
         )
 
 
@@ -231,5 +231,5 @@ def compared(value: float, op: Operator, expected: float, noun: str = "") -> Con
     return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {expected:g}")
 
 
-def _shown(value: Any) -> str:
+def _brief(value: Any) -> str:
     return shorten(json_text(value), 120)

@@ -122,10 +122,10 @@ class Tokens:
         if prefix != _PREFIX or not secret:
             raise ServiceError(401, "the bearer token is not one of this service")
         async with self._database.reading() as session:
-            found = await session.scalars(
+            rows = await session.scalars(
                 select(TokenRow).where(TokenRow.id == f"{Kind.TOKEN}_{short}")
             )
-            row = found.first()
+            row = rows.first()
         if row is None or row.revoked_at is not None:
             raise ServiceError(401, "the bearer token does not exist or was revoked")
         try:

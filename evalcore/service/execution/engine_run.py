@@ -114,9 +114,11 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
         details = details_of(run, row)
         outputs = details.get(HANDLE_OUTPUTS)
         checked = row["assertions"][0] if row["assertions"] else {}
-        told = checked.get("details")
-        told = orjson.loads(told) if isinstance(told, str) else told
-        assertion = (told or {}).get("assertion_result")
+        check_details = checked.get("details")
+        check_details = (
+            orjson.loads(check_details) if isinstance(check_details, str) else check_details
+        )
+        assertion = (check_details or {}).get("assertion_result")
     error = None if row["status"] == "completed" else error_of(row)
     return ItemResult(
         row["case_id"],

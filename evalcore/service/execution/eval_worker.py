@@ -45,7 +45,7 @@ class EvalWorker(QueueWorker[EvalRunRow]):
         """Execute a run to its end, unless it is cancelled or the service ends."""
         await _RunExecution(self, row).run()
 
-    async def taken(self, session: AsyncSession, row: EvalRunRow) -> None:
+    async def claimed(self, session: AsyncSession, row: EvalRunRow) -> None:
         """Queue the children that are not final."""
         await session.execute(
             update(EvalResultRow)
@@ -184,7 +184,7 @@ class _RunExecution:
             assertion = _blocked_by_error(EvalAssertion.model_validate(revision.assertion), result)
         project, payloads = self._row.project_id, self._parts.payloads
         outputs = await payloads.put(result.handle_outputs, project)
-        told = await payloads.put(assertion, project)
+        result_payload = await payloads.put(assertion, project)
         status = LifecycleStatus.COMPLETED if result.error is None else LifecycleStatus.ERROR
         return child, {
             "status": status,
@@ -192,8 +192,8 @@ class _RunExecution:
             "verdict": assertion["outcome"],
             "handle_outputs": outputs.inline,
             "handle_outputs_ref": outputs.ref,
-            "assertion_result": told.inline,
-            "assertion_result_ref": told.ref,
+            "assertion_result": result_payload.inline,
+            "assertion_result_ref": result_payload.ref,
             "started_at": result.started_at,
             "completed_at": result.completed_at,
             "fingerprints": result_fingerprints(

@@ -49,7 +49,7 @@ class QueueWorker(Generic[Row]):
         """Execute a row to its end, or return early if `is_stopping`."""
         raise NotImplementedError
 
-    async def taken(self, session: AsyncSession, row: Row) -> None:
+    async def claimed(self, session: AsyncSession, row: Row) -> None:
         """Change what else a claim changes, in its transaction."""
 
     async def failed(self, session: AsyncSession, row: Row, ended: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ class QueueWorker(Generic[Row]):
             row.worker, row.lease_until = self.name, now + timedelta(seconds=_LEASE_S)
             row.status = LifecycleStatus.RUNNING
             row.started_at = row.started_at or now
-            await self.taken(session, row)
+            await self.claimed(session, row)
         return row
 
     async def _execute(self, row: Any) -> None:

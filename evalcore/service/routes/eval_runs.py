@@ -72,10 +72,10 @@ async def create_run(
 
 @router.get("/runs")
 async def list_runs(
-    parts: CurrentParts, caller: CurrentCaller, page: RequestedPage, wanted: RequestedFilter
+    parts: CurrentParts, caller: CurrentCaller, page: RequestedPage, run_filter: RequestedFilter
 ) -> Page[WorkflowEvalRun]:
     """List runs, the newest first."""
-    return await eval_runs.list_eval_runs(parts, caller, page, wanted)
+    return await eval_runs.list_eval_runs(parts, caller, page, run_filter)
 
 
 @router.get("/runs/{run_id}")
@@ -95,11 +95,11 @@ async def list_results(
     parts: CurrentParts,
     caller: CurrentCaller,
     page: RequestedPage,
-    wanted: RequestedFilter,
+    run_filter: RequestedFilter,
     run_id: Annotated[str | None, Query(description="Of this run.")] = None,
 ) -> Page[WorkflowEvalResult]:
     """List results, the newest first."""
-    return await eval_results.list_results(parts, caller, page, run_id, wanted)
+    return await eval_results.list_results(parts, caller, page, run_id, run_filter)
 
 
 @router.get("/results/{result_id}")

@@ -148,9 +148,12 @@ def code_blocks(page: str, language: str) -> list[str]:
 
 SUITES = [
     (page, block)
-    for page in ("README.md", *(f"docs/reference/{name}.md" for name in FORMAT_PAGES))
+    for page in (
+        "README.md",
+        *(f"docs/reference/{name}.md" for name in (*FORMAT_PAGES, "saved-evals")),
+    )
     for block in code_blocks(page, "yaml")
-    if re.search(r"^(?:tests|eval):", block, re.MULTILINE)
+    if re.search(r"^(?:tests|evals?):", block, re.MULTILINE)
 ]
 
 

@@ -38,14 +38,14 @@ _LOOK_S = 2.0
 _ASK_PREFECT_S = 30.0
 
 
-class Work(NamedTuple):
+class RemainingWork(NamedTuple):
     """How much a run asks for: items that are not committed, and the seconds they may take."""
 
     items: int
     seconds: float
 
 
-def work_left(run: StoredRun, concurrency: int | None) -> Work:
+def work_left(run: StoredRun, concurrency: int | None) -> RemainingWork:
     """Return how much there is to execute in one process.
 
     An item takes as long as in the suite's earlier runs, or as in the pilot.
@@ -54,9 +54,9 @@ def work_left(run: StoredRun, concurrency: int | None) -> Work:
     plan, latency_s = manifest.plan, manifest.settings.get("latency_s")
     items = plan.items - sum(len(plan.shard_items(shard)) for shard in written)
     if is_instant(run.definition):
-        return Work(items, items / _INSTANT_ITEMS_PER_S)
+        return RemainingWork(items, items / _INSTANT_ITEMS_PER_S)
     places = concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
-    return Work(items, items * (latency_s or _GUESSED_LATENCY_S) / places)
+    return RemainingWork(items, items * (latency_s or _GUESSED_LATENCY_S) / places)
 
 
 def are_many(items: int) -> bool:
@@ -64,7 +64,7 @@ def are_many(items: int) -> bool:
     return items > _TASK_ITEMS
 
 
-def choose_lanes(work: Work, *, wanted: int, has_pool: bool) -> int:
+def choose_lanes(work: RemainingWork, *, wanted: int, has_pool: bool) -> int:
     """Return how many lanes execute the work, 0 for tasks of one process.
 
     `wanted` 0 leaves the choice to the rule of the page; with `has_pool` False there is nothing to

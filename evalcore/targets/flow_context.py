@@ -49,7 +49,7 @@ class CountedCalls:
         return await self._complete(request)
 
 
-class Models(Protocol):
+class ChatModels(Protocol):
     """Finds a model by the names of its provider and its own; None is the default."""
 
     def __call__(self, provider: str | None, model: str | None) -> ChatModel:
@@ -70,7 +70,7 @@ class FlowContext:
     case_id: str
     iteration: int
     complete: Complete
-    models: Models
+    models: ChatModels
     metadata: Mapping[str, Any] = field(default_factory=dict)
     expected_output: Any = None
     messages: tuple[Mapping[str, Any], ...] = ()

@@ -29,7 +29,7 @@ _RETRY_KEYS: Final = ("max_attempts", "backoff_ms")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
-class Policy(NamedTuple):
+class NodePolicy(NamedTuple):
     """How often a node is tried and how long; whether the flow goes on when it fails."""
 
     timeout_s: float | None = None
@@ -45,7 +45,7 @@ class Node(NamedTuple):
     type: str
     input: Any
     config: Mapping[str, Any]
-    policy: Policy
+    policy: NodePolicy
 
 
 class Edge(NamedTuple):
@@ -126,10 +126,10 @@ def _node(raw: Any, position: int) -> Node:
     return Node(node["id"], node["type"], node.get("input", NO_INPUT), dict(config or {}), policy)
 
 
-def _policy(node: Mapping[str, Any], where: str) -> Policy:
+def _policy(node: Mapping[str, Any], where: str) -> NodePolicy:
     written = node.get("policy")
     if written is None:
-        return Policy()
+        return NodePolicy()
     if not isinstance(written, Mapping):
         raise AnswerError(f"{where}: 'policy' is a mapping of {', '.join(_POLICY_KEYS)}")
     policy = _checked(written, _POLICY_KEYS, f"{where}: policy")
@@ -145,7 +145,7 @@ def _policy(node: Mapping[str, Any], where: str) -> Policy:
     timeout_s = None
     if timeout_ms is not None:
         timeout_s = _milliseconds(timeout_ms, f"{where}: policy.timeout_ms") / 1000
-    return Policy(timeout_s, attempts, backoff_ms / 1000, bool(policy.get("continue_on_error")))
+    return NodePolicy(timeout_s, attempts, backoff_ms / 1000, bool(policy.get("continue_on_error")))
 
 
 def _milliseconds(value: Any, where: str) -> float:

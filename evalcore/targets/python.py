@@ -11,7 +11,7 @@ from evalcore.isolation.worker_pool import Job
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
-from evalcore.targets.python_call import CallContext, PythonCall, PythonFunctions, evidence_of
+from evalcore.targets.python_call import PythonCall, PythonContext, PythonFunctions, evidence_of
 from evalcore.targets.work import Work
 
 _ENTRY: Final = "evalcore.targets.python_call:call_in_worker"
@@ -74,8 +74,8 @@ class PythonTarget:
         call = PythonCall(reference, work.imports, work.case.input, context)
         return decode_evidence(await workers.call(Job(_ENTRY, call), work.standing_still))
 
-    def _context(self, work: Work) -> CallContext:
-        return CallContext(
+    def _context(self, work: Work) -> PythonContext:
+        return PythonContext(
             case_id=work.case.id,
             variant=work.variant.id,
             iteration=work.iteration,

@@ -24,7 +24,7 @@ _ENCODER: Final = JSONEncoder()
 
 
 @dataclass(frozen=True, slots=True)
-class CallContext(Mapping[str, Any]):
+class PythonContext(Mapping[str, Any]):
     """What the function learns beside the input, as attributes or by key."""
 
     case_id: str
@@ -57,7 +57,7 @@ class PythonCall:
     reference: str
     imports: ImportPolicy
     case_input: Any
-    context: CallContext
+    context: PythonContext
 
 
 class _Function(NamedTuple):
@@ -84,7 +84,7 @@ class PythonFunctions:
         return function
 
 
-async def evidence_of(function: _Function, case_input: Any, context: CallContext) -> Evidence:
+async def evidence_of(function: _Function, case_input: Any, context: PythonContext) -> Evidence:
     """Return the function's answer as evidence; raise `TargetError` of kind `python`."""
     keywords = {"context": context} if function.takes_context else {}
     started = perf_counter()

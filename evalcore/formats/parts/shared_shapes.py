@@ -24,7 +24,7 @@ OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
 @with_config(STRICT)
-class Metrics(TypedDict, total=False):
+class MetricsShape(TypedDict, total=False):
     """Measures that a fixture carries: milliseconds, US dollars, tokens."""
 
     latency_ms: Measure
@@ -39,7 +39,7 @@ class MeasuredFixture(TypedDict, total=False):
     """A given output together with its measures."""
 
     output: Required[str]
-    metrics: Metrics
+    metrics: MetricsShape
 
 
 def text_or_mapping(value: object) -> str:

@@ -29,7 +29,7 @@ FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/ta
 _OWN_KEYS = {"name", "provider", "use_target"}
 
 
-class _Entry(NamedTuple):
+class _TargetEntry(NamedTuple):
     """A target as it is written, and where; `interpolated` says that its variables are read."""
 
     raw: Mapping[str, Any]
@@ -72,7 +72,7 @@ class Targets:
         self.file_problems: Problems | None = None
         self._variables = variables
         self._folder = folder
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _TargetEntry] = {}
         self._definitions: dict[str, _Definition | None] = {}
         # A name may be defined in what cannot be read: it is not reported as unknown then.
         self.complete = True
@@ -121,7 +121,7 @@ class Targets:
     def define(self, name: str, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Add a target that stands elsewhere in the suite, its variables already read."""
         file = self._folder / Path(problems.file).name
-        self._entries[name] = _Entry(raw, problems, loc, file, True)
+        self._entries[name] = _TargetEntry(raw, problems, loc, file, True)
         self.refuse_literals(raw, loc, problems)
 
     def use(
@@ -168,7 +168,7 @@ class Targets:
         return self._definitions[name]
 
     def _read_definition(
-        self, entry: _Entry, name: str, after: tuple[str, ...]
+        self, entry: _TargetEntry, name: str, after: tuple[str, ...]
     ) -> _Definition | None:
         raw, problems, loc = entry.raw, entry.problems, entry.loc
         if not entry.interpolated:
@@ -194,7 +194,7 @@ class Targets:
         used = self._definition(other, (*after, name))
         return None if used is None else used._replace(options={**used.options, **stored})
 
-    def _embed_fallbacks(self, target: Target, entry: _Entry) -> None:
+    def _embed_fallbacks(self, target: Target, entry: _TargetEntry) -> None:
         """Replace the names of the target's fallbacks by their definitions."""
         problems = entry.problems
         names: Any = target.options.get("fallback_targets", ())
@@ -281,7 +281,7 @@ class Targets:
                 continue
             name = entry["name"]
             names.note(name, loc, problems)
-            self._entries[name] = _Entry(entry, problems, loc, file, interpolated)
+            self._entries[name] = _TargetEntry(entry, problems, loc, file, interpolated)
 
 
 def _has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Problems) -> bool:

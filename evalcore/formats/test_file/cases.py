@@ -28,7 +28,7 @@ from evalcore.formats.test_file.input_messages import (
     read_reference,
     with_files,
 )
-from evalcore.formats.test_file.shapes import GRADERS, Test, TestAlias, TestExecution
+from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
@@ -80,7 +80,7 @@ class TestReader:
         self.variables = variables
         self.warnings = CaseWarnings("tests with unused criteria", strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
-        self._validate = adapter(Test).validate_python
+        self._validate = adapter(TestShape).validate_python
         self._maker = AssertionMaker(defaults.graders)
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
@@ -103,7 +103,7 @@ class TestReader:
         case = self._case(test, assertions, fixture, loc, problems)
         return case if problems.count == before else None
 
-    def _checked(self, raw: Any, loc: Loc, problems: Problems) -> Test | None:
+    def _checked(self, raw: Any, loc: Loc, problems: Problems) -> TestShape | None:
         """Return the validated test with the aliases resolved."""
         checked: Any
         try:
@@ -125,10 +125,10 @@ class TestReader:
                     message = f"is another name of '{name}'; keep one of them"
                     problems.add((*loc, alias), message, label=_label(checked["id"]))
                 checked[name] = checked[alias]
-        test: Test = checked
+        test: TestShape = checked
         return test
 
-    def _assertions(self, test: Test, loc: Loc, problems: Problems) -> tuple[Assertion, ...]:
+    def _assertions(self, test: TestShape, loc: Loc, problems: Problems) -> tuple[Assertion, ...]:
         """Return the test's assertions, then the suite's; the default grader if there is none."""
         execution: TestExecution = test.get("execution") or {}
         before, case_id = problems.count, test["id"]
@@ -154,7 +154,7 @@ class TestReader:
             self.warnings.add(text, (*loc, "criteria"), problems)
         return tuple(own)
 
-    def _fixture(self, test: Test) -> Evidence | None:
+    def _fixture(self, test: TestShape) -> Evidence | None:
         fixture = test.get("fixtures")
         if fixture is None:
             return None
@@ -168,7 +168,7 @@ class TestReader:
         return Evidence(fixture["output"], metrics=measured, details=details)
 
     def _check_answer(
-        self, test: Test, fixture: Evidence | None, loc: Loc, problems: Problems
+        self, test: TestShape, fixture: Evidence | None, loc: Loc, problems: Problems
     ) -> None:
         """Note a test that nothing answers, or whose target is unknown."""
         execution = test.get("execution") or {}
@@ -183,7 +183,7 @@ class TestReader:
 
     def _case(
         self,
-        test: Test,
+        test: TestShape,
         assertions: tuple[Assertion, ...],
         fixture: Evidence | None,
         loc: Loc,
@@ -210,13 +210,13 @@ class TestReader:
             conversation=test.get("conversation", defaults.conversation),
         )
 
-    def _workspace(self, test: Test, loc: Loc, problems: Problems) -> Mapping[str, Any] | None:
+    def _workspace(self, test: TestShape, loc: Loc, problems: Problems) -> Mapping[str, Any] | None:
         reader = self.defaults.workspaces
         if reader is None:
             return None
         return reader.of_test(test.get("workspace"), (*loc, "workspace"), problems)
 
-    def _reference(self, test: Test, loc: Loc, problems: Problems) -> Any:
+    def _reference(self, test: TestShape, loc: Loc, problems: Problems) -> Any:
         value = test.get("expected_output")
         if not isinstance(value, list):
             return value
@@ -225,7 +225,7 @@ class TestReader:
             value, InputOrigin(self.defaults.folder, at, problems, _label(test["id"]))
         )
 
-    def _input(self, test: Test, loc: Loc, problems: Problems) -> Any:
+    def _input(self, test: TestShape, loc: Loc, problems: Problems) -> Any:
         """Return the test's input with the suite's messages before it and the files in it."""
         execution, defaults = test.get("execution") or {}, self.defaults
         skip = defaults.skip or execution.get("skip_defaults")

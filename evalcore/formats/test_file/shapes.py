@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Share, Text, Weight
 from evalcore.formats.assertions.grader_shapes import GRADER_SHAPES, Common, Criteria
-from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, Metrics
+from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.workspace_shapes import WorkspaceValue
 
@@ -185,13 +185,13 @@ class TestFixture(TypedDict, total=False):
     """The target's answer, given: nothing is called."""
 
     output: Required[str]
-    metrics: Metrics
+    metrics: MetricsShape
     messages: list[Message]
     tool_calls: list[dict[str, Any]]
 
 
 @with_config(STRICT)
-class Test(TypedDict, total=False):
+class TestShape(TypedDict, total=False):
     """One test: a message, what a good answer does, and assertions."""
 
     id: Required[Text]
@@ -217,7 +217,7 @@ _SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[AssertionShape]}, total=F
 
 
 @with_config(STRICT)
-class TestAlias(Test, _SuiteAlias, total=False):
+class TestAlias(TestShape, _SuiteAlias, total=False):
     """A test, `assert` allowed for `assertions`."""
 
 

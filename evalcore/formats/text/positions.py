@@ -69,7 +69,7 @@ def _line_of(node: _Lines | int, loc: Loc) -> int:
     return line
 
 
-class _Reader:
+class _NodeLines:
     """Puts the lines of nodes into the collections that are open, as they stand in the text."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _Reader:
 
 def _read_yaml(events: Iterable[Any]) -> _Lines | int | None:
     """Return the lines of the first document that the parser's events tell of."""
-    reader, anchors = _Reader(), dict[str, Any]()
+    reader, anchors = _NodeLines(), dict[str, Any]()
     for event in events:
         if isinstance(event, yaml.CollectionEndEvent):
             reader.close()
@@ -148,7 +148,7 @@ def json_locator(text: str) -> Locate:
 
 
 def _read_json(text: str) -> _Lines | int | None:
-    reader = _Reader()
+    reader = _NodeLines()
     line, end = 1, 0
     for token in _JSON_TOKEN.finditer(text):
         line += text.count("\n", end, token.start())

@@ -13,7 +13,7 @@ from evalcore.pipeline import ExecuteOptions, execute_run, finish_run
 from evalcore.pipeline.execute import settle_plan
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
-from flows.lanes import Work, choose_lanes, work_left
+from flows.lanes import RemainingWork, choose_lanes, work_left
 from tests.support.worker_runs import now, plan_shared, write_suite
 
 ITEMS = 1_500
@@ -36,7 +36,7 @@ AT_ONCE = 4
 def test_the_rule_chooses_between_shard_tasks_and_lanes(
     items: int, seconds: float, wanted: int, has_pool: bool, lanes: int
 ) -> None:
-    assert choose_lanes(Work(items, seconds), wanted=wanted, has_pool=has_pool) == lanes
+    assert choose_lanes(RemainingWork(items, seconds), wanted=wanted, has_pool=has_pool) == lanes
 
 
 def add_cases(folder: Path) -> None:
@@ -48,8 +48,8 @@ def add_cases(folder: Path) -> None:
 def test_nobody_knows_how_long_the_items_of_a_new_suite_take(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, items=ITEMS)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
-    assert work_left(run, None) == Work(ITEMS, ITEMS / AT_ONCE)
-    assert work_left(run, 100) == Work(ITEMS, ITEMS / 100)
+    assert work_left(run, None) == RemainingWork(ITEMS, ITEMS / AT_ONCE)
+    assert work_left(run, 100) == RemainingWork(ITEMS, ITEMS / 100)
 
 
 def test_items_take_as_long_as_in_the_last_run_of_the_suite(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_what_is_committed_is_not_to_be_done_again(tmp_path: Path) -> None:
         return replace(manifest, settings={**manifest.settings, "latency_s": 60.0})
 
     run.update(slow)
-    assert work_left(replace(run, seal=None), None) == Work(0, 0.0)
+    assert work_left(replace(run, seal=None), None) == RemainingWork(0, 0.0)

@@ -16,7 +16,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.python_call import CallContext
+from evalcore.targets.python_call import PythonContext
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
@@ -92,7 +92,7 @@ def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
 
 
 def test_context_cannot_be_changed() -> None:
-    context = CallContext("c", "v", 0, {}, (), {})
+    context = PythonContext("c", "v", 0, {}, (), {})
     with pytest.raises((FrozenInstanceError, TypeError)):
         context.case_id = "other"  # type: ignore[misc]
     with pytest.raises(KeyError):

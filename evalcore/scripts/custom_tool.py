@@ -25,12 +25,12 @@ class CustomTool:
         self._names = tuple(parameter.name for parameter in parameters)
         self.body = Body((), listed=True)
 
-    def waits(self, asked: set[int]) -> bool:
+    def waits(self, asked_tools: set[int]) -> bool:
         """Whether the body waits."""
-        if id(self) in asked:
+        if id(self) in asked_tools:
             return False
-        asked.add(id(self))
-        return any_waits((self.body,), asked)
+        asked_tools.add(id(self))
+        return any_waits((self.body,), asked_tools)
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters."""

@@ -57,12 +57,12 @@ def is_caught(error: BaseException, names: Iterable[str]) -> bool:
     """Whether `catch` names the failure; what a limit prevented is never caught."""
     if isinstance(error, SkippedError) or not isinstance(error, Exception):
         return False
-    wanted = frozenset(names)
-    return bool(wanted & EVERYTHING) or not wanted.isdisjoint(names_of(error))
+    caught = frozenset(names)
+    return bool(caught & EVERYTHING) or not caught.isdisjoint(names_of(error))
 
 
 def _raised(error: BaseException) -> BaseException:
-    """Return what somebody's function raised, of the error that tells it."""
+    """Return the exception of a function of the suite, of the error that reports it."""
     from evalcore.trust.foreign_calls import ForeignError
 
     if isinstance(error, ForeignError) and error.__cause__ is not None:
@@ -72,7 +72,7 @@ def _raised(error: BaseException) -> BaseException:
 
 def _bases(kind: str) -> tuple[str, ...]:
     """Return the names that one of Python's own exceptions answers to."""
-    found: Any = getattr(builtins, kind, None)
-    if not (isinstance(found, type) and issubclass(found, BaseException)):
+    exception: Any = getattr(builtins, kind, None)
+    if not (isinstance(exception, type) and issubclass(exception, BaseException)):
         return ("Exception",)
-    return tuple(base.__name__ for base in found.__mro__)
+    return tuple(base.__name__ for base in exception.__mro__)

@@ -63,7 +63,7 @@ class FetchTool:
         self._kind = kind
         self._config = dict(config)
 
-    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: always."""
         return True
 
@@ -78,33 +78,33 @@ class FetchTool:
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return the page's text, Markdown, links or source."""
-        given = {**self._config, **params}
-        for name in given:
+        options = {**self._config, **params}
+        for name in options:
             if name not in _PARAMETERS:
                 run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
-        url = given.get("url")
+        url = params.get("url")
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
             raise ToolError("ValueError", f"{self.name}: 'url' is no web address: {url!r}")
         try:
-            text = await self._text(url, given, run)
+            text = await self._text(url, params, run)
         except ProviderError as error:
             if error.status == 404:
-                return self._instead(given, "on_no_content", f"there is nothing at {url}")
-            if given.get("on_error", "raise_exception") == "raise_exception":
+                return self._instead(params, "on_no_content", f"there is nothing at {url}")
+            if params.get("on_error", "raise_exception") == "raise_exception":
                 raise
-            return self._instead(given, "on_error", f"{url}: {error}")
+            return self._instead(params, "on_error", f"{url}: {error}")
         return _read(self._kind, text, url)
 
-    async def _text(self, url: str, given: Mapping[str, Any], run: Iteration) -> str:
-        headers = {"User-Agent": _AGENT, **dict(given.get("headers") or {})}
+    async def _text(self, url: str, params: Mapping[str, Any], run: Iteration) -> str:
+        headers = {"User-Agent": _AGENT, **dict(params.get("headers") or {})}
         parts = urlsplit(url)
         endpoint = Endpoint("http", "fetch", f"{parts.scheme}://{parts.netloc}")
         parameters = {"method": "GET", "url": url, "headers": headers}
         reply = await run.complete(Request(endpoint=endpoint, parameters=parameters))
         return reply.text
 
-    def _instead(self, given: Mapping[str, Any], option: str, message: str) -> Any:
-        chosen = given.get(option, "return_empty")
+    def _instead(self, params: Mapping[str, Any], option: str, message: str) -> Any:
+        chosen = params.get(option, "return_empty")
         if chosen == "return_empty":
             return [] if self._kind == "fetch_page_links" else ""
         kind = "ToolException" if chosen == "return_error" else "ValueError"

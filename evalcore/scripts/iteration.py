@@ -65,8 +65,8 @@ class Tool(Protocol):
 
     name: str
 
-    def waits(self, asked: set[int]) -> bool:
-        """Whether a call may have to be waited for; `asked` are tools that are asked already."""
+    def waits(self, asked_tools: set[int]) -> bool:
+        """Whether a call may wait; `asked_tools` are the tools that are asked already."""
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters, in their order; None if any is taken."""

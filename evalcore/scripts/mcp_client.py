@@ -53,16 +53,16 @@ class McpServers:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        known = self._opened.get(server)
-        if known is None or known[0] is not loop:
+        connection = self._opened.get(server)
+        if connection is None or connection[0] is not loop:
             ready: asyncio.Future[Any] = loop.create_future()
-            self._opened[server] = known = (loop, ready)
+            self._opened[server] = connection = (loop, ready)
             task = loop.create_task(self._serve(server, ready), name=f"mcp-{server}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                return await asyncio.shield(known[1])
+                return await asyncio.shield(connection[1])
         except TimeoutError as error:
             message = f"MCP server '{server}' did not answer within {_CONNECT_S:g} s"
             raise ToolError("TimeoutError", message) from error
@@ -75,7 +75,7 @@ class McpServers:
             async with self._connection(server) as client:
                 ready.set_result(client)
                 await asyncio.Event().wait()
-        except Exception as error:  # noqa: BLE001 - somebody's server: told to its callers
+        except Exception as error:  # noqa: BLE001 - a foreign server: its callers raise it
             if not ready.done():
                 failed = error if isinstance(error, ToolError) else _unreachable(server, error)
                 ready.set_exception(failed)
@@ -92,7 +92,7 @@ class McpServers:
         if raw.get("transport", "stdio") == "stdio" and "url" not in raw:
             parameters = StdioServerParameters(
                 command=str(raw["command"]),
-                args=[str(one) for one in raw.get("args") or []],
+                args=[str(argument) for argument in raw.get("args") or []],
                 env={str(key): str(value) for key, value in (raw.get("env") or {}).items()},
             )
             hide_process()

@@ -74,7 +74,7 @@ class McpTool:
         self.server = server
         self.tool = tool
 
-    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: always."""
         return True
 

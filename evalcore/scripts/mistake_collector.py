@@ -1,4 +1,4 @@
-"""Where what is wrong with a script is told: to its loader, or to nobody when it is loaded."""
+"""Where mistakes in a script go: to its loader, or into an error when it is loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MistakeCollector(Protocol):
 
 
 class RaisingCollector:
-    """For what a loader has accepted: whatever is still wrong is an error at once."""
+    """For what a loader has accepted: a mistake that remains is an error at once."""
 
     def add(self, loc: Loc, message: str) -> None:
         """Raise `UsageError`."""
@@ -30,7 +30,7 @@ class RaisingCollector:
         raise UsageError(f"{path}: {message}")
 
     def warn(self, loc: Loc, message: str) -> None:
-        """Nothing: the loader has told it."""
+        """Do nothing: the loader has reported it."""
 
     def line(self, loc: Loc) -> str:
         """Return the path."""

@@ -63,7 +63,7 @@ class ModelTool:
         self.config = dict(config)
         self.tools: dict[str, Tool] = {}
 
-    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: always."""
         return True
 
@@ -112,14 +112,14 @@ class ModelTool:
         if own is not None and not isinstance(own, Mapping):
             message = f"{self.name}: 'config' is a mapping, not {describe(own)}"
             raise ToolError("ValidationError", message)
-        given = {
+        overrides = {
             key: params[key]
             for key in ("model_ref", "system", "system_message")
             if params.get(key) is not None
         }
-        if "system" in given:
-            given.setdefault("system_message", given["system"])
-        return {**self.config, **dict(own or {}), **given}
+        if "system" in overrides:
+            overrides.setdefault("system_message", overrides["system"])
+        return {**self.config, **dict(own or {}), **overrides}
 
     def _described(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(
@@ -134,13 +134,13 @@ class ModelTool:
     async def _answers(self, reply: Reply, scope: Scope, run: Iteration) -> list[Mapping[str, Any]]:
         """Call the tools that the model asked for; return its message and their answers."""
         calls = [dict(call) for call in reply.tool_calls]
-        made: list[Mapping[str, Any]] = [
+        messages: list[Mapping[str, Any]] = [
             {"role": "assistant", "content": reply.text, "tool_calls": calls}
         ]
         for call in calls:
             content = await self._answer(call, scope, run)
-            made.append({"role": "tool", "tool_call_id": call.get("id"), "content": content})
-        return made
+            messages.append({"role": "tool", "tool_call_id": call.get("id"), "content": content})
+        return messages
 
     async def _answer(self, call: Mapping[str, Any], scope: Scope, run: Iteration) -> str:
         tool = self.tools.get(str(call.get("name")))
@@ -162,7 +162,7 @@ def _result(text: str, extract: Any, run: Iteration) -> Any:
     """Return the text, or the value of the JSON blocks in it that `extract` names."""
     if extract in (None, False, "none"):
         return text
-    blocks = [found.strip() for found in _BLOCK.findall(text) if found.strip()]
+    blocks = [block.strip() for block in _BLOCK.findall(text) if block.strip()]
     if extract == "all" and blocks:
         return [_parsed(block, run) for block in blocks]
     chosen = text if not blocks else blocks[-1] if extract == "last" else blocks[0]

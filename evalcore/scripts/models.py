@@ -40,28 +40,28 @@ def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dic
     """Return the entries of `models` by name: a list of `{name, …}` or a mapping."""
     entries: list[tuple[Any, Any, Loc]]
     if isinstance(raw, Mapping):
-        entries = [(str(name), one, (*loc, str(name))) for name, one in raw.items()]
+        entries = [(str(name), entry, (*loc, str(name))) for name, entry in raw.items()]
     elif isinstance(raw, list):
         entries = [
-            (one.get("name") if isinstance(one, Mapping) else None, one, (*loc, index))
-            for index, one in enumerate(raw)
+            (entry.get("name") if isinstance(entry, Mapping) else None, entry, (*loc, index))
+            for index, entry in enumerate(raw)
         ]
     else:
         if raw is not None:
             mistakes.add(loc, f"expected a list of models, got {describe(raw)}")
         return {}
-    found: dict[str, dict[str, Any]] = {}
-    for name, one, at in entries:
-        if not isinstance(one, Mapping):
-            mistakes.add(at, f"expected {{name, provider, model}}, got {describe(one)}")
+    models: dict[str, dict[str, Any]] = {}
+    for name, entry, at in entries:
+        if not isinstance(entry, Mapping):
+            mistakes.add(at, f"expected {{name, provider, model}}, got {describe(entry)}")
         elif not isinstance(name, str) or not name:
             mistakes.add((*at, "name"), "is required")
-        elif name in found:
+        elif name in models:
             mistakes.add((*at, "name"), f"duplicate model '{name}'")
         else:
-            found[name] = {str(key): value for key, value in one.items() if key != "name"}
-            _check(found[name], at, mistakes)
-    return found
+            models[name] = {str(key): value for key, value in entry.items() if key != "name"}
+            _check(models[name], at, mistakes)
+    return models
 
 
 def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:
@@ -70,7 +70,7 @@ def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> No
             mistakes.add((*loc, key), f"expected a mapping, got {describe(entry[key])}")
             return
     if "import_from" in entry:
-        message = "a model that is somebody's Python is not supported; give 'provider' and 'model'"
+        message = "a model in Python is not supported; give 'provider' and 'model'"
         mistakes.add((*loc, "import_from"), message)
         return
     provider = entry.get("provider", "openai")
@@ -80,8 +80,8 @@ def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> No
         mistakes.add((*loc, "provider"), message)
         return
     if not isinstance(entry.get("model"), str):
-        got = "is required" if "model" not in entry else f"expected text, got {entry['model']!r}"
-        mistakes.add((*loc, "model"), got)
+        message = f"expected text, got {entry['model']!r}" if "model" in entry else "is required"
+        mistakes.add((*loc, "model"), message)
         return
     _check_options(entry, loc, mistakes)
 
@@ -99,9 +99,9 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
     try:
         ChatOptions.model_validate(options)
     except ValidationError as error:
-        for one in error.errors(include_url=False, include_input=False):
-            at = (*loc, *(str(part) for part in one["loc"]))
-            mistakes.add(at, str(one["msg"]).removeprefix("Value error, "))
+        for each in error.errors(include_url=False, include_input=False):
+            at = (*loc, *(str(part) for part in each["loc"]))
+            mistakes.add(at, str(each["msg"]).removeprefix("Value error, "))
 
 
 def _has_address(entry: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Tools that are somebody's Python: a function, a callable, or what makes one."""
+"""Tools in Python of the suite: a function, a callable, or what makes one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PythonTool:
         self._config = config
         self._loaded: dict[ImportPolicy, _Loaded] = {}
 
-    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether it has to be waited for: it may take its time."""
         return True
 
@@ -80,21 +80,21 @@ class PythonTool:
         return _plain(await call_foreign(function, **params))
 
     def _load(self, imports: ImportPolicy) -> _Loaded:
-        found = self._loaded.get(imports)
-        if found is None:
+        loaded = self._loaded.get(imports)
+        if loaded is None:
             symbol = imports.load(self.reference)
             try:
-                made = self._made(symbol)
+                function = self._function(symbol)
             except (UsageError, ToolError):
                 raise
-            # Somebody's constructor or factory.
+            # A constructor or factory of the suite.
             except Exception as error:
                 message = f"{self.reference}: {type(error).__name__}: {error}"
                 raise UsageError(f"tool '{self.name}' cannot be made: {message}") from error
-            found = self._loaded[imports] = _Loaded(made, _names_of(made))
-        return found
+            loaded = self._loaded[imports] = _Loaded(function, _names_of(function))
+        return loaded
 
-    def _made(self, symbol: Callable[..., Any]) -> Callable[..., Any]:
+    def _function(self, symbol: Callable[..., Any]) -> Callable[..., Any]:
         """Return the callable: an instance of a class, what a factory gives, or the function."""
         config = self._config
         if inspect.isclass(symbol):
@@ -107,34 +107,34 @@ class PythonTool:
                 "name": self._given_name,
                 "description": self.description or None,
             }
-            given = {
+            arguments = {
                 name: value
                 for name, value in offered.items()
                 if name in names and (value is not None or name == "context")
             }
-            return self._callable(symbol(**given))
+            return self._callable(symbol(**arguments))
         return self._callable(symbol(**config)) if config else symbol
 
-    def _callable(self, made: Any) -> Callable[..., Any]:
-        if callable(made):
-            return made  # type: ignore[no-any-return] # foreign by nature
+    def _callable(self, product: Any) -> Callable[..., Any]:
+        if callable(product):
+            return product  # type: ignore[no-any-return] # foreign by nature
         for name in _METHODS:
-            method = getattr(made, name, None)
+            method = getattr(product, name, None)
             if callable(method):
                 return method  # type: ignore[no-any-return] # foreign by nature
-        message = f"{self.reference} gave a {type(made).__name__}, which cannot be called"
+        message = f"{self.reference} gave a {type(product).__name__}, which cannot be called"
         raise UsageError(f"tool '{self.name}': {message}")
 
 
 def _names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the names of the parameters; None if any is taken, or nobody can tell."""
+    """Return the names of the parameters; None if any is taken or they are unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None
-    return tuple(one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY)
+    return tuple(each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY)
 
 
 def _plain(value: Any) -> Any:

@@ -26,13 +26,13 @@ def score_of(value: Any) -> Scored:
         return Scored(0.0, "the test gave None; scored 0.0")
     number = _number(value)
     if number is None:
-        return Scored(0.0, f"the test gave {_shown(value)}, not a number; scored 0.0")
+        return Scored(0.0, f"the test gave {_quoted(value)}, not a number; scored 0.0")
     if math.isnan(number):
         return Scored(0.0, "the test gave NaN; scored 0.0")
     if number < 0.0:
-        return Scored(0.0, f"the test gave {_shown(value)}, below 0; scored 0.0")
+        return Scored(0.0, f"the test gave {_quoted(value)}, below 0; scored 0.0")
     if number > 1.0:
-        return Scored(1.0, f"the test gave {_shown(value)}, above 1; scored 1.0")
+        return Scored(1.0, f"the test gave {_quoted(value)}, above 1; scored 1.0")
     return Scored(number + 0.0)  # -0.0 is 0.0
 
 
@@ -71,7 +71,7 @@ def text_of(value: Any) -> str:
     return json.dumps(plain_value(value), ensure_ascii=False)
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else text_of(value)
     text = " ".join(text.split())
     return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text

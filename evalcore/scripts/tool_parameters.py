@@ -120,10 +120,10 @@ def checked_input(
         try:
             values[name] = parameter.adapter.validate_python(params[name])
         except ValidationError as error:
-            got = describe(params[name])
+            value = describe(params[name])
             reason = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Input should be ")
-            message = f"{tool}: parameter '{name}' ({parameter.type}): expected {reason}, got {got}"
-            raise ToolError("ValidationError", message) from error
+            message = f"parameter '{name}' ({parameter.type}): expected {reason}, got {value}"
+            raise ToolError("ValidationError", f"{tool}: {message}") from error
     return values
 
 

@@ -81,9 +81,9 @@ class NamedTool:
         """What the tool does."""
         return str(getattr(self._tool, "description", ""))
 
-    def waits(self, asked: set[int]) -> bool:
+    def waits(self, asked_tools: set[int]) -> bool:
         """Whether the tool waits."""
-        return self._tool.waits(asked)
+        return self._tool.waits(asked_tools)
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the tool's parameters."""

@@ -1,4 +1,4 @@
-"""Who answers for a soul of a workflow: an entry of `targets.yaml`, or OpenAI or Anthropic."""
+"""The provider of a soul of a workflow: an entry of `targets.yaml`, or OpenAI or Anthropic."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class PersonaProvider:
             raise NoExecutorError
         provider, runnable = self._runnable(soul)
         _check_key(provider, runnable, soul, work.mode)
-        asked = tuple(messages)
-        prompt = prompt_of(asked)
+        conversation = tuple(messages)
+        prompt = prompt_of(conversation)
         case = work.case._replace(input=prompt)
-        question = replace(work, case=case, messages=asked, prompt=prompt)
+        question = replace(work, case=case, messages=conversation, prompt=prompt)
         evidence = await runnable.answer(question)
         return _answer_of(evidence, provider, soul)
 
@@ -84,8 +84,8 @@ class PersonaProvider:
         entry = self._providers.get(name)
         if entry is None:
             if name not in PROTOCOLS:
-                known = ", ".join(dict.fromkeys([*self._providers, *PROTOCOLS]))
-                raise UsageError(f"soul '{soul.id}': unknown provider '{name}'; known: {known}")
+                names = ", ".join(dict.fromkeys([*self._providers, *PROTOCOLS]))
+                raise UsageError(f"soul '{soul.id}': unknown provider '{name}'; known: {names}")
             if soul.model_name is None:
                 message = f"soul '{soul.id}' names no model, or is not defined"
                 raise UsageError(f"{message}; give it 'model_name'")
@@ -132,22 +132,22 @@ def _check_key(provider: str, runnable: Runnable, soul: Soul, mode: str) -> None
     if endpoint.api_key or endpoint.headers or urlsplit(endpoint.address).hostname in _LOCAL:
         return
     if provider in PROTOCOLS:
-        wanted = f"set {provider.upper()}_API_KEY in the environment"
+        remedy = f"set {provider.upper()}_API_KEY in the environment"
     else:
-        wanted = "give its entry in targets.yaml an 'api_key: ${{ NAME }}'"
-    raise UsageError(f"provider '{provider}' of soul '{soul.id}' has no key: {wanted}")
+        remedy = "give its entry in targets.yaml an 'api_key: ${{ NAME }}'"
+    raise UsageError(f"provider '{provider}' of soul '{soul.id}' has no key: {remedy}")
 
 
 def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> Answer:
     if evidence.output is None:
         raise TargetError("target", f"provider '{provider}' gave no output")
     calls = evidence.details.get("calls")
-    made: Mapping[str, Any] = calls[-1] if calls else {}
+    call: Mapping[str, Any] = calls[-1] if calls else {}
     return Answer(
         text=evidence.output,
-        provider=made.get("provider") or provider,
-        model=made.get("model") or soul.model_name or "",
+        provider=call.get("provider") or provider,
+        model=call.get("model") or soul.model_name or "",
         metrics=evidence.metrics,
-        attempts=made.get("attempts") or 1,
-        recorded=bool(made.get("recorded")),
+        attempts=call.get("attempts") or 1,
+        recorded=bool(call.get("recorded")),
     )

@@ -49,8 +49,8 @@ class ScriptTarget:
         """
         unknown = sorted(set(variant) - set(VARIANT_KEYS))
         if unknown:
-            known = ", ".join(VARIANT_KEYS)
-            raise UsageError(f"a variant of a script has no '{unknown[0]}'; it has {known}")
+            keys = ", ".join(VARIANT_KEYS)
+            raise UsageError(f"a variant of a script has no '{unknown[0]}'; it has {keys}")
         models = definition.get("models") or {}
         self._models = merged_models(models, variant.get("models") or {})
         self._context = context
@@ -65,8 +65,8 @@ class ScriptTarget:
         reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
         layers = [Layer(tuple(path), raw, chain) for path, raw, chain in definition["layers"]]
         if variant.get("data"):
-            place = definition.get("variant_layer", len(layers))
-            layers.insert(place, Layer(("variant",), {"data": variant["data"]}, chain=True))
+            depth = definition.get("variant_layer", len(layers))
+            layers.insert(depth, Layer(("variant",), {"data": variant["data"]}, chain=True))
         self._program = Program(read_levels(tuple(layers), reader, open_servers(servers)), reader)
 
     def waits(self, case: Case) -> bool:
@@ -79,7 +79,7 @@ class ScriptTarget:
         run = self._running(work)
         try:
             value = await test.run(self._outermost, work.iteration, run)
-        except Exception as error:  # noqa: BLE001 - whatever a test's tools raise is its result
+        except Exception as error:  # noqa: BLE001 - an exception of a test's tools is its result
             raise _failure(error, self._secrets) from None
         return _evidence(value, run, self._secrets)
 
@@ -95,27 +95,27 @@ class ScriptTarget:
     def model(self, name: str, mode: str) -> ChatModel:
         """Return the model of that name, made once; raise `TargetError`."""
         if name not in self._built:
-            self._built[name] = self._made(name, mode)
+            self._built[name] = self._build(name, mode)
         return self._built[name]
 
-    def _made(self, name: str, mode: str) -> ChatModel:
+    def _build(self, name: str, mode: str) -> ChatModel:
         from pydantic import ValidationError
 
         from evalcore.providers.chat import ChatOptions, chat_model
 
-        found = self._models.get(name)
-        if found is None:
+        entry = self._models.get(name)
+        if entry is None:
             if self._models:
-                known = ", ".join(self._models)
-                raise TargetError("model", f"there is no model '{name}'; the script has {known}")
-            found = self._unnamed(name, mode)
-        protocol, options, _ = model_entry(found)
-        given, context = context_for(
-            name, options, self._context.folder, self._context.surroundings
+                names = ", ".join(self._models)
+                raise TargetError("model", f"there is no model '{name}'; the script has {names}")
+            entry = self._unnamed(name, mode)
+        protocol, written, _ = model_entry(entry)
+        options, context = context_for(
+            name, written, self._context.folder, self._context.surroundings
         )
         context.check(mode)
         try:
-            checked = ChatOptions.model_validate(given)
+            checked = ChatOptions.model_validate(options)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -161,7 +161,9 @@ def outermost(names: Any, context: BuildContext) -> dict[str, Any]:
 def _secrets(values: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return what is never shown: variables that the script calls secret, or that sound so."""
     named = [values[name] for name in names if name in values]
-    return tuple(one for one in {*named, *telling_values(values)} if len(one) >= _SHORTEST_SECRET)
+    return tuple(
+        secret for secret in {*named, *telling_values(values)} if len(secret) >= _SHORTEST_SECRET
+    )
 
 
 def _hidden(text: str, secrets: tuple[str, ...]) -> str:
@@ -175,19 +177,19 @@ def _evidence(value: Any, run: Iteration, secrets: tuple[str, ...]) -> Evidence:
     details: dict[str, Any] = {"score": score}
     warnings = [*run.warnings, *([warning] if warning else ())]
     if warnings:
-        details["warnings"] = [_hidden(one, secrets) for one in warnings]
+        details["warnings"] = [_hidden(message, secrets) for message in warnings]
     return Evidence(_hidden(text_of(value), secrets), details=details)
 
 
 def _failure(error: Exception, secrets: tuple[str, ...]) -> TargetError:
-    """Return what ends the iteration: with the kind of the exception that somebody may catch."""
-    found = _told(error)
-    if not secrets or isinstance(found, SkippedError):
-        return found
-    return TargetError(found.kind, _hidden(found.message, secrets))
+    """Return what ends the iteration: with the kind of the exception, by which it can be caught."""
+    failure = _target_error(error)
+    if not secrets or isinstance(failure, SkippedError):
+        return failure
+    return TargetError(failure.kind, _hidden(failure.message, secrets))
 
 
-def _told(error: Exception) -> TargetError:
+def _target_error(error: Exception) -> TargetError:
     if isinstance(error, SkippedError):
         return error
     if isinstance(error, RecursionError):

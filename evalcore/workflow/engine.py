@@ -136,7 +136,7 @@ class Execution:
             return last
         output = self.state.find(primary)
         if output is MISSING:
-            message = f"primary_output: there is no '{primary}'; {self.state.known()}"
+            message = f"primary_output: there is no '{primary}'; {self.state.known_names()}"
             raise WorkflowError(message)
         return output
 
@@ -192,7 +192,7 @@ async def run_workflow(
     """Run a workflow to its end.
 
     Raise `WorkflowError` where it gives no output, `SkippedError` where a limit of the run
-    prevented a call. Whatever happens, its events and a final snapshot are in the store then.
+    prevented a call. In every case its events and a final snapshot are in the store afterwards.
     """
     log = EventLog(services.store)
     execution = Execution(definition, services, State(inputs), log, fixtures or Fixtures())

@@ -20,11 +20,11 @@ class EventLog:
         self.sequence = 0
 
     async def add(self, type_: EventType, block: str | None = None, **data: Any) -> None:
-        """Keep an event; texts in it are cut at 8 000 characters, the snapshot has them whole."""
+        """Store an event; texts in it are cut at 8 000 characters, the snapshot has them whole."""
         self.sequence += 1
         at_ms = round((time.perf_counter() - self._began) * 1000, 3)
-        kept = {key: _cut(value) for key, value in data.items() if value is not None}
-        await self._store.append_event(Event(self.sequence, type_.value, at_ms, block, kept))
+        fields = {key: _cut(value) for key, value in data.items() if value is not None}
+        await self._store.append_event(Event(self.sequence, type_.value, at_ms, block, fields))
 
     async def save(self, snapshot: Snapshot) -> None:
         """Keep a snapshot."""

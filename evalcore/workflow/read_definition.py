@@ -30,9 +30,9 @@ def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     for section, shape in (("souls", Soul), ("blocks", Block)):
         members = stored.get(section)
         if isinstance(members, Mapping):
-            shown = {name for name, info in shape.model_fields.items() if info.exclude}
+            display_only = {name for name, info in shape.model_fields.items() if info.exclude}
             stored[section] = {
-                name: {key: value for key, value in member.items() if key not in shown}
+                name: {key: value for key, value in member.items() if key not in display_only}
                 if isinstance(member, Mapping)
                 else member
                 for name, member in members.items()
@@ -97,9 +97,9 @@ def _read(
         part: P = adapter(shape).validate_python(written, strict=False, extra=extra)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        path = ".".join(str(step) for step in first["loc"] if not str(step).startswith("<"))
-        place = ".".join(filter(None, (where, path)))
+        inner = [str(step) for step in first["loc"] if not str(step).startswith("<")]
+        path = ".".join(filter(None, (where, *inner)))
         if first["type"] == "missing":
-            raise ValueError(f"'{place}' is required") from error
-        raise ValueError(f"{place}: {first['msg']}") from error
+            raise ValueError(f"'{path}' is required") from error
+        raise ValueError(f"{path}: {first['msg']}") from error
     return part

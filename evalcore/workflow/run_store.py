@@ -84,13 +84,13 @@ class ObjectRunStore:
 
     async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
         """Return the latest snapshot of the last execution."""
-        found = await _in_thread(self._read, "snapshot-")
-        return _latest([Snapshot(**orjson.loads(data)) for data in found], sequence)
+        stored = await _in_thread(self._read, "snapshot-")
+        return _latest([Snapshot(**orjson.loads(data)) for data in stored], sequence)
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events of the last execution that were written, after that number."""
-        found = await _in_thread(self._read, "events-")
-        events = (Event(**orjson.loads(line)) for data in found for line in data.splitlines())
+        segments = await _in_thread(self._read, "events-")
+        events = (Event(**orjson.loads(line)) for data in segments for line in data.splitlines())
         return tuple(event for event in events if event.sequence > after_sequence)
 
     async def _flush(self) -> None:
@@ -120,8 +120,8 @@ class ObjectRunStore:
 
 
 def _latest(snapshots: Iterable[Snapshot], sequence: int | None) -> Snapshot | None:
-    kept = [s for s in snapshots if sequence is None or s.sequence <= sequence]
-    return max(kept, key=lambda snapshot: snapshot.sequence, default=None)
+    earlier = [s for s in snapshots if sequence is None or s.sequence <= sequence]
+    return max(earlier, key=lambda snapshot: snapshot.sequence, default=None)
 
 
 async def _in_thread(function: Any, *arguments: Any) -> Any:

@@ -162,8 +162,8 @@ def resolve_inputs(execution: Execution, block: Block) -> dict[str, Any] | None:
         value = execution.state.find(source.path)
         if value is MISSING:
             if not source.has_default:
-                known = execution.state.known()
-                raise BlockError("input", f"input '{name}': there is no '{source.path}'; {known}")
+                names = execution.state.known_names()
+                raise BlockError("input", f"input '{name}': there is no '{source.path}'; {names}")
             value = source.default
         values[name] = value
     return values

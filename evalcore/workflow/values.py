@@ -40,11 +40,11 @@ def parsed(value: Any) -> Any:
     if text[:1] not in {"{", "["}:
         return value
     try:
-        found = orjson.loads(text)
-        orjson.dumps(found)
+        value_of_text = orjson.loads(text)
+        orjson.dumps(value_of_text)
     except (ValueError, TypeError):
         return value
-    return found
+    return value_of_text
 
 
 def at_path(value: Any, path: str) -> Any:
@@ -89,16 +89,16 @@ class State:
             return at_path(self.inputs, rest) if rest else dict(self.inputs)
         if head == "shared_memory" and rest:
             return self._within(self.shared, rest)
-        found = self._output(path)
-        if found is MISSING:
-            found = self._within(self.shared, path)
+        value = self._output(path)
+        if value is MISSING:
+            value = self._within(self.shared, path)
             # What a loop carries is empty in its first round.
-            if found is MISSING and head.partition("[")[0] in self.shared:
+            if value is MISSING and head.partition("[")[0] in self.shared:
                 return None
         name, dot, rest = path.partition(".error")
-        if found is MISSING and dot and f"__error__{name}" in self.shared:
+        if value is MISSING and dot and f"__error__{name}" in self.shared:
             return at_path(self.shared[f"__error__{name}"], rest.removeprefix("."))
-        return found
+        return value
 
     def _output(self, path: str) -> Any:
         return self._within(self.outputs, path)
@@ -118,7 +118,7 @@ class State:
         """Return what a block without declared inputs sees: the outputs by block, the inputs."""
         return {**self.shared, **self.outputs, **self.inputs}
 
-    def known(self) -> str:
+    def known_names(self) -> str:
         """Return the names that can be referred to, for a message."""
         names = [f"workflow.{name}" for name in self.inputs] + list(self.outputs)
         return f"known: {', '.join(names)}" if names else "nothing is known yet"
@@ -128,7 +128,7 @@ def fill(template: str, inputs: Mapping[str, Any], state: State, *, where: str) 
     """Return the template with its `{name}` placeholders replaced; `{{` and `}}` are braces.
 
     Names are looked for in the block's inputs, then the workflow's, then the outputs of blocks;
-    `name.path` looks into a value. Raise `BlockError` that names a placeholder nothing stands for.
+    `name.path` looks into a value. Raise `BlockError` that names a placeholder without a value.
     Braces around anything else than a name stay as they are.
     """
 
@@ -143,11 +143,11 @@ def fill(template: str, inputs: Mapping[str, Any], state: State, *, where: str) 
 
 def lookup(name: str, inputs: Mapping[str, Any], state: State, where: str) -> Any:
     """Return what a placeholder stands for; raise `BlockError` if nothing does."""
-    for found in (at_path(inputs, name), at_path(state.inputs, name), state.find(name)):
-        if found is not MISSING:
-            return found
-    known = ", ".join([*inputs, *state.inputs, *state.outputs]) or "nothing"
-    message = f"{where}: unknown placeholder {{{name}}}; known: {known}"
+    for value in (at_path(inputs, name), at_path(state.inputs, name), state.find(name)):
+        if value is not MISSING:
+            return value
+    names = ", ".join([*inputs, *state.inputs, *state.outputs]) or "nothing"
+    message = f"{where}: unknown placeholder {{{name}}}; known: {names}"
     raise BlockError("template", f"{message} (a literal brace is written {{{{ or }}}})")
 
 

@@ -76,11 +76,11 @@ class ScriptDocument:
     def locate(self, loc: Loc) -> tuple[str, int | None]:
         """Return the file in which a path stands, and its line there."""
         file, rest = self.file, loc
-        while (found := file.tag_at(rest)) is not None:
-            inner = file.included.get(found[0])
+        while (tag := file.tag_at(rest)) is not None:
+            inner = file.included.get(tag[0])
             if inner is None:
                 break
-            file, rest = inner, found[1]
+            file, rest = inner, tag[1]
         return file.document.file, file.document.locate(rest)
 
 
@@ -111,9 +111,9 @@ class ScriptProblems(Problems):
             self.add(loc, message)
             return
         file, line = self._source.locate(loc)
-        place = "" if line is None else f"line {line}: "
+        where = "" if line is None else f"line {line}: "
         other = "" if file == self.file else f"{file}, "
-        self.warnings.append(f"{other}{place}{path_text(loc)}: {message}")
+        self.warnings.append(f"{other}{where}{path_text(loc)}: {message}")
 
     def line(self, loc: Loc) -> str:
         """Return `file:line`."""
@@ -225,5 +225,5 @@ def _package_folders(module: str) -> list[Path]:
         spec = find_spec(top)
     except (ImportError, ValueError):
         spec = None
-    places = () if spec is None else spec.submodule_search_locations or ()
-    return folders + [Path(place).joinpath(*inner) for place in places]
+    installed = () if spec is None else spec.submodule_search_locations or ()
+    return folders + [Path(folder).joinpath(*inner) for folder in installed]

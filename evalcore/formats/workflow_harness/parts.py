@@ -51,12 +51,12 @@ def read_part(
 
 def _of_shape(error: ValidationError, shape: Any) -> ValidationError | None:
     """Return the errors in the shape of a part itself, not in values or in parts below it."""
-    kept: list[Any] = [
+    errors: list[Any] = [
         {key: each[key] for key in ("type", "loc", "input", "ctx") if key in each}
         for each in error.errors(include_url=False)
         if each["type"] not in _VALUE_ERRORS and not _is_below(shape, each["loc"])
     ]
-    return ValidationError.from_exception_data(error.title, kept) if kept else None
+    return ValidationError.from_exception_data(error.title, errors) if errors else None
 
 
 def _is_below(shape: Any, loc: tuple[int | str, ...]) -> bool:

@@ -55,12 +55,16 @@ class Statement(ScriptPart):
 
     store_as: Text | None = None
 
-    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - of a type
-        """Whether the statement may have to be waited for; `asked` are tools asked already."""
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - of a type
+        """Whether the statement may wait; `asked_tools` are the tools that are asked already."""
         return False
 
     def bind(
-        self, toolbox: Toolbox, raw: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector
+        self,
+        toolbox: Toolbox,  # noqa: ARG002
+        raw: Mapping[str, Any],  # noqa: ARG002
+        loc: Loc,  # noqa: ARG002
+        mistakes: MistakeCollector,  # noqa: ARG002
     ) -> bool:
         """Find the tools that the statement names; note and return whether one is missing."""
         return True
@@ -106,9 +110,9 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a statement waited that was not to wait")
 
 
-def any_waits(bodies: Iterable[Body | None], asked: set[int] | None = None) -> bool:
+def any_waits(bodies: Iterable[Body | None], asked_tools: set[int] | None = None) -> bool:
     """Whether statements may have to be waited for: a model, a server, Python of the suite."""
-    tools = set() if asked is None else asked
+    tools = set() if asked_tools is None else asked_tools
     return any(
         statement.waits(tools)
         for body in bodies

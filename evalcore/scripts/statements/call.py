@@ -42,9 +42,9 @@ class Call(Statement):
             raise ValueError(f"expected {expected}, got {describe(written)}")
         return written
 
-    def waits(self, asked: set[int]) -> bool:
+    def waits(self, asked_tools: set[int]) -> bool:
         """Whether the tool waits."""
-        return self._tool.waits(asked)
+        return self._tool.waits(asked_tools)
 
     def bind(
         self, toolbox: Toolbox, raw: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector

@@ -26,9 +26,9 @@ class If(Statement):
     then: RequiredBody
     otherwise: OptionalBody = Field(default=None, alias="else")
 
-    def waits(self, asked: set[int]) -> bool:
+    def waits(self, asked_tools: set[int]) -> bool:
         """Whether one of the ways waits."""
-        return any_waits((self.then, self.otherwise), asked)
+        return any_waits((self.then, self.otherwise), asked_tools)
 
     async def run(self, scope: Scope, run: Iteration) -> Any:
         """Return the result of the way; null without one."""

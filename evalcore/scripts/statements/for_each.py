@@ -38,9 +38,9 @@ class ForEach(Statement):
     body: RequiredBody = Field(alias="do")
     parallelism: Annotated[int, Field(ge=0)] = 0
 
-    def waits(self, asked: set[int]) -> bool:
+    def waits(self, asked_tools: set[int]) -> bool:
         """Whether the body waits."""
-        return any_waits((self.body,), asked)
+        return any_waits((self.body,), asked_tools)
 
     async def run(self, scope: Scope, run: Iteration) -> Any:
         """Return the results in the order of the elements; of a mapping one of the same keys."""

@@ -51,9 +51,9 @@ class Match(Statement):
     matchers: Annotated[tuple[Matcher, ...], Compiled("matchers")]
     default: OptionalBody = None
 
-    def waits(self, asked: set[int]) -> bool:
+    def waits(self, asked_tools: set[int]) -> bool:
         """Whether one of the bodies waits."""
-        return any_waits([*(matcher.then for matcher in self.matchers), self.default], asked)
+        return any_waits([*(matcher.then for matcher in self.matchers), self.default], asked_tools)
 
     async def run(self, scope: Scope, run: Iteration) -> Any:
         """Return the result of the body that fits; null if there is none."""

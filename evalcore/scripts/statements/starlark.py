@@ -39,12 +39,16 @@ class Starlark(Statement):
             raise ValueError(str(error)) from error
         return source
 
-    def waits(self, asked: set[int]) -> bool:  # noqa: ARG002 - the method of all statements
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the method of all statements
         """Return True: the process is waited for."""
         return True
 
     def bind(
-        self, toolbox: Toolbox, raw: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector
+        self,
+        toolbox: Toolbox,
+        raw: Mapping[str, Any],  # noqa: ARG002
+        loc: Loc,  # noqa: ARG002
+        mistakes: MistakeCollector,  # noqa: ARG002
     ) -> bool:
         """Find the tools that the script names."""
         visible = toolbox.visible()

@@ -1,7 +1,7 @@
 """Runs the Python of one code block; a program, started by `code.run` as `python -I`.
 
 Standard input: the question. Standard output: `{"returned"}` or `{"error", "kind", "retryable"}`
-and nothing else; whatever the block prints goes to standard error. It imports only the standard
+and nothing else; what the block prints goes to standard error. It imports only the standard
 library, and `evalcore.trust.imports` for a function that is named.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     try:
         answer = _answer(question)
-    except BaseException as error:  # noqa: BLE001 - somebody's code; even sys.exit() is an error
+    except BaseException as error:  # noqa: BLE001 - foreign code; even sys.exit() is an error
         answer = _failure(error, question["code"])
     data = json.dumps(answer, allow_nan=False).encode()
     while data:
@@ -77,8 +77,8 @@ def _function(question: dict[str, Any]) -> Callable[..., Any] | dict[str, Any]:
     function = scope.get("main")
     if not callable(function):
         return _error("code", "the code has no function main(data)", retryable=False)
-    found: Callable[..., Any] = function
-    return found
+    main_function: Callable[..., Any] = function
+    return main_function
 
 
 def _named(question: dict[str, Any]) -> Callable[..., Any] | dict[str, Any]:
@@ -99,7 +99,7 @@ def _failure(error: BaseException, code: str | None) -> dict[str, Any]:
     name = type(error).__name__
     try:
         text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - somebody else's __str__
+    except Exception:  # noqa: BLE001 - a foreign __str__
         text = ""
     if isinstance(error, SyntaxError) and error.filename == _FILE:
         message = f"{name}: {error.msg} (line {error.lineno} of the code)"
@@ -113,13 +113,13 @@ def _failure(error: BaseException, code: str | None) -> dict[str, Any]:
 
 def _line(error: BaseException) -> int | None:
     """Return the last line of the block's own code that the exception went through."""
-    found = None
+    line = None
     step = error.__traceback__
     while step is not None:
         if step.tb_frame.f_code.co_filename == _FILE:
-            found = step.tb_lineno
+            line = step.tb_lineno
         step = step.tb_next
-    return found
+    return line
 
 
 def _error(kind: str, message: str, *, retryable: bool) -> dict[str, Any]:

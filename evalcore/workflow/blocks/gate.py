@@ -83,7 +83,8 @@ class GateBlock(ModelBlock):
             if value is not MISSING:
                 return value
         if "." in key or key in context.definition.blocks:
-            raise BlockError("input", f"eval_key: there is no '{key}'; {context.state.known()}")
+            names = context.state.known_names()
+            raise BlockError("input", f"eval_key: there is no '{key}'; {names}")
         return context.data
 
 

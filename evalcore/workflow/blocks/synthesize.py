@@ -37,8 +37,8 @@ class SynthesizeBlock(ModelBlock):
         for name in self.input_block_ids or ():
             output = context.state.find(name)
             if output is MISSING:
-                known = context.state.known()
-                message = f"input_block_ids: block '{name}' has no output; {known}"
+                names = context.state.known_names()
+                message = f"input_block_ids: block '{name}' has no output; {names}"
                 raise BlockError("input", message)
             parts.append(f"## {name}\n{text_of(output)}")
         if context.inputs:

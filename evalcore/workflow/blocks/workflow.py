@@ -37,8 +37,8 @@ class WorkflowBlock(Block):
         reference = self.workflow_ref
         definition = context.services.workflows.get(reference)
         if definition is None:
-            known = ", ".join(context.services.workflows) or "none"
-            message = f"workflow_ref: there is no workflow '{reference}'; known: {known}"
+            names = ", ".join(context.services.workflows) or "none"
+            message = f"workflow_ref: there is no workflow '{reference}'; known: {names}"
             raise BlockError("workflow", message)
         inputs = _inputs(definition, context.inputs or {})
         try:
@@ -80,6 +80,6 @@ def _output(definition: Definition, state: State, source: Any, name: str) -> Any
             break
     value = state.find(path)
     if value is MISSING:
-        message = f"outputs.{name}: workflow '{definition.name}' has no '{path}'; {state.known()}"
-        raise BlockError("output", message)
+        message = f"outputs.{name}: workflow '{definition.name}' has no '{path}'"
+        raise BlockError("output", f"{message}; {state.known_names()}")
     return value

@@ -1,0 +1,48 @@
+"""The JSON Schema of workflow files with an `eval:` section."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from evalcore.formats.workflow_harness.shapes import AssertionShape, CustomAssertion, WorkflowFile
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
+
+
+def workflow_file_schema() -> dict[str, Any]:
+    """Return the file's schema with the assertions that the loader checks one by one put in."""
+    schema = adapter(WorkflowFile).json_schema()
+    block = _blocks()
+    assertion = adapter(AssertionShape).json_schema()
+    custom = adapter(CustomAssertion).json_schema()
+    definitions = schema["$defs"]
+    for part in (block, assertion, custom):
+        definitions |= part.pop("$defs", {})
+    definitions["Block"] = block
+    definitions["Assertion"] = {"anyOf": [assertion, custom]}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
+    definitions["EvalCase"]["properties"]["expected"] = {
+        "description": "Assertions by block id.",
+        "anyOf": [{"type": "object", "additionalProperties": listed}, {"type": "null"}],
+    }
+    schema["properties"]["blocks"] = {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"$ref": "#/$defs/Block"}},
+            {"type": "null"},
+        ]
+    }
+    schema["$defs"] = definitions
+    return schema
+
+
+def _blocks() -> dict[str, Any]:
+    """Return the schema of a block; what only a block that runs needs is not required."""
+    shape: Any = reduce(or_, map(block_class, BLOCK_TYPES))
+    schema = adapter(Annotated[shape, Field(discriminator="type")]).json_schema()
+    for name in BLOCK_TYPES.values():
+        schema["$defs"][name]["required"] = ["type"]
+    return schema

@@ -27,7 +27,7 @@ class Counts:
 
     @property
     def add_up(self) -> bool:
-        """Whether each planned item ended in exactly one way (spec/engine.md, invariant)."""
+        """Whether each planned item ended in exactly one way (docs/reference/engine.md)."""
         ended = self.completed + self.error + self.cancelled + self.skipped
         return self.planned == ended and self.completed == self.passed + self.failed + self.blocked
 

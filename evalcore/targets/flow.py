@@ -1,4 +1,4 @@
-"""The target `flow`: a workflow factory, or any function that answers (spec/suite-api.md)."""
+"""The target `flow`: a workflow factory, or a function that answers (docs/reference/suites.md)."""
 
 from __future__ import annotations
 

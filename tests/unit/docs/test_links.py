@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+THIS_FILE = Path(__file__).resolve()
+ROOT = THIS_FILE.parents[3]
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for pattern in (
@@ -76,12 +77,11 @@ def test_no_page_refers_to_documents_outside_of_the_repository(page: str) -> Non
 
 
 def modules() -> Iterator[Path]:
+    """Yield the modules and files of today; `tests/stores` has those of earlier versions."""
+    suffixes = {".py", ".sql", ".yaml", ".toml"}
     for folder in ("evalcore", "flows", "deployments", "benchmarks", "examples", "tests"):
-        for path in (ROOT / folder).rglob("*.*"):
-            # `tests/stores` has files of earlier versions.
-            if path.suffix in {".py", ".sql", ".yaml", ".toml"} and "stores" not in path.parts:
-                if path != Path(__file__):
-                    yield path
+        paths = (path for path in (ROOT / folder).rglob("*.*") if path.suffix in suffixes)
+        yield from (path for path in paths if "stores" not in path.parts and path != THIS_FILE)
 
 
 def test_every_page_that_code_names_exists() -> None:

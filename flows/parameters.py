@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.gates.registry import GateSyntaxError, parse_gate_option
+from evalcore.gates.registry import parse_gate_options
 from evalcore.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -182,27 +181,20 @@ def load_options(
     parameters: EvaluateParameters, settings: Settings, environment: Mapping[str, str]
 ) -> LoadOptions:
     """Return what the parameters lay over the suite's file; raise `UsageError`."""
-    try:
-        gates = tuple(parse_gate_option(text) for text in parameters.gates)
-    except GateSyntaxError as error:
-        raise UsageError(f"gates: {error}") from error
     return LoadOptions(
         format=None if parameters.format == AUTO else parameters.format,
         target=parameters.target or None,
         threshold=parameters.threshold,
         iterations=parameters.iterations,
-        gates=gates,
+        gates=parse_gate_options(parameters.gates, "gates"),
         concurrency=parameters.concurrency,
         cases=frozenset(parameters.cases),
         tags=frozenset(parameters.tags),
         excluded_tags=frozenset(parameters.exclude_tags),
         variants=frozenset(parameters.variants),
         strict=parameters.strict,
-        readable_names=frozenset(settings.readable_names),
-        environment=environment,
-        # The store that a parameter names grants nothing: parameters come over the network.
-        datasets=(settings.store, *settings.allow_datasets),
-        # A replay asks nobody: a worker without keys can do it.
+        # A replay asks no provider and needs no key.
         secrets_required=parameters.mode != "replay",
         option_names=_OPTION_NAMES,
-    )
+        # The store that a parameter names grants nothing: parameters come over the network.
+    ).configured(settings, environment)

@@ -131,13 +131,7 @@ def _suite_name(suite: str, store: str | None) -> str:
     path = Path(suite)
     if not path.is_file():
         return suite
-    configured = settings()
-    options = LoadOptions(
-        readable_names=frozenset(configured.readable_names),
-        environment=os.environ,
-        secrets_required=False,
-        datasets=(store or configured.store, *configured.allow_datasets),
-    )
+    options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
     return load(path, options).definition.name
 
 

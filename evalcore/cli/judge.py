@@ -99,11 +99,7 @@ def _ask(
     if without is not None:
         raise UsageError(f"{path}: label '{without.id}' has no 'output' to ask a judge about")
     configured = settings()
-    options = LoadOptions(
-        readable_names=frozenset(configured.readable_names),
-        datasets=(store or configured.store, *configured.allow_datasets),
-        environment=os.environ,
-    )
+    options = LoadOptions().configured(configured, os.environ, store)
     question = _of_suite(flags, options) if flags["suite"] else _of_options(path, flags, options)
     folder = Path(question.definition.source.folder)
     policy = ImportPolicy(roots=(Path.cwd(), folder), allowed=configured.allow_imports)

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.gates.registry import GateSyntaxError, parse_gate_option
+from evalcore.gates.registry import parse_gate_options
 from evalcore.model.mode import Mode
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
@@ -151,10 +150,6 @@ def load_options(
     Files of tests may lie below the store at `store`, by default the configured one. With
     `allow_imports` (those of `--allow-import`) a function that is not there is a mistake.
     """
-    try:
-        gates = tuple(parse_gate_option(text) for text in flags["gates"])
-    except GateSyntaxError as error:
-        raise UsageError(f"--gate: {error}") from error
     configured = settings()
     allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)
     listed = [case for text in flags["case_lists"] for case in _split(text)]
@@ -163,7 +158,7 @@ def load_options(
         target=flags["target"],
         threshold=flags["threshold"],
         iterations=flags["iterations"],
-        gates=gates,
+        gates=parse_gate_options(flags["gates"], "--gate"),
         concurrency=flags["concurrency"],
         cases=frozenset([*flags["cases"], *listed]),
         tags=frozenset(flags["tags"]),
@@ -171,12 +166,9 @@ def load_options(
         variants=frozenset(flags["variants"]),
         baseline=flags.get("baseline"),
         strict=flags["strict"],
-        readable_names=frozenset(configured.readable_names),
-        datasets=(store or configured.store, *configured.allow_datasets),
-        environment=os.environ,
         allow_imports=allowed,
         script=flags.get("script"),
-    )
+    ).configured(configured, os.environ, store)
 
 
 def _split(text: str) -> Iterable[str]:

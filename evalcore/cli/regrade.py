@@ -18,7 +18,8 @@ from evalcore.cli.options import (
     store_option,
     verbose_option,
 )
-from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, run_suites
+from evalcore.cli.run import run_suites
+from evalcore.cli.run_options import ALLOW_IMPORT_HELP, RunOptions
 from evalcore.errors import EvalError, RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +27,7 @@ from evalcore.cli.options import (
 )
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.reserved_output import reserved_stdout
+from evalcore.cli.run_options import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions
 from evalcore.cli.scripts import (
     check_imports,
     is_script_run,
@@ -36,19 +35,18 @@ from evalcore.cli.scripts import (
     read_scores,
     tell_beside,
 )
-from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
-from evalcore.errors import ExitCode, StalledError, UsageError
+from evalcore.cli.showing import print_terminal, report_forms, store_reports
+from evalcore.cli.stopping import SignalStopper, abandon_process
+from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
-from evalcore.isolation.mode import ISOLATIONS, Isolation
+from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import State
 from evalcore.model.suite import Suite
 from evalcore.pipeline import (
     DecideOptions,
-    ExecuteOptions,
-    PlanOptions,
     RunView,
     cancel_run,
     execute_run,
@@ -64,19 +62,12 @@ from evalcore.storage.runs import StoredRun, find_run
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from evalcore.execution.pool import Pool
-
-_PREFECT_WORKERS = 2
-
+    pass
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
 _DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
-KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
-ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
 
 @click.command()
@@ -160,41 +151,6 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     return exit_code(decisions)
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How runs are executed and shown."""
-
-    as_json: bool
-    verbose: bool
-    prefect: bool = False
-    workers: int | None = None
-    forms: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    mode: str = Mode.LIVE
-    reuse: str | None = None
-    keep_workspaces: bool = False
-    exports: tuple[Path, ...] = ()
-    detail: bool = False
-    isolation: str | None = None
-
-    def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
-        """Return what may be imported: below the roots, and what the caller and settings allow."""
-        return ImportPolicy(roots=roots, allowed=(*settings().allow_imports, *self.imports))
-
-    @property
-    def plan(self) -> PlanOptions:
-        """How plans are cut: through an orchestrator a small run shows each case."""
-        options = PlanOptions(
-            mode=self.mode,
-            reuse=self.reuse,
-            workers=self.workers or 1,
-            isolation=self.isolation,
-        )
-        if self.prefect:
-            return replace(options, workers=_PREFECT_WORKERS, single_items=True)
-        return options
-
-
 def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
     """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
     run = find_run(store, run_id)
@@ -223,29 +179,19 @@ def _execute(
 
     `another` says that a run was shown before it.
     """
-    configured = settings()
     manifest = run.manifest()
-    stopper = Stopper()
+    stopper = SignalStopper()
     receipts: tuple[ShardReceipt, ...] = ()
     complete = True
     # Lines of a log are read by machines: nothing else stands between them.
-    quiet = (configured.log or "").startswith("json")
+    quiet = (settings().log or "").startswith("json")
     with (
         ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
     ):
-        execute = ExecuteOptions(
-            imports=policy,
-            settings=configured,
-            progress=progress,
-            on_start=stopper.watch,
-            warn=tell_warning,
-            keep_workspaces=options.keep_workspaces,
-            stopped=lambda: stopper.stopped,
-            abandon=None if options.prefect else abandon_process,
-            isolation=Isolation(options.isolation or configured.isolation),
-        )
+        abandon = None if options.prefect else abandon_process
+        execute = options.execute(policy, stopper, progress, abandon)
         if options.prefect:
             from evalcore.runners import find_runner
 
@@ -275,59 +221,6 @@ def _execute(
         show(view, options, another=another)
         export_view(view, options.exports, append=another)
         return view.report.decision
-
-
-def tell_warning(message: str) -> None:
-    """Tell people something that decides nothing."""
-    click.echo(f"Warning: {one_line(message)}", err=True)
-
-
-def abandon_process(error: StalledError) -> None:
-    """End a process whose run does not end by itself any more; nothing that it could do helps."""
-    from evalcore.cli.main import show_error
-
-    show_error(error)
-    os._exit(error.exit_code)
-
-
-class Stopper:
-    """Ends the execution at the first interrupt, the process at the second.
-
-    As a context it takes the process's signals from beginning to end: a run has moments without an
-    event loop.
-    """
-
-    def __init__(self) -> None:
-        self.stopped = False
-        self._pool: Pool | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Stopper:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._interrupted)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def watch(self, pool: Pool) -> None:
-        """Take the pool that is to be stopped; to be called in its event loop."""
-        import asyncio
-
-        self._pool, self._loop = pool, asyncio.get_running_loop()
-        if self.stopped:
-            pool.stop()
-
-    def _interrupted(self, *_: object) -> None:
-        if self.stopped:
-            raise KeyboardInterrupt
-        self.stopped = True
-        click.echo("stopping (again to leave at once) …", err=True)
-        if self._pool is not None and self._loop is not None:
-            with suppress(RuntimeError):  # that loop has ended
-                self._loop.call_soon_threadsafe(self._pool.stop)
 
 
 def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:

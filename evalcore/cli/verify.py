@@ -13,7 +13,8 @@ import click
 import orjson
 
 from evalcore.cli.options import chosen_store, json_option, settings, store_option
-from evalcore.cli.run import ALLOW_IMPORT_HELP, RunOptions, resume_run
+from evalcore.cli.run import resume_run
+from evalcore.cli.run_options import ALLOW_IMPORT_HELP, RunOptions
 from evalcore.cli.showing import one_line
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan

@@ -14,15 +14,9 @@ import click
 
 from evalcore.cli.options import chosen_store, json_option, settings, store_option, verbose_option
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.run import (
-    ALLOW_IMPORT_HELP,
-    KEEP_HELP,
-    RunOptions,
-    Stopper,
-    abandon_process,
-    show,
-    tell_warning,
-)
+from evalcore.cli.run import show
+from evalcore.cli.run_options import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions
+from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.cli.worker_process import send_fault
 from evalcore.errors import EvalError, ExitCode, StalledError
 from evalcore.gates.decide import exit_code
@@ -30,7 +24,6 @@ from evalcore.isolation.mode import Isolation
 from evalcore.model.run import State
 from evalcore.pipeline import (
     DecideOptions,
-    ExecuteOptions,
     cancel_run,
     execute_lane,
     finish_run,
@@ -92,28 +85,23 @@ def worker(**flags: Any) -> int:
 
 def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int:
     part = flags["part"]
-    options = RunOptions(flags["as_json"], flags["verbose"], imports=flags["imports"])
+    options = RunOptions(
+        flags["as_json"],
+        flags["verbose"],
+        imports=flags["imports"],
+        keep_workspaces=flags["keep_workspace"],
+    )
     stored = find_run(chosen_store(flags["store"]), flags["run_id"])
     if part is None:  # a parent has looked before it started this worker
         check_plan(stored, stored.manifest())
     run, policy = accept_plan(stored, AcceptingWorker(Path.cwd(), settings(), options.imports))
     if flags["roots"] and policy.roots:
         policy = replace(policy, roots=flags["roots"])
-    manifest, stopper = run.manifest(), Stopper()
+    manifest, stopper = run.manifest(), SignalStopper()
     quiet = part is not None
     with ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress, stopper:
-        execute = ExecuteOptions(
-            imports=policy,
-            settings=settings(),
-            concurrency=flags["concurrency"],
-            progress=progress,
-            on_start=stopper.watch,
-            warn=tell_warning,
-            keep_workspaces=flags["keep_workspace"],
-            stopped=lambda: stopper.stopped,
-            abandon=abandon,
-            isolation=Isolation(settings().isolation),
-        )
+        execute = options.execute(policy, stopper, progress, abandon)
+        execute = replace(execute, concurrency=flags["concurrency"])
         name = flags["name"] or f"{socket.gethostname()}-{os.getpid()}"
         lease_s = flags["lease_s"] or execute.settings.lease_s
         end = execute_lane(run, execute, lane=name, lease_s=lease_s, isolated=flags["isolated"])

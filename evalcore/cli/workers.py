@@ -33,7 +33,7 @@ from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
 from evalcore.trust.process_privacy import hide_process
 
 if TYPE_CHECKING:
-    from evalcore.cli.run import RunOptions
+    from evalcore.cli.run_options import RunOptions
 
 _POLL_S = 0.1
 _LOOK_S = 1.0

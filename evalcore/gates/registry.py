@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from evalcore.declared.parameters import (
     snake_case,
     value_of_text,
 )
+from evalcore.errors import UsageError
 from evalcore.gates import table
 from evalcore.gates.gate import Gate
 from evalcore.mistakes.wording import suggest
@@ -79,6 +80,14 @@ def parse_gate_option(text: str) -> GateSpec:
     elif kind.example:
         raise GateSyntaxError(f"gate '{name}': '{first}' is required: {name}={kind.example}")
     return parse_gate(raw)
+
+
+def parse_gate_options(texts: Iterable[str], option: str) -> tuple[GateSpec, ...]:
+    """Return the gates of an option that may be repeated; raise `UsageError` that names it."""
+    try:
+        return tuple(map(parse_gate_option, texts))
+    except GateSyntaxError as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 def option_forms() -> str:

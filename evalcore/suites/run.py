@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
@@ -16,17 +16,15 @@ from evalcore.mistakes.wording import suggest
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
+from evalcore.pipeline.stopping import Stopper
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import report_head
-from evalcore.settings import Settings, read_settings
+from evalcore.settings import read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from evalcore.suites.define import EvalSuite
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
 from evalcore.trust.imports import ImportPolicy
-
-if TYPE_CHECKING:
-    from evalcore.execution.pool import Pool
 
 Store = ObjectStore | str | os.PathLike[str]
 T = TypeVar("T")
@@ -74,7 +72,7 @@ def run_suite(
     of the command line (EVALCORE_STORE, else `.evalcore`), so that later runs have a history.
     Raises `SuiteError` for choices that do not fit the suite, `UsageError` for unknown ones.
     """
-    stopper = _Stopper()
+    stopper = Stopper()
     call = _Call(suite, mode, store, chosen, stopper)
     return off_the_loop(call.run)
 
@@ -90,7 +88,7 @@ async def run_suite_async(
 
     Flows run in an event loop of their own, in another thread. Cancelled, it stops between items.
     """
-    stopper = _Stopper()
+    stopper = Stopper()
     call = _Call(suite, mode, store, chosen, stopper)
     try:
         return await asyncio.to_thread(call.run)
@@ -145,25 +143,6 @@ def import_policy(folder: str, allow_imports: Iterable[str] = ()) -> ImportPolic
     return ImportPolicy(roots=(Path(folder), Path.cwd()), allowed=(*allowed, *allow_imports))
 
 
-class _Stopper:
-    """Ends an execution from another thread, between items."""
-
-    def __init__(self) -> None:
-        self.stopped = False
-        self._pool: Pool | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def watch(self, pool: Pool) -> None:
-        """Take the pool; to be called in its event loop."""
-        self._pool, self._loop = pool, asyncio.get_running_loop()
-
-    def stop(self) -> None:
-        """Ask for the end."""
-        self.stopped = True
-        if self._pool is not None and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._pool.stop)
-
-
 class _Call:
     """One call of `run_suite`."""
 
@@ -173,7 +152,7 @@ class _Call:
         mode: str,
         store: Store | None,
         chosen: RunChoices,
-        stopper: _Stopper,
+        stopper: Stopper,
     ) -> None:
         unknown = set(chosen) - set(RunChoices.__annotations__)
         if unknown:
@@ -215,7 +194,7 @@ class _Call:
             return report_of(view, loaded)
 
     def _load_options(self) -> LoadOptions:
-        chosen, configured = self._chosen, read_settings(os.environ, Path.cwd())
+        chosen = self._chosen
         return LoadOptions(
             iterations=_count(chosen.get("iterations"), "iterations"),
             concurrency=_count(chosen.get("concurrency"), "concurrency"),
@@ -225,18 +204,15 @@ class _Call:
             variants=frozenset(chosen.get("variants") or ()),
             baseline=chosen.get("baseline_run"),
             strict=chosen.get("strict", False),
-            readable_names=frozenset(configured.readable_names),
-            environment=os.environ,
-            datasets=(_address(self._store, configured), *configured.allow_datasets),
             secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},
             option_names=_OPTION_NAMES,
-        )
+        ).configured(read_settings(os.environ, Path.cwd()), os.environ, _address(self._store))
 
 
-def _address(store: Store | None, configured: Settings) -> str:
-    if store is None:
-        return configured.store
-    return os.fspath(store) if isinstance(store, str | os.PathLike) else store.url
+def _address(store: Store | None) -> str | None:
+    if store is None or isinstance(store, str):
+        return store
+    return os.fspath(store) if isinstance(store, os.PathLike) else store.url
 
 
 def _isolation(name: str | None) -> Isolation:

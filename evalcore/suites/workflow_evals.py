@@ -119,11 +119,9 @@ def _run(
         format="workflow-harness",
         threshold=threshold,
         cases=cases,
-        readable_names=frozenset(settings.readable_names),
-        environment=os.environ,
         secrets_required=mode not in {Mode.REPLAY, Mode.AUTO},
         executor=executor is not None,
-    )
+    ).configured(settings, os.environ)
     suite = load(path, options)
     names = LocalNames()
     if executor is not None:

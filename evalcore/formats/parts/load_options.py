@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evalcore.model.gate import GateSpec
+from evalcore.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,20 @@ class LoadOptions:
     allow_imports: tuple[str, ...] | None = None
     script: str | None = None
     option_names: Mapping[str, str] = field(default_factory=dict)
+
+    def configured(
+        self, settings: Settings, environment: Mapping[str, str], store: str | None = None
+    ) -> LoadOptions:
+        """Return the options with what the configuration lets a suite read.
+
+        That are environment variables, and tests below the store: `store`, else the configured one.
+        """
+        return replace(
+            self,
+            readable_names=frozenset(settings.readable_names),
+            environment=environment,
+            datasets=(store or settings.store, *settings.allow_datasets),
+        )
 
     def called(self, flag: str) -> str:
         """Return what the caller calls a flag of the command line, such as `--case`."""

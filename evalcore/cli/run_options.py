@@ -1,0 +1,84 @@
+"""How the commands that run suites execute and show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from evalcore.cli.options import settings
+from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.showing import one_line
+from evalcore.errors import StalledError
+from evalcore.isolation.mode import Isolation
+from evalcore.model.mode import Mode
+from evalcore.pipeline import ExecuteOptions, PlanOptions
+from evalcore.pipeline.stopping import Stopper
+from evalcore.trust.imports import ImportPolicy
+
+_PREFECT_WORKERS = 2
+KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
+ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How runs are executed and shown."""
+
+    as_json: bool
+    verbose: bool
+    prefect: bool = False
+    workers: int | None = None
+    forms: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    mode: str = Mode.LIVE
+    reuse: str | None = None
+    keep_workspaces: bool = False
+    exports: tuple[Path, ...] = ()
+    detail: bool = False
+    isolation: str | None = None
+
+    def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
+        """Return what may be imported: below the roots, and what the caller and settings allow."""
+        return ImportPolicy(roots=roots, allowed=(*settings().allow_imports, *self.imports))
+
+    def execute(
+        self,
+        policy: ImportPolicy,
+        stopper: Stopper,
+        progress: ProgressDisplay,
+        abandon: Callable[[StalledError], None] | None,
+    ) -> ExecuteOptions:
+        """Return how the run is executed, with warnings on standard error."""
+        configured = settings()
+        return ExecuteOptions(
+            imports=policy,
+            settings=configured,
+            progress=progress,
+            on_start=stopper.watch,
+            warn=tell_warning,
+            keep_workspaces=self.keep_workspaces,
+            stopped=lambda: stopper.stopped,
+            abandon=abandon,
+            isolation=Isolation(self.isolation or configured.isolation),
+        )
+
+    @property
+    def plan(self) -> PlanOptions:
+        """How plans are cut: through an orchestrator a small run shows each case."""
+        options = PlanOptions(
+            mode=self.mode,
+            reuse=self.reuse,
+            workers=self.workers or 1,
+            isolation=self.isolation,
+        )
+        if self.prefect:
+            return replace(options, workers=_PREFECT_WORKERS, single_items=True)
+        return options
+
+
+def tell_warning(message: str) -> None:
+    """Print a warning, which decides nothing, to standard error."""
+    click.echo(f"Warning: {one_line(message)}", err=True)

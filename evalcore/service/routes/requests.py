@@ -11,6 +11,7 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
+from evalcore.formats.text.documents import too_large_number
 from evalcore.service.access.audit import note_write
 from evalcore.service.access.tokens import Caller, Scope
 from evalcore.service.failure import ServiceError, mistake
@@ -43,9 +44,12 @@ class StrictRequest(Request):
         try:
             value = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
             orjson.dumps(value)  # integers of more than 64 bits cannot be stored
-            return value
         except (ValueError, TypeError) as error:
             raise mistake(["body"], f"the body is not JSON: {error}", "json_invalid") from error
+        too_large = too_large_number(body, value)
+        if too_large is not None:
+            raise mistake(["body"], f"the body has a number that is too large: {too_large}")
+        return value
 
 
 class StrictRoute(APIRoute):

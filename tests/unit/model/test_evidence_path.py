@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.evidence_path import PathValue, Missing, PathSyntaxError, find_value, parse_path
+from evalcore.model.evidence_path import Missing, PathSyntaxError, PathValue, find_value, parse_path
 
 EVIDENCE = Evidence(
     output='{"code": "app.get", "n": 1}',

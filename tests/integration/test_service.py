@@ -1,0 +1,292 @@
+"""Saved evals over REST: a real server process, SQLite, a store in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+DOUBLED = {"kind": "equals", "expected": 42}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("service"), "--rate", "0") as running:
+        yield running
+
+
+def test_an_eval_has_the_fields_of_the_document(served: Service) -> None:
+    workflow = served.register()
+    body = eval_body(workflow, DOUBLED)
+    saved = served.post("/v1/workflows/evals", {**body, "name": "invoice total"})
+    assertion = saved.pop("assertion")
+    assert saved.pop("id").startswith("wfnodeeval_")
+    assert assertion.pop("id").startswith("assert_")
+    assert assertion == {**body["assertion"], "label": None}
+    assert saved == {
+        "workflow_id": workflow,
+        "target": body["target"],
+        "source": body["source"],
+        "name": "invoice total",
+        "schema_drift": "none",
+        "assertion_drift_status": "valid",
+        "freshness": {"status": "unknown", "reasons": ["no_baseline"]},
+        "drift": {"status": "none"},
+        "latest_run_summary": None,
+        "latest_passing_run_summary": None,
+        "latest_failing_run_summary": None,
+    }
+
+
+def test_a_run_counts_every_child_once(served: Service) -> None:
+    workflow = served.register()
+    served.save(workflow, DOUBLED)
+    served.save(workflow, {"kind": "equals", "expected": 1})
+    served.save(workflow, {"kind": "starts_with", "expected": "4"})
+    served.save(workflow, DOUBLED, amount="broken")
+    run = served.run(workflow)
+    assert run["lifecycle"] == {"status": "completed"}
+    assert run["total_evals"] == 4
+    assert run["counts"] == {
+        "lifecycle_counts": {
+            "pending": 0,
+            "queued": 0,
+            "running": 0,
+            "completed": 3,
+            "error": 1,
+            "cancelled": 0,
+        },
+        "outcome": {"passed": 1, "failed": 1, "blocked": 1},
+    }
+
+
+def test_a_result_has_what_the_block_left(served: Service) -> None:
+    workflow = served.register()
+    saved = served.save(workflow, DOUBLED)
+    run = served.run(workflow, {"type": "single", "eval_id": saved})
+    (result,) = served.results(run)
+    assert result["handle_outputs"] == {
+        "output-json-0": {"type": "json", "data": {"total": 42, "vendor": {"name": "Acme"}}}
+    }
+    assert result["assertion_result"]["actual_value"] == 42
+    assert result["verdict"] == "passed"
+    assert result["verdict_summary"] == {
+        "passed": True,
+        "assertions_passed": 1,
+        "assertions_failed": 0,
+        "blocked_assertions": 0,
+        "failed_assertion_ids": [],
+    }
+    assert served.get(f"/v1/workflows/evals/results/{result['id']}") == result
+
+
+def test_a_block_that_fails_is_an_execution_error_and_no_verdict_of_its_own(
+    served: Service,
+) -> None:
+    workflow = served.register()
+    served.save(workflow, DOUBLED, amount="broken")
+    (result,) = served.results(served.run(workflow))
+    assert result["lifecycle"]["status"] == "error"
+    assert "no amount" in result["lifecycle"]["error"]["message"]
+    assert result["verdict"] == "blocked"
+    assert result["assertion_result"]["failure"]["code"] == "block_execution_failed"
+
+
+def test_changing_the_draft_shows_drift_until_the_eval_runs_again(served: Service) -> None:
+    workflow = served.register()
+    saved = served.save(workflow, DOUBLED)
+    served.run(workflow)
+    assert served.get(f"/v1/workflows/evals/{saved}")["freshness"]["status"] == "fresh"
+    changed = {**WORKFLOW["blocks"]["extract"]}
+    changed["outputs"] = {"type": "object", "properties": {"sum": {"type": "number"}}}
+    changed["code"] = "def main(data):\n    return {'sum': 1}\n"
+    definition = {**WORKFLOW, "blocks": {**WORKFLOW["blocks"], "extract": changed}}
+    answer = served.client.put(f"/v1/workflows/{workflow}/draft", json={"definition": definition})
+    assert answer.status_code == 200, answer.text
+    shown = served.get(f"/v1/workflows/evals/{saved}")
+    assert (shown["schema_drift"], shown["assertion_drift_status"]) == ("partial", "broken")
+    assert shown["drift"] == {"status": "broken"}
+    assert shown["freshness"] == {"status": "stale", "reasons": ["validity_changed"]}
+    (result,) = served.results(served.run(workflow))
+    assert result["verdict"] == "blocked"
+    assert result["assertion_result"]["failure"]["code"] == "path_unresolved"
+    assert served.get(f"/v1/workflows/evals/{saved}")["freshness"]["status"] == "fresh"
+
+
+def test_an_eval_can_freeze_the_inputs_of_a_step(served: Service) -> None:
+    workflow = served.register()
+    body = {"inputs": {"amount": 4, "name": "Bo"}}
+    run = served.post(f"/v1/workflows/{workflow}/runs", body, status=202)
+    run = served.ended(f"/v1/workflows/runs/{run['id']}")
+    assert run["output"] == "Bo!"
+    steps = served.get(f"/v1/workflows/runs/{run['id']}/steps")["data"]
+    assert [step["block_id"] for step in steps] == ["label", "extract"]
+    source = {"type": "run_step", "run_id": run["id"]}
+    body = {**eval_body(workflow, {"kind": "equals", "expected": 8}), "source": source}
+    saved = served.post("/v1/workflows/evals", body)
+    assert saved["source"] == {**source, "step_id": None}
+    (result,) = served.results(served.run(workflow))
+    assert result["verdict"] == "passed"
+    assert result["handle_inputs"]["input-json-1"] == {"type": "json", "data": "Bo"}
+
+
+def test_the_same_idempotency_key_gives_the_same_run(served: Service) -> None:
+    workflow = served.register()
+    served.save(workflow, DOUBLED)
+    body = {"workflow_id": workflow}
+    path, key = "/v1/workflows/evals/runs", {"Idempotency-Key": f"once-{workflow}"}
+    first, again = (served.post(path, body, status=202, **key)["id"] for _ in range(2))
+    assert first == again
+    other = served.register()
+    refused = served.client.post(path, json={"workflow_id": other}, headers=key)
+    assert refused.status_code == 409
+
+
+def test_an_ended_run_cannot_be_cancelled(served: Service) -> None:
+    workflow = served.register()
+    served.save(workflow, DOUBLED)
+    run = served.run(workflow)
+    answer = served.client.post(f"/v1/workflows/evals/runs/{run['id']}/cancel")
+    assert (answer.status_code, "completed" in answer.json()["detail"]) == (409, True)
+
+
+def test_a_cancelled_run_keeps_its_counts(served: Service) -> None:
+    workflow = served.register()
+    for _ in range(30):
+        served.save(workflow, DOUBLED)
+    path = "/v1/workflows/evals/runs"
+    run = served.post(path, {"workflow_id": workflow}, status=202)
+    cancelled = served.post(f"{path}/{run['id']}/cancel", status=200)
+    assert cancelled["lifecycle"]["status"] == "cancelled"
+    counts = served.get(f"{path}/{run['id']}")["counts"]["lifecycle_counts"]
+    assert sum(counts.values()) == 30
+    assert counts["pending"] == counts["queued"] == counts["running"] == 0
+
+
+def test_pages_go_through_a_list_once_in_both_directions(served: Service) -> None:
+    workflow = served.register()
+    saved = [served.save(workflow, DOUBLED) for _ in range(5)]
+    path = "/v1/workflows/evals"
+    first = served.get(path, workflow_id=workflow, limit=2)
+    second = served.get(path, workflow_id=workflow, limit=2, after=first["list_metadata"]["after"])
+    last = served.get(path, workflow_id=workflow, limit=2, after=second["list_metadata"]["after"])
+    ids = [row["id"] for page in (first, second, last) for row in page["data"]]
+    assert ids == saved[::-1]
+    assert first["list_metadata"]["before"] is None
+    assert last["list_metadata"]["after"] is None
+    before = last["list_metadata"]["before"]
+    assert served.get(path, workflow_id=workflow, limit=2, before=before)["data"] == second["data"]
+
+
+def patched(served: Service, saved: str, body: Any) -> httpx.Response:
+    return served.client.patch(f"/v1/workflows/evals/{saved}", json=body)
+
+
+def test_a_patch_changes_what_it_names(served: Service) -> None:
+    workflow = served.register()
+    saved = served.save(workflow, DOUBLED)
+    before = served.get(f"/v1/workflows/evals/{saved}")
+    answer = patched(served, saved, {"name": "new"})
+    assert answer.json() == {**before, "name": "new"}
+    assertion = {"target": {"output_handle_id": "output-json-0"}, "condition": {"kind": "exists"}}
+    after = patched(served, saved, {"assertion": assertion}).json()
+    assert after["assertion"]["condition"] == {"kind": "exists"}
+    assert after["assertion"]["target"]["path"] is None
+
+
+def test_an_assertion_cannot_be_taken_away(served: Service) -> None:
+    saved = served.save(served.register(), DOUBLED)
+    answer = patched(served, saved, {"assertion": None})
+    assert (answer.status_code, answer.json()) == (400, {"detail": "assertion cannot be null"})
+
+
+def test_a_deleted_eval_keeps_its_results(served: Service) -> None:
+    workflow = served.register()
+    saved = served.save(workflow, DOUBLED)
+    run = served.run(workflow)
+    assert served.client.delete(f"/v1/workflows/evals/{saved}").status_code == 204
+    assert served.client.get(f"/v1/workflows/evals/{saved}").status_code == 404
+    assert [result["eval_id"] for result in served.results(run)] == [saved]
+    answer = served.client.post("/v1/workflows/evals/runs", json={"workflow_id": workflow})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b'{"workflow_id": NaN}', ["body"]),
+        (b'{"a": 1, "a": 2}', ["body"]),
+        (b'"\\ud800"', ["body"]),
+        (b"[" * 100_000, ["body"]),
+        (b'{"workflow_id": 1e999}', ["body"]),
+        (b"{}", ["body", "workflow_id"]),
+        (b"[]", ["body"]),
+    ],
+    ids=["not a number", "a key twice", "half a character", "too deep", "too large", "", "a list"],
+)
+def test_a_malformed_body_is_told_with_its_place(
+    served: Service, body: bytes, place: list[str]
+) -> None:
+    answer = served.client.post(
+        "/v1/workflows/evals", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["loc"] == place
+
+
+def test_mistakes_of_a_workflow_are_told_all_together(served: Service) -> None:
+    definition = {"blocks": {"a": {"type": "cod"}, "b": {"type": "gat"}}}
+    answer = served.client.post("/v1/workflows", json={"name": "x", "definition": definition})
+    places = [mistake["loc"][2] for mistake in answer.json()["detail"]]
+    assert (answer.status_code, len(places) >= 2) == (422, True)
+
+
+def test_a_token_of_one_project_sees_nothing_of_another(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("projects")
+    tokens = [token_of(folder, project) for project in ("one", "two")]
+    with service(folder, token=tokens[0]) as one:
+        two = Service(one.url, folder, tokens[1])
+        workflow = one.register()
+        saved = one.save(workflow, DOUBLED)
+        run = one.run(workflow)
+        (result,) = one.results(run)
+        paths = [
+            f"/v1/workflows/{workflow}",
+            f"/v1/workflows/evals/{saved}",
+            f"/v1/workflows/evals/runs/{run['id']}",
+            f"/v1/workflows/evals/results/{result['id']}",
+        ]
+        assert [two.client.get(path).status_code for path in paths] == [404] * 4
+        assert two.get("/v1/workflows")["data"] == []
+        assert two.get("/v1/workflows/evals/results")["data"] == []
+        without = httpx.get(f"{one.url}{paths[0]}")
+        assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_a_token_that_only_reads_cannot_write(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("scopes")
+    with service(folder, token=token_of(folder, "one", "read")) as reader:
+        assert reader.get("/v1/workflows")["data"] == []
+        answer = reader.client.post("/v1/workflows", json={"name": "x", "definition": {}})
+        assert answer.status_code == 403
+
+
+def test_a_restarted_service_goes_on_with_its_runs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("restart")
+    with service(folder) as first:
+        workflow = first.register()
+        for _ in range(12):
+            first.save(workflow, DOUBLED)
+        run = first.post("/v1/workflows/evals/runs", {"workflow_id": workflow}, status=202)
+    with service(folder) as second:
+        ended = second.ended(f"/v1/workflows/evals/runs/{run['id']}")
+        assert ended["counts"]["outcome"] == {"passed": 12, "failed": 0, "blocked": 0}

@@ -1,0 +1,163 @@
+"""The service as a process of its own, and its API as tests call it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+
+from tests.support.servers import running, wait_until_ready
+
+EVALCORE = str(Path(sys.executable).with_name("evalcore"))
+_ENDED_S = 60.0
+WORKFLOW: Mapping[str, Any] = {
+    "blocks": {
+        "extract": {
+            "type": "code",
+            "code": (
+                "def main(data):\n"
+                "    if data['amount'] == 'broken':\n"
+                "        raise ValueError('no amount')\n"
+                "    return {'total': data['amount'] * 2, 'vendor': {'name': data['name']}}\n"
+            ),
+            "inputs": {"amount": "workflow.amount", "name": "workflow.name"},
+            "outputs": {
+                "type": "object",
+                "properties": {
+                    "total": {"type": "number"},
+                    "vendor": {"type": "object", "properties": {"name": {"type": "string"}}},
+                },
+            },
+        },
+        "label": {
+            "type": "code",
+            "code": "def main(data):\n    return f\"{data['name']}!\"\n",
+            "inputs": {"name": "extract.vendor.name"},
+            "depends": "extract",
+        },
+    },
+    "workflow": {"entry": "extract", "transitions": [{"from": "extract", "to": "label"}]},
+}
+
+
+@dataclass
+class Service:
+    """A running service and the token that requests carry."""
+
+    url: str
+    folder: Path
+    token: str | None = None
+    client: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=30)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """Return the JSON of an answer that has to be 200."""
+        answer = self.client.get(path, params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any = None, *, status: int = 201, **headers: str) -> Any:
+        """Return the JSON of an answer that has to have a status."""
+        answer = self.client.post(path, json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def register(self, definition: Mapping[str, Any] = WORKFLOW, name: str = "invoices") -> str:
+        """Return the id of a new workflow."""
+        body = {"name": name, "definition": definition}
+        return str(self.post("/v1/workflows", body)["id"])
+
+    def save(self, workflow: str, condition: Mapping[str, Any], **changes: Any) -> str:
+        """Return the id of a new eval of the block `extract`."""
+        return str(
+            self.post("/v1/workflows/evals", eval_body(workflow, condition, **changes))["id"]
+        )
+
+    def run(self, workflow: str, scope: Mapping[str, Any] | None = None) -> Any:
+        """Run evals; return the run when it has ended."""
+        body = {"workflow_id": workflow, "scope": scope}
+        run = self.post("/v1/workflows/evals/runs", body, status=202)
+        return self.ended(f"/v1/workflows/evals/runs/{run['id']}")
+
+    def ended(self, path: str) -> Any:
+        """Return what stands at a path when its status is final."""
+        deadline = time.monotonic() + _ENDED_S
+        while True:
+            resource = self.get(path)
+            if resource["lifecycle"]["status"] in {"completed", "error", "cancelled"}:
+                return resource
+            assert time.monotonic() < deadline, resource
+            time.sleep(0.05)
+
+    def results(self, run: Mapping[str, Any]) -> list[Any]:
+        """Return the results of a run, the newest first."""
+        page = self.get("/v1/workflows/evals/results", run_id=run["id"], limit=100)
+        return list(page["data"])
+
+
+def eval_body(
+    workflow: str,
+    condition: Mapping[str, Any],
+    *,
+    path: str | None = "total",
+    handle: str = "output-json-0",
+    amount: Any = 21,
+    block: str = "extract",
+) -> dict[str, Any]:
+    """Return the body of an eval of `WORKFLOW`."""
+    return {
+        "workflow_id": workflow,
+        "target": {"type": "block", "block_id": block},
+        "source": {
+            "type": "manual",
+            "handle_inputs": {
+                "input-json-0": {"type": "json", "data": amount},
+                "input-json-1": {"type": "json", "data": "Acme"},
+            },
+        },
+        "assertion": {
+            "target": {"output_handle_id": handle, "path": path},
+            "condition": condition,
+        },
+    }
+
+
+@contextlib.contextmanager
+def service(folder: Path, *arguments: str, token: str | None = None) -> Iterator[Service]:
+    """Run `evalcore serve` in a folder; without a token it is insecure."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [EVALCORE, "serve", "--port", str(port), *arguments]
+    command += ["--insecure"] if token is None else []
+    environment = {**os.environ, "PWD": str(folder)}
+    log = folder / "service.log"
+    with contextlib.chdir(folder), running(command, environment, log) as process:
+        url = f"http://127.0.0.1:{port}"
+        wait_until_ready(process, f"{url}/healthz", log)
+        yield Service(url, folder, token)
+
+
+def token_of(folder: Path, project: str, scope: str = "write") -> str:
+    """Return a new token of a project of the service in a folder."""
+    ended = subprocess.run(
+        [EVALCORE, "tokens", "create", "test", "--project", project, "--scope", scope, "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return str(orjson.loads(ended.stdout)["token"])

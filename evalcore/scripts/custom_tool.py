@@ -7,7 +7,7 @@ from typing import Any
 
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope
-from evalcore.scripts.statements.base import Body, any_waits, run_body
+from evalcore.scripts.statements.statement import Body, any_waits, run_body
 from evalcore.scripts.tool_parameters import ToolParameter, checked_input, json_schema
 
 

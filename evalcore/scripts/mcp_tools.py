@@ -14,7 +14,7 @@ from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.iteration import Iteration, Scope, Tool
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statements.base import ScriptPart
+from evalcore.scripts.statements.statement import ScriptPart
 from evalcore.scripts.toolbox import OpenPrefix
 from evalcore.trust.secret_options import telling_values
 

@@ -9,12 +9,19 @@ from typing import Annotated, Any, Final, NamedTuple
 from evalcore.expressions.tree import Tree
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe
-from evalcore.scripts.compiler import Compiler
 from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.mcp_tools import McpPrefix
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statements.base import RESULT, Body, Compiled, ScriptPart, any_waits, run_body
+from evalcore.scripts.statement_compiler import StatementCompiler
+from evalcore.scripts.statements.statement import (
+    RESULT,
+    Body,
+    Compiled,
+    ScriptPart,
+    any_waits,
+    run_body,
+)
 from evalcore.scripts.toolbox import Toolbox
 from evalcore.scripts.tools import ToolReader
 
@@ -30,13 +37,13 @@ class LevelShape(ScriptPart):
     tools: Annotated[Any, Compiled("tools")] = None
 
 
-class TestShape(LevelShape, json_schema_extra={"required": ["do"]}):
+class ScriptTest(LevelShape, json_schema_extra={"required": ["do"]}):
     """A test: its statements, with data and tools of its own."""
 
     do: Annotated[Any, Compiled("body")] = None
 
 
-class _Entry(NamedTuple):
+class _DataEntry(NamedTuple):
     """A key of `data`: its value, or the tree that makes one."""
 
     key: str
@@ -47,7 +54,7 @@ class _Entry(NamedTuple):
 class Level(NamedTuple):
     """What one place adds: data for the scope, and the tools from there inward."""
 
-    data: tuple[_Entry, ...]
+    data: tuple[_DataEntry, ...]
     toolbox: Toolbox
 
     def enter(self, scope: Scope) -> None:
@@ -107,31 +114,31 @@ class LevelReader:
             own: tuple[Level, ...] = ()
             toolbox = levels[-1].toolbox
         else:
-            level = self.read(raw, loc, levels[-1].toolbox, chain=True, shape=TestShape)
+            level = self.read(raw, loc, levels[-1].toolbox, chain=True, shape=ScriptTest)
             own, toolbox = (level,), level.toolbox
         if "do" not in raw:
             # A misspelt key is noted already.
-            if TestShape.model_fields.keys() >= raw.keys():
+            if ScriptTest.model_fields.keys() >= raw.keys():
                 self._mistakes.add((*loc, "do"), "is required")
             return None
-        body = Compiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
+        body = StatementCompiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
         return Test((*levels, *own), body, any_waits((body,)))
 
-    def _data(self, raw: Any, loc: Loc) -> tuple[_Entry, ...]:
+    def _data(self, raw: Any, loc: Loc) -> tuple[_DataEntry, ...]:
         if not isinstance(raw, Mapping):
             if raw is not None:
                 self._mistakes.add(loc, f"expected a mapping of values, got {describe(raw)}")
             return ()
-        compiler = Compiler(Toolbox(), self._mistakes)
+        compiler = StatementCompiler(Toolbox(), self._mistakes)
         entries = []
         for key, value in raw.items():
             if not isinstance(key, str):
                 text = f"a key must be text, got {describe(key)}; write it in quotes"
                 self._mistakes.add((*loc, str(key)), text)
             elif isinstance(value, _PLAIN) and not (isinstance(value, str) and "${" in value):
-                entries.append(_Entry(key, None, value))
+                entries.append(_DataEntry(key, None, value))
             elif (tree := compiler.tree(value, (*loc, key))) is not None:
-                entries.append(_Entry(key, tree, None))
+                entries.append(_DataEntry(key, tree, None))
         return tuple(entries)
 
 
@@ -163,7 +170,7 @@ def read_levels(
     return tuple(levels)
 
 
-class Program:
+class SuiteProgram:
     """The tests of a suite, made when they are first asked for; safe for one thread."""
 
     def __init__(self, levels: tuple[Level, ...], reader: LevelReader) -> None:

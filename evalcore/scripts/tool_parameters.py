@@ -14,7 +14,7 @@ from evalcore.mistakes.wording import describe
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statements.base import ScriptPart
+from evalcore.scripts.statements.statement import ScriptPart
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "str": str,

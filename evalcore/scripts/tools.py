@@ -11,7 +11,6 @@ from evalcore.declared.types import Text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
-from evalcore.scripts.compiler import Compiler
 from evalcore.scripts.custom_tool import CustomTool
 from evalcore.scripts.iteration import Tool
 from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, matches, read_mcp_reference
@@ -19,7 +18,8 @@ from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.model_tools import ModelTool, read_model_config
 from evalcore.scripts.python_tools import PythonTool, reference_of
 from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statements.base import Compiled, ScriptPart
+from evalcore.scripts.statement_compiler import StatementCompiler
+from evalcore.scripts.statements.statement import Compiled, ScriptPart
 from evalcore.scripts.tool_parameters import read_parameters
 from evalcore.scripts.toolbox import NamedTool, Toolbox, ToolEntry
 
@@ -104,7 +104,9 @@ class ToolReader:
             inner = box
             if definition.get("tools"):
                 inner = self.read(definition["tools"], (*at, "tools"), box)
-            custom.body = Compiler(inner, self._mistakes).body(definition["do"], (*at, "do"))
+            custom.body = StatementCompiler(inner, self._mistakes).body(
+                definition["do"], (*at, "do")
+            )
         for model, at in models:
             self._bind(model, at, box)
         return box

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request
-from evalcore.workflow.usage import Call
+from evalcore.workflow.usage import ProviderCall
 
 
 class NodeQuestion(NamedTuple):
@@ -23,7 +23,7 @@ class TargetAnswer(NamedTuple):
     """What a target answered for a node, and the provider calls that it made."""
 
     evidence: Evidence
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ProviderCall, ...] = ()
 
 
 AskTarget = Callable[[NodeQuestion], Awaitable[TargetAnswer | None]]
@@ -33,14 +33,14 @@ AskTarget = Callable[[NodeQuestion], Awaitable[TargetAnswer | None]]
 class NodeCalls:
     """Makes a node's provider calls and notes them; `count` says how many were tried."""
 
-    def __init__(self, complete: Complete, node: str, calls: list[Call]) -> None:
+    def __init__(self, complete: Complete, node: str, calls: list[ProviderCall]) -> None:
         self._complete, self._node, self._calls = complete, node, calls
         self.count = 0
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; errors as `Complete`."""
         self.count += 1
-        call = Call(request.endpoint.provider, request.model or "", self._node, UNMEASURED)
+        call = ProviderCall(request.endpoint.provider, request.model or "", self._node, UNMEASURED)
         call = call._replace(group=len(self._calls))
         try:
             reply = await self._complete(request)

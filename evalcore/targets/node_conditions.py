@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from evalcore.mistakes.wording import suggest
 from evalcore.targets.flow_answer import AnswerError
-from evalcore.workflow.conditions import OPERATORS, Condition, Look, condition_holds
+from evalcore.workflow.conditions import OPERATORS, BlockCondition, Look, condition_holds
 
 When = Callable[[Look], bool]
 """Whether the condition holds for what stands at its paths."""
@@ -54,7 +54,7 @@ def _comparison(raw: Mapping[str, Any], where: str) -> When:
     unknown = sorted(set(raw) - {"eval_key", "operator", "value"})
     if unknown:
         raise AnswerError(f"{where}: unknown key '{unknown[0]}'; {_FORMS}")
-    condition = Condition.model_construct(**raw)
+    condition = BlockCondition.model_construct(**raw)
     if condition.operator not in OPERATORS:
         hint = suggest(condition.operator, OPERATORS)
         raise AnswerError(f"{where}: unknown operator '{condition.operator}'.{hint}")

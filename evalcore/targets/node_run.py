@@ -28,8 +28,8 @@ from evalcore.workflow.events import EventType, Snapshot
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.log import EventLog
 from evalcore.workflow.run_store import RunStore
-from evalcore.workflow.usage import Call, by_block
-from evalcore.workflow.values import MISSING, State, at_path, parsed, text_of
+from evalcore.workflow.usage import ProviderCall, by_block
+from evalcore.workflow.values import MISSING, WorkflowState, at_path, parsed, text_of
 
 _KIND = "flow"
 # What is wrong with the run, not with the node.
@@ -77,14 +77,14 @@ class NodeExecution:
         self._flow, self._registry, self._context = flow, registry, context
         self._ask_target = ask_target
         self._log = EventLog(store)
-        self._calls: list[Call] = []
+        self._calls: list[ProviderCall] = []
         self._errors: dict[str, list[str]] = {}
         self._metrics: dict[str, Metrics] = {}
         self._durations: dict[str, Metrics] = {}
         self._invocations: dict[str, int] = {}
         case_input = context.case_input
         inputs = case_input if isinstance(case_input, Mapping) else {"input": case_input}
-        self._state = State(inputs)
+        self._state = WorkflowState(inputs)
 
     async def run(self, primary_output: str | None) -> Evidence:
         """Return what the nodes left; raise `TargetError` if one fails for good, or none ran."""

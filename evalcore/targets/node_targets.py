@@ -15,7 +15,7 @@ from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import json_text, messages_of, prompt_of
 from evalcore.targets.node_calls import NodeCalls, NodeQuestion, TargetAnswer
 from evalcore.targets.work import Runnable, Work
-from evalcore.workflow.usage import Call
+from evalcore.workflow.usage import ProviderCall
 
 _ALONE = ("prompt", "messages")
 
@@ -40,7 +40,7 @@ class NodeTargets:
             return None
         target = Target(question.type, entry["kind"], dict(entry["options"]))
         runnable = self._built(target, question.config)
-        calls: list[Call] = []
+        calls: list[ProviderCall] = []
         complete = NodeCalls(self._work.complete, question.node, calls)
         work = self._work_on(_case_input(question.input), complete)
         return TargetAnswer(await runnable.answer(work), tuple(calls))

@@ -17,7 +17,7 @@ from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
 from evalcore.workflow.definition import Soul
 from evalcore.workflow.failure import NoExecutorError
-from evalcore.workflow.services import Answer
+from evalcore.workflow.services import SoulAnswer
 
 PROTOCOLS: Final = ("openai", "anthropic")
 # One of these set is a provider for souls that name none.
@@ -41,7 +41,7 @@ class PersonaProvider:
         self._built: dict[str, tuple[str, Runnable]] = {}
         self._configured = any(context.environment.get(name) for name in ENVIRONMENT)
 
-    async def ask(self, work: Work, soul: Soul, messages: Sequence[Message]) -> Answer:
+    async def ask(self, work: Work, soul: Soul, messages: Sequence[Message]) -> SoulAnswer:
         """Return the answer.
 
         Raise `UsageError` where the soul names no model or an unknown provider, `NoExecutorError`
@@ -138,12 +138,12 @@ def _check_key(provider: str, runnable: Runnable, soul: Soul, mode: str) -> None
     raise UsageError(f"provider '{provider}' of soul '{soul.id}' has no key: {remedy}")
 
 
-def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> Answer:
+def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> SoulAnswer:
     if evidence.output is None:
         raise TargetError("target", f"provider '{provider}' gave no output")
     calls = evidence.details.get("calls")
     call: Mapping[str, Any] = calls[-1] if calls else {}
-    return Answer(
+    return SoulAnswer(
         text=evidence.output,
         provider=call.get("provider") or provider,
         model=call.get("model") or soul.model_name or "",

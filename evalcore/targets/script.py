@@ -17,7 +17,14 @@ from evalcore.scripts.iteration import Iteration
 from evalcore.scripts.mcp_client import McpServers
 from evalcore.scripts.mistake_collector import RaisingCollector
 from evalcore.scripts.models import merged_models, model_entry
-from evalcore.scripts.program import Layer, LevelReader, Program, Test, open_servers, read_levels
+from evalcore.scripts.program import (
+    Layer,
+    LevelReader,
+    SuiteProgram,
+    Test,
+    open_servers,
+    read_levels,
+)
 from evalcore.scripts.score import score_of, text_of
 from evalcore.scripts.tools import ToolReader
 from evalcore.settings import read_settings
@@ -67,7 +74,9 @@ class ScriptTarget:
         if variant.get("data"):
             depth = definition.get("variant_layer", len(layers))
             layers.insert(depth, Layer(("variant",), {"data": variant["data"]}, chain=True))
-        self._program = Program(read_levels(tuple(layers), reader, open_servers(servers)), reader)
+        self._program = SuiteProgram(
+            read_levels(tuple(layers), reader, open_servers(servers)), reader
+        )
 
     def waits(self, case: Case) -> bool:
         """Return whether the test calls what has to be waited for."""

@@ -15,12 +15,12 @@ from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.persona_provider import PersonaProvider
 from evalcore.targets.work import Work
-from evalcore.workflow.definition import Definition, Soul
+from evalcore.workflow.definition import Soul, WorkflowDefinition
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError, WorkflowError
 from evalcore.workflow.read_definition import behaviour_of, read_definition
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.services import Answer, Services
+from evalcore.workflow.services import EngineServices, SoulAnswer
 from evalcore.workflow.usage import by_block, sum_calls
 from evalcore.workflow.values import text_of
 from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant, soul_fields
@@ -124,13 +124,13 @@ class WorkflowTarget:
         details = {**answer.details, STEPS: services.steps, "value": finished.value}
         return answer._replace(details=details)
 
-    def services(self, work: Work) -> Services:
+    def services(self, work: Work) -> EngineServices:
         """Return what blocks of one work item use."""
 
-        async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
+        async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> SoulAnswer:
             return await self._souls.ask(work, soul, messages)
 
-        return Services(
+        return EngineServices(
             ask=ask,
             complete=work.complete,
             folder=work.folder,
@@ -151,7 +151,7 @@ def inputs_of(case_input: Any) -> dict[str, Any]:
     return {"input": case_input}
 
 
-def _definition(options: WorkflowOptions) -> Definition:
+def _definition(options: WorkflowOptions) -> WorkflowDefinition:
     checks = {
         block: tuple(Assertion._make(fields) for fields in listed)
         for block, listed in options.checks.items()
@@ -164,7 +164,7 @@ def _definition(options: WorkflowOptions) -> Definition:
 
 def _read(
     raw: Mapping[str, Any], what: str, checks: Mapping[str, tuple[Assertion, ...]] = NOTHING
-) -> Definition:
+) -> WorkflowDefinition:
     try:
         return read_definition(raw, checks)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -18,7 +18,7 @@ from evalcore.workflow.values import MISSING, text_of
 _SEARCH_LIMIT_S: Final = 2.0
 
 
-class Condition(WorkflowPart):
+class BlockCondition(WorkflowPart):
     """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
 
     eval_key: OrAbsent[str] = None
@@ -26,24 +26,24 @@ class Condition(WorkflowPart):
     value: Any = None
 
 
-class Group(WorkflowPart):
+class ConditionGroup(WorkflowPart):
     """Conditions of which all (`and`) or one (`or`) must hold; an empty one holds."""
 
     combinator: Literal["and", "or"] = "and"
-    conditions: Annotated[Listed[Condition], Field(min_length=1)]
+    conditions: Annotated[Listed[BlockCondition], Field(min_length=1)]
 
 
 Look = Callable[[str | None], Any]
 """Returns what stands at an `eval_key`, `MISSING` if nothing does."""
 
 
-def holds(group: Group, look: Look) -> bool:
+def holds(group: ConditionGroup, look: Look) -> bool:
     """Whether the group holds; raise `BlockError` for an invalid pattern."""
     outcomes = (condition_holds(condition, look) for condition in group.conditions)
     return any(outcomes) if group.combinator == "or" and group.conditions else all(outcomes)
 
 
-def condition_holds(condition: Condition, look: Look) -> bool:
+def condition_holds(condition: BlockCondition, look: Look) -> bool:
     """Whether the comparison holds.
 
     Texts are compared with the JSON text of what is no text; numbers by value, also where one of

@@ -9,14 +9,14 @@ from typing import Any
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.model.exchange import ProviderError, Request, SkippedError
-from evalcore.workflow.definition import Block, Definition, Soul
+from evalcore.workflow.definition import Block, Soul, WorkflowDefinition
 from evalcore.workflow.events import EventType
 from evalcore.workflow.failure import BlockError, NoExecutorError
 from evalcore.workflow.log import EventLog
-from evalcore.workflow.services import Answer, Services
-from evalcore.workflow.usage import Call, Meter
+from evalcore.workflow.services import EngineServices, SoulAnswer
+from evalcore.workflow.usage import Meter, ProviderCall
 from evalcore.workflow.values import (
-    State,
+    WorkflowState,
     fill,
     has_placeholder,
     lookup,
@@ -37,18 +37,20 @@ class Context:
     """
 
     block: Block
-    definition: Definition
+    definition: WorkflowDefinition
     inputs: Mapping[str, Any] | None
     fixtures: Mapping[str, str]
-    state: State
-    services: Services
+    state: WorkflowState
+    services: EngineServices
     log: EventLog
     path: str
-    calls: list[Call]
+    calls: list[ProviderCall]
     call_block: str
     meters: tuple[Meter, ...]
     run_inner: Callable[[str], Awaitable[tuple[Any, str | None]]]
-    run_child: Callable[[Definition, Mapping[str, Any], int], Awaitable[tuple[Any, State]]]
+    run_child: Callable[
+        [WorkflowDefinition, Mapping[str, Any], int], Awaitable[tuple[Any, WorkflowState]]
+    ]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -94,15 +96,15 @@ class Context:
         provider = request.endpoint.provider
         call = self._call(provider, "", None, None)._replace(is_model=False)
 
-        async def send() -> Answer:
+        async def send() -> SoulAnswer:
             reply = await self.services.complete(request)
             metrics = Metrics(latency_ms=reply.latency_ms, cost_usd=reply.cost_usd)
-            return Answer(reply.text, provider, "", metrics, reply.attempts, reply.recorded)
+            return SoulAnswer(reply.text, provider, "", metrics, reply.attempts, reply.recorded)
 
         return (await self._answered(call, send)).text
 
-    def _call(self, provider: str, model: str, part: str | None, group: int | None) -> Call:
-        return Call(
+    def _call(self, provider: str, model: str, part: str | None, group: int | None) -> ProviderCall:
+        return ProviderCall(
             provider=provider,
             model=model,
             block=self.call_block,
@@ -111,7 +113,9 @@ class Context:
             part=part,
         )
 
-    async def _answered(self, call: Call, send: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _answered(
+        self, call: ProviderCall, send: Callable[[], Awaitable[SoulAnswer]]
+    ) -> SoulAnswer:
         """Return the answer, recorded as an event; hold the limits to it."""
         try:
             answer = await send()
@@ -132,7 +136,7 @@ class Context:
         await self._hold_limits(answer.metrics)
         return answer
 
-    async def _note(self, call: Call) -> None:
+    async def _note(self, call: ProviderCall) -> None:
         self.calls.append(call)
         type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
         data = {key: value for key, value in call.as_json().items() if key != "block"}

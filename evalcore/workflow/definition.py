@@ -16,12 +16,12 @@ from pydantic import Discriminator, Field, Tag
 from evalcore.declared.types import Count, Listed, OrAbsent, Seconds, Text, Weight
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
-from evalcore.workflow.conditions import Condition, Group
+from evalcore.workflow.conditions import BlockCondition, ConditionGroup
 from evalcore.workflow.part import WorkflowPart
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
-    from evalcore.workflow.names import Mistake, Names
+    from evalcore.workflow.names import Names, WorkflowMistake
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 MAX_DEPTH: Final = 10
@@ -36,14 +36,14 @@ def _is_mapping(value: object) -> str:
 
 
 Conditions = Annotated[
-    Annotated[Group, Tag("<group>")] | Annotated[Condition, Tag("<condition>")],
+    Annotated[ConditionGroup, Tag("<group>")] | Annotated[BlockCondition, Tag("<condition>")],
     Discriminator(_is_group),
 ]
 
 
-def group_of(written: Group | Condition | None) -> Group | None:
+def group_of(written: ConditionGroup | BlockCondition | None) -> ConditionGroup | None:
     """Return the group; one condition is a group of its own."""
-    return Group(conditions=(written,)) if isinstance(written, Condition) else written
+    return ConditionGroup(conditions=(written,)) if isinstance(written, BlockCondition) else written
 
 
 class InputSource(WorkflowPart):
@@ -75,7 +75,7 @@ class Branch(NamedTuple):
     """
 
     decision: str | None
-    when: Group | None
+    when: ConditionGroup | None
     goto: str | None
     is_verdict: bool = False
 
@@ -104,13 +104,15 @@ class Conditional(WorkflowPart):
     value: Any = None
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ConditionGroup | None:
         """The conditions; None if there are none."""
         if not self.model_fields_set.isdisjoint({"when", "condition_group"}):
             return group_of(self.when or self.condition_group)
         if self.operator is None:
             return None
-        return group_of(Condition(eval_key=self.eval_key, operator=self.operator, value=self.value))
+        return group_of(
+            BlockCondition(eval_key=self.eval_key, operator=self.operator, value=self.value)
+        )
 
 
 class OutputCondition(Conditional):
@@ -119,17 +121,19 @@ class OutputCondition(Conditional):
     case_id: OrAbsent[Text] = None
     case: OrAbsent[Text] = None
     combinator: Literal["and", "or"] = "and"
-    conditions: OrAbsent[Listed[Condition]] = None
+    conditions: OrAbsent[Listed[BlockCondition]] = None
     default: bool = False
     goto: OrAbsent[Text] = None
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ConditionGroup | None:
         """The conditions; an empty list of them holds."""
         named = not self.model_fields_set.isdisjoint({"when", "condition_group"})
         if named or self.conditions is None:
             return super().group
-        return Group.model_construct(conditions=self.conditions, combinator=self.combinator)
+        return ConditionGroup.model_construct(
+            conditions=self.conditions, combinator=self.combinator
+        )
 
     @property
     def branch(self) -> Branch:
@@ -269,7 +273,7 @@ class Block(WorkflowPart):
         """Return the exit that an output of this type always states; None if it states none."""
         return None
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:  # noqa: ARG002 - of a type
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - of a type
         """Yield what blocks of this type name and the workflow does not have."""
         yield from ()
 
@@ -326,7 +330,7 @@ Checks = Mapping[str, tuple[Assertion, ...]]
 
 
 @dataclass(frozen=True)
-class Definition:
+class WorkflowDefinition:
     """A whole workflow; `checks` are the assertions of its blocks."""
 
     blocks: Mapping[str, Block]

@@ -10,15 +10,15 @@ from typing import Any, Final
 from evalcore.errors import EvalError
 from evalcore.model.evidence import NOTHING, Metrics
 from evalcore.model.exchange import SkippedError
-from evalcore.workflow.definition import Block, Definition
+from evalcore.workflow.definition import Block, WorkflowDefinition
 from evalcore.workflow.events import EventType, Snapshot
 from evalcore.workflow.failure import BlockError, WorkflowError
 from evalcore.workflow.log import EventLog
 from evalcore.workflow.routing import exit_handle, next_block
-from evalcore.workflow.services import Services
+from evalcore.workflow.services import EngineServices
 from evalcore.workflow.step import run_block
-from evalcore.workflow.usage import Call, Meter
-from evalcore.workflow.values import MISSING, State, text_of
+from evalcore.workflow.usage import Meter, ProviderCall
+from evalcore.workflow.values import MISSING, WorkflowState, text_of
 
 _LEAST_STEPS: Final = 100
 _STEPS_PER_BLOCK: Final = 5
@@ -43,25 +43,25 @@ class Finished:
 
     value: Any
     outputs: Mapping[str, Any]
-    calls: tuple[Call, ...]
+    calls: tuple[ProviderCall, ...]
     errors: tuple[str, ...]
     invocations: Mapping[str, int]
     durations_ms: Mapping[str, float]
 
 
 @dataclass(slots=True)
-class Execution:
+class WorkflowExecution:
     """One workflow being run; a sub-workflow's has the log and the counters of the outer one."""
 
-    definition: Definition
-    services: Services
-    state: State
+    definition: WorkflowDefinition
+    services: EngineServices
+    state: WorkflowState
     log: EventLog
     fixtures: Fixtures = Fixtures()
     prefix: str = ""
     call_block: str | None = None
     depth: int = 0
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ProviderCall] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     invocations: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
@@ -153,16 +153,20 @@ class Execution:
             raise BlockError(error.kind, message, route=route) from error
 
     def child(
-        self, block: Block, definition: Definition, inputs: Mapping[str, Any], max_depth: int
-    ) -> Execution:
+        self,
+        block: Block,
+        definition: WorkflowDefinition,
+        inputs: Mapping[str, Any],
+        max_depth: int,
+    ) -> WorkflowExecution:
         """Return the execution of another workflow as a block of this one."""
         if self.depth + 1 > max_depth:
             message = f"workflows stand in one another deeper than {max_depth} times"
             raise BlockError("depth", message)
-        return Execution(
+        return WorkflowExecution(
             definition=definition,
             services=self.services,
-            state=State(inputs),
+            state=WorkflowState(inputs),
             log=self.log,
             prefix=f"{self.prefix}{block.id}/",
             call_block=self.call_block or block.id,
@@ -171,7 +175,7 @@ class Execution:
             errors=self.errors,
         )
 
-    async def run_as_block(self) -> tuple[Any, State]:
+    async def run_as_block(self) -> tuple[Any, WorkflowState]:
         """Return the primary output and the state; raise `BlockError` where there is none."""
         try:
             return await self.run(), self.state
@@ -184,9 +188,9 @@ def _kind(error: BlockError) -> str:
 
 
 async def run_workflow(
-    definition: Definition,
+    definition: WorkflowDefinition,
     inputs: Mapping[str, Any],
-    services: Services,
+    services: EngineServices,
     fixtures: Fixtures | None = None,
 ) -> Finished:
     """Run a workflow to its end.
@@ -195,7 +199,9 @@ async def run_workflow(
     prevented a call. In every case its events and a final snapshot are in the store afterwards.
     """
     log = EventLog(services.store)
-    execution = Execution(definition, services, State(inputs), log, fixtures or Fixtures())
+    execution = WorkflowExecution(
+        definition, services, WorkflowState(inputs), log, fixtures or Fixtures()
+    )
     await log.add(EventType.WORKFLOW_STARTED, workflow=definition.name, entry=definition.entry)
     try:
         value = await execution.run()
@@ -219,7 +225,7 @@ async def run_workflow(
     )
 
 
-def _snapshot(execution: Execution, state: str, error: str | None) -> Snapshot:
+def _snapshot(execution: WorkflowExecution, state: str, error: str | None) -> Snapshot:
     values = dict(execution.state.outputs)
     texts = {block: text_of(value) for block, value in values.items()}
     context = {

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from evalcore.redaction.names import SECRET_FIELD, SECRET_HEADER, is_telling
 from evalcore.redaction.redactor import PROCESS
 from evalcore.trust.variables import REFERENCE
-from evalcore.workflow.names import Loc, Mistake
+from evalcore.workflow.names import Loc, WorkflowMistake
 
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}")
 _SCHEME: Final = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
@@ -19,14 +19,16 @@ _HOW: Final = (
 )
 
 
-def literal_secrets(headers: Mapping[str, str] | None, url: str, body: Any) -> Iterator[Mistake]:
+def literal_secrets(
+    headers: Mapping[str, str] | None, url: str, body: Any
+) -> Iterator[WorkflowMistake]:
     """Yield a mistake in an `http` block for each literal where a key belongs.
 
     The process covers what it yields, so that no message shows it.
     """
     for name, value in (headers or {}).items():
         if SECRET_HEADER.search(name) and _is_secret(value):
-            yield Mistake(("headers", name), f"header '{name}' {_HOW}")
+            yield WorkflowMistake(("headers", name), f"header '{name}' {_HOW}")
     yield from _in_url(url)
     yield from _in_body(body, ("body",))
 
@@ -42,7 +44,7 @@ def _is_secret(value: Any) -> bool:
     return True
 
 
-def _in_url(url: str) -> Iterator[Mistake]:
+def _in_url(url: str) -> Iterator[WorkflowMistake]:
     try:
         parts = urlsplit(REFERENCE.sub("", url))
         password = parts.password or ""
@@ -50,17 +52,17 @@ def _in_url(url: str) -> Iterator[Mistake]:
     except ValueError:
         return
     if _is_secret(password) or (password and not _PLACEHOLDER.search(password)):
-        yield Mistake(("url",), f"url: the password {_HOW}")
+        yield WorkflowMistake(("url",), f"url: the password {_HOW}")
     for name, value in query:
         if SECRET_FIELD.fullmatch(name) and _is_secret(value):
-            yield Mistake(("url",), f"url: '{name}' {_HOW}")
+            yield WorkflowMistake(("url",), f"url: '{name}' {_HOW}")
 
 
-def _in_body(body: Any, loc: Loc) -> Iterator[Mistake]:
+def _in_body(body: Any, loc: Loc) -> Iterator[WorkflowMistake]:
     if isinstance(body, Mapping):
         for name, value in body.items():
             if SECRET_FIELD.fullmatch(str(name)) and _is_secret(value):
-                yield Mistake((*loc, name), f"'{name}' {_HOW}")
+                yield WorkflowMistake((*loc, name), f"'{name}' {_HOW}")
             yield from _in_body(value, (*loc, name))
     elif isinstance(body, list):
         for number, value in enumerate(body):

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from evalcore.mistakes.wording import suggest
-from evalcore.workflow.conditions import OPERATORS, UNARY, Condition, Group
+from evalcore.workflow.conditions import OPERATORS, UNARY, BlockCondition, ConditionGroup
 from evalcore.workflow.definition import Block, Carry, Soul
 
 Loc = tuple[str | int, ...]
 _ROOTS: Final = frozenset({"workflow", "results", "outputs", "shared_memory"})
 
 
-class Mistake(NamedTuple):
+class WorkflowMistake(NamedTuple):
     """Something wrong at a path into the workflow (or into a block of it)."""
 
     loc: Loc
@@ -34,19 +34,19 @@ class Names:
             if isinstance(carry, Carry):
                 self._shared.add(carry.inject_as)
 
-    def block(self, name: object, loc: Loc) -> Iterator[Mistake]:
+    def block(self, name: object, loc: Loc) -> Iterator[WorkflowMistake]:
         """Yield a mistake if no block has this id."""
         if name not in self.blocks:
-            yield Mistake(loc, f"unknown block '{name}'.{suggest(name, self.blocks)}")
+            yield WorkflowMistake(loc, f"unknown block '{name}'.{suggest(name, self.blocks)}")
 
-    def soul(self, name: object, loc: Loc) -> Iterator[Mistake]:
+    def soul(self, name: object, loc: Loc) -> Iterator[WorkflowMistake]:
         """Yield a mistake if no soul has this id."""
         if name is None or self.souls is None or name in self.souls:
             return
         hint = suggest(name, self.souls) or " Define it under 'souls:'."
-        yield Mistake(loc, f"unknown soul '{name}'.{hint}")
+        yield WorkflowMistake(loc, f"unknown soul '{name}'.{hint}")
 
-    def reference(self, path: str, loc: Loc) -> Iterator[Mistake]:
+    def reference(self, path: str, loc: Loc) -> Iterator[WorkflowMistake]:
         """Yield a mistake if a path begins with no block, exit, input or shared value."""
         head = path
         if head.partition(".")[0] in _ROOTS or head.startswith("__"):
@@ -62,12 +62,14 @@ class Names:
             return
         hint = suggest(head, [*self.blocks, "workflow"])
         message = f"'{path}' begins with '{head}', which is neither a block nor 'workflow'.{hint}"
-        yield Mistake(loc, message)
+        yield WorkflowMistake(loc, message)
 
 
-def condition_mistakes(written: Group | Condition | None, loc: Loc) -> Iterator[Mistake]:
+def condition_mistakes(
+    written: ConditionGroup | BlockCondition | None, loc: Loc
+) -> Iterator[WorkflowMistake]:
     """Yield what is wrong with the operators and patterns of conditions."""
-    if isinstance(written, Group):
+    if isinstance(written, ConditionGroup):
         for number, condition in enumerate(written.conditions):
             yield from condition_mistakes(condition, (*loc, "conditions", number))
     elif written is not None:
@@ -77,20 +79,20 @@ def condition_mistakes(written: Group | Condition | None, loc: Loc) -> Iterator[
 
 def operator_mistakes(
     operator: str, value: object, loc: Loc, *, has_value: bool
-) -> Iterator[Mistake]:
+) -> Iterator[WorkflowMistake]:
     """Yield what is wrong with one comparison at `loc`."""
     if operator not in OPERATORS:
         message = f"unknown operator '{operator}'.{suggest(operator, OPERATORS)}"
-        yield Mistake((*loc, "operator"), message)
+        yield WorkflowMistake((*loc, "operator"), message)
     elif operator not in UNARY and not has_value:
-        yield Mistake(loc, f"the operator '{operator}' needs a 'value'")
+        yield WorkflowMistake(loc, f"the operator '{operator}' needs a 'value'")
     elif operator == "regex":
         yield from pattern_mistakes(value, (*loc, "value"))
 
 
-def pattern_mistakes(pattern: object, loc: Loc) -> Iterator[Mistake]:
+def pattern_mistakes(pattern: object, loc: Loc) -> Iterator[WorkflowMistake]:
     """Yield a mistake if a text is no pattern of Python's `re`."""
     try:
         re.compile(str(pattern))
     except (re.error, OverflowError, RecursionError) as error:
-        yield Mistake(loc, f"invalid pattern: {error}")
+        yield WorkflowMistake(loc, f"invalid pattern: {error}")

@@ -13,9 +13,9 @@ from evalcore.workflow.blocks.registry import block_class
 from evalcore.workflow.definition import (
     Block,
     Checks,
-    Definition,
     Graph,
     Soul,
+    WorkflowDefinition,
     WorkflowSections,
 )
 from evalcore.workflow.part import WorkflowPart
@@ -40,7 +40,7 @@ def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Definition:
+def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> WorkflowDefinition:
     """Return the definition; `checks` are the blocks' own assertions, already read.
 
     Keys that a block does not have are ignored. Raise `ValueError` (or `KeyError`, `TypeError`)
@@ -68,11 +68,11 @@ def definition_of(
     souls: Mapping[str, Soul],
     sections: WorkflowSections,
     checks: Checks = NOTHING,
-) -> Definition:
+) -> WorkflowDefinition:
     """Return the definition of parts that are read already; `raw` is the whole mapping."""
     graph = sections.workflow
     name = None if graph is None else graph.name
-    return Definition(
+    return WorkflowDefinition(
         blocks={key: block.model_copy(update={"id": key}) for key, block in blocks.items()},
         souls={key: soul.model_copy(update={"id": key}) for key, soul in souls.items()},
         graph=graph or Graph(),

@@ -11,16 +11,16 @@ from evalcore.workflow.failure import BlockError
 from evalcore.workflow.handles import WHOLE_INPUT, input_handles, output_handle
 
 if TYPE_CHECKING:
-    from evalcore.workflow.engine import Execution
+    from evalcore.workflow.engine import WorkflowExecution
 
-Inputs = Callable[["Execution", Block], "dict[str, Any] | None"]
+Inputs = Callable[["WorkflowExecution", Block], "dict[str, Any] | None"]
 
 
 async def record_step(
-    execution: Execution,
+    execution: WorkflowExecution,
     block: Block,
     inputs_of: Inputs,
-    run: Callable[[Execution, Block], Awaitable[Any]],
+    run: Callable[[WorkflowExecution, Block], Awaitable[Any]],
 ) -> Any:
     """Return what `run` returns, and append a step to the execution's, also if it fails.
 
@@ -67,7 +67,7 @@ def declared_inputs(block: Block) -> dict[str, Any] | None:
     return {name: {"type": source.type} for name, source in block.sources.items()}
 
 
-def _inputs(execution: Execution, block: Block, inputs_of: Inputs) -> dict[str, Any]:
+def _inputs(execution: WorkflowExecution, block: Block, inputs_of: Inputs) -> dict[str, Any]:
     try:
         values = inputs_of(execution, block)
     except BlockError:  # the block fails for the same reason
@@ -78,7 +78,7 @@ def _inputs(execution: Execution, block: Block, inputs_of: Inputs) -> dict[str, 
     return {handle.handle_id: values[handle.name] for handle in handles if handle.name in values}
 
 
-def _round(execution: Execution, block: Block) -> int | None:
+def _round(execution: WorkflowExecution, block: Block) -> int | None:
     for loop in execution.definition.blocks.values():
         if block.id in (getattr(loop, "inner_block_refs", None) or ()):
             number = execution.state.shared.get(f"{loop.id}_round")

@@ -9,16 +9,16 @@ from evalcore.workflow.declared_outputs import TYPE_NAMES, is_schema
 from evalcore.workflow.definition import (
     Block,
     Conditional,
-    Definition,
     ModelBlock,
     OutputCondition,
     Route,
+    WorkflowDefinition,
     followers_of,
 )
 from evalcore.workflow.names import (
     Loc,
-    Mistake,
     Names,
+    WorkflowMistake,
     condition_mistakes,
     operator_mistakes,
     pattern_mistakes,
@@ -26,8 +26,8 @@ from evalcore.workflow.names import (
 
 
 def find_mistakes(
-    definition: Definition, fixtures: Collection[str] = (), *, with_souls: bool = True
-) -> Iterator[Mistake]:
+    definition: WorkflowDefinition, fixtures: Collection[str] = (), *, with_souls: bool = True
+) -> Iterator[WorkflowMistake]:
     """Yield what a workflow refers to and does not have.
 
     Blocks in `fixtures` never run, so that what they need is not checked; without a provider
@@ -39,15 +39,15 @@ def find_mistakes(
     if graph.entry is not None:
         yield from names.block(graph.entry, ("workflow", "entry"))
     elif len(blocks) > 1:
-        yield Mistake(("workflow",), "needs 'entry': the block that comes first")
+        yield WorkflowMistake(("workflow",), "needs 'entry': the block that comes first")
     yield from _transitions(definition, names)
     for name, block in blocks.items():
         for mistake in _block(block, names, runs=name not in fixtures):
-            yield Mistake(("blocks", name, *mistake.loc), mistake.message)
+            yield WorkflowMistake(("blocks", name, *mistake.loc), mistake.message)
     yield from _joined(definition)
 
 
-def _transitions(definition: Definition, names: Names) -> Iterator[Mistake]:
+def _transitions(definition: WorkflowDefinition, names: Names) -> Iterator[WorkflowMistake]:
     sources: set[str] = set()
     for index, edge in enumerate(definition.graph.transitions or ()):
         loc: Loc = ("workflow", "transitions", index)
@@ -56,7 +56,7 @@ def _transitions(definition: Definition, names: Names) -> Iterator[Mistake]:
             yield from names.block(edge.to, (*loc, "to"))
         if edge.source in sources:
             message = f"'{edge.source}' has a plain transition already; one block has only one"
-            yield Mistake((*loc, "from"), message)
+            yield WorkflowMistake((*loc, "from"), message)
         sources.add(edge.source)
     for index, conditional in enumerate(definition.graph.conditional_transitions or ()):
         loc = ("workflow", "conditional_transitions", index)
@@ -66,14 +66,14 @@ def _transitions(definition: Definition, names: Names) -> Iterator[Mistake]:
                 yield from names.block(to, (*loc, decision))
 
 
-def _block(block: Block, names: Names, *, runs: bool) -> Iterator[Mistake]:
+def _block(block: Block, names: Names, *, runs: bool) -> Iterator[WorkflowMistake]:
     yield from _ways(block, names)
     if not runs:
         return
     suffices = block.inputs_suffice and block.inputs
     if block.needs and not suffices and not any(getattr(block, key) for key in block.needs):
         keys = " or ".join(map(repr, block.needs))
-        yield Mistake((), f"a block of type '{block.type}' needs {keys}")
+        yield WorkflowMistake((), f"a block of type '{block.type}' needs {keys}")
     for key, source in (block.sources or {}).items():
         yield from names.reference(source.path, ("inputs", key))
     if isinstance(block, ModelBlock):
@@ -82,7 +82,7 @@ def _block(block: Block, names: Names, *, runs: bool) -> Iterator[Mistake]:
     yield from _output_types(block)
 
 
-def _ways(block: Block, names: Names) -> Iterator[Mistake]:
+def _ways(block: Block, names: Names) -> Iterator[WorkflowMistake]:
     """Yield what is wrong with where the block leads: routes, error route, verdicts, depends."""
     if block.error_route is not None:
         yield from names.block(block.error_route, ("error_route",))
@@ -103,18 +103,18 @@ def _ways(block: Block, names: Names) -> Iterator[Mistake]:
 
 def _branches(
     key: str, written: Collection[Route | OutputCondition], names: Names
-) -> Iterator[Mistake]:
+) -> Iterator[WorkflowMistake]:
     defaults = 0
     for number, route in enumerate(written):
         if route.goto is not None:
             yield from names.block(route.goto, (key, number, "goto"))
         defaults += route.default
         if route.default and defaults == 2:
-            yield Mistake((key, number, "default"), "there is a default already")
+            yield WorkflowMistake((key, number, "default"), "there is a default already")
         yield from _conditions(route, (key, number))
 
 
-def _conditions(written: Route | Conditional, loc: Loc) -> Iterator[Mistake]:
+def _conditions(written: Route | Conditional, loc: Loc) -> Iterator[WorkflowMistake]:
     """Yield what is wrong with the conditions of a route, output condition or exit condition."""
     yield from condition_mistakes(written.when, (*loc, "when"))
     if isinstance(written, Route):
@@ -128,16 +128,16 @@ def _conditions(written: Route | Conditional, loc: Loc) -> Iterator[Mistake]:
             yield from condition_mistakes(condition, (*loc, "conditions", number))
 
 
-def _output_types(block: Block) -> Iterator[Mistake]:
+def _output_types(block: Block) -> Iterator[WorkflowMistake]:
     if not block.outputs or not block.declares_outputs or is_schema(block.outputs):
         return
     for name, declared in block.outputs.items():
         if isinstance(declared, str) and declared.lower() not in TYPE_NAMES:
             message = f"unknown type '{declared}'.{suggest(declared, TYPE_NAMES)}"
-            yield Mistake(("outputs", name), message)
+            yield WorkflowMistake(("outputs", name), message)
 
 
-def _joined(definition: Definition) -> Iterator[Mistake]:
+def _joined(definition: WorkflowDefinition) -> Iterator[WorkflowMistake]:
     """Yield the blocks of which several depend on the same one: only one can come next."""
     written = {edge.source for edge in definition.graph.transitions or ()}
     for before, followers in followers_of(definition.blocks).items():
@@ -147,4 +147,4 @@ def _joined(definition: Definition) -> Iterator[Mistake]:
             message = (
                 f"'{before}' goes on to '{followers[0]}' already; a block has one plain way on"
             )
-            yield Mistake(("blocks", name, "depends"), message)
+            yield WorkflowMistake(("blocks", name, "depends"), message)

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalcore.workflow.definition import Block, Definition
-from evalcore.workflow.engine import Execution
+from evalcore.workflow.definition import Block, WorkflowDefinition
+from evalcore.workflow.engine import WorkflowExecution
 from evalcore.workflow.failure import BlockError, WorkflowError
 from evalcore.workflow.handles import input_handles
 from evalcore.workflow.log import EventLog
 from evalcore.workflow.recorded_steps import block_outputs, declared_inputs
-from evalcore.workflow.services import Services
+from evalcore.workflow.services import EngineServices
 from evalcore.workflow.step import run_block
-from evalcore.workflow.usage import Call
-from evalcore.workflow.values import State
+from evalcore.workflow.usage import ProviderCall
+from evalcore.workflow.values import WorkflowState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,14 @@ class BlockReplay:
 
     value: Any
     outputs: Mapping[str, Any]
-    calls: tuple[Call, ...]
+    calls: tuple[ProviderCall, ...]
 
 
 async def replay_block(
-    definition: Definition, block_id: str, inputs: Mapping[str, Any], services: Services
+    definition: WorkflowDefinition,
+    block_id: str,
+    inputs: Mapping[str, Any],
+    services: EngineServices,
 ) -> BlockReplay:
     """Run a block on the values of its input handles; nothing before or after it runs.
 
@@ -38,7 +41,9 @@ async def replay_block(
     block = definition.blocks.get(block_id)
     if block is None:
         raise WorkflowError(f"the workflow has no block '{block_id}'")
-    execution = Execution(definition, services, _state(block, inputs), EventLog(services.store))
+    execution = WorkflowExecution(
+        definition, services, _state(block, inputs), EventLog(services.store)
+    )
     try:
         value = await run_block(execution, _frozen(block))
     except BlockError as error:
@@ -47,17 +52,17 @@ async def replay_block(
     return BlockReplay(value, outputs, tuple(execution.calls))
 
 
-def _state(block: Block, inputs: Mapping[str, Any]) -> State:
+def _state(block: Block, inputs: Mapping[str, Any]) -> WorkflowState:
     """Return what the block sees: declared inputs by name, or all of the object's keys."""
     handles = input_handles(declared_inputs(block))
     values = {
         handle.name: inputs[handle.handle_id] for handle in handles if handle.handle_id in inputs
     }
     if None not in values:
-        return State({name: value for name, value in values.items() if name is not None})
+        return WorkflowState({name: value for name, value in values.items() if name is not None})
     whole = values[None]
     members = dict(whole) if isinstance(whole, Mapping) else {"input": whole}
-    state = State(members)
+    state = WorkflowState(members)
     # Blocks inside a loop name outputs of blocks before it.
     state.outputs.update(members)
     return state

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evalcore.workflow.conditions import Look, holds, search
-from evalcore.workflow.definition import Block, Definition
-from evalcore.workflow.values import MISSING, State, at_path, parsed, text_of
+from evalcore.workflow.definition import Block, WorkflowDefinition
+from evalcore.workflow.values import MISSING, WorkflowState, at_path, parsed, text_of
 
 
-class Route(NamedTuple):
+class NextBlock(NamedTuple):
     """Where the workflow goes on (None: it ends), and which rule said so."""
 
     to: str | None
@@ -18,7 +18,7 @@ class Route(NamedTuple):
     decision: str | None = None
 
 
-def exit_handle(block: Block, value: Any, state: State) -> str | None:
+def exit_handle(block: Block, value: Any, state: WorkflowState) -> str | None:
     """Return the exit that the block's output names.
 
     A gate's is its verdict. Else the first of the `exit_conditions` that fits; else the member
@@ -42,7 +42,7 @@ def exit_handle(block: Block, value: Any, state: State) -> str | None:
     return handle if isinstance(handle, str) and handle else None
 
 
-def looker(value: Any, state: State) -> Look:
+def looker(value: Any, state: WorkflowState) -> Look:
     """Return how conditions look into a block's output.
 
     A path that leads nowhere in it may name a block or a workflow input.
@@ -59,8 +59,12 @@ def looker(value: Any, state: State) -> Look:
 
 
 def next_block(
-    definition: Definition, block: Block, value: Any, handle: str | None, state: State
-) -> Route:
+    definition: WorkflowDefinition,
+    block: Block,
+    value: Any,
+    handle: str | None,
+    state: WorkflowState,
+) -> NextBlock:
     """Return where the workflow goes on.
 
     The exit handle decides; else the first condition that holds; else the default of the
@@ -70,38 +74,38 @@ def next_block(
     named = {branch.decision: branch for branch in block.branches if branch.decision}
     if handle is not None:
         if handle in named and named[handle].goto:
-            return Route(named[handle].goto, "exit", handle)
+            return NextBlock(named[handle].goto, "exit", handle)
         if handle in edges:
-            return Route(edges[handle], "exit", handle)
+            return NextBlock(edges[handle], "exit", handle)
     look = looker(value, state)
     for branch in block.branches:
         if branch.when is not None and holds(branch.when, look):
             if branch.goto is not None:
-                return Route(branch.goto, "condition", branch.decision)
+                return NextBlock(branch.goto, "condition", branch.decision)
             if branch.decision is not None and branch.decision in edges:
-                return Route(edges[branch.decision], "condition", branch.decision)
+                return NextBlock(edges[branch.decision], "condition", branch.decision)
             break
     return _fallback(definition, block, value, edges)
 
 
 def _fallback(
-    definition: Definition, block: Block, value: Any, edges: Mapping[str, str | None]
-) -> Route:
+    definition: WorkflowDefinition, block: Block, value: Any, edges: Mapping[str, str | None]
+) -> NextBlock:
     for decision in _stated_decision(value):
         if decision in edges and decision != "default":
-            return Route(edges[decision], "output", decision)
+            return NextBlock(edges[decision], "output", decision)
     for branch in block.branches:
         if branch.when is not None or branch.is_verdict:
             continue
         if branch.goto is not None:
-            return Route(branch.goto, "default", branch.decision)
+            return NextBlock(branch.goto, "default", branch.decision)
         if branch.decision is not None and branch.decision in edges:
-            return Route(edges[branch.decision], "default", branch.decision)
+            return NextBlock(edges[branch.decision], "default", branch.decision)
     if "default" in edges:
-        return Route(edges["default"], "default")
+        return NextBlock(edges["default"], "default")
     if block.id in definition.plain:
-        return Route(definition.plain[block.id], "transition")
-    return Route(None, "end")
+        return NextBlock(definition.plain[block.id], "transition")
+    return NextBlock(None, "end")
 
 
 def _stated_decision(value: Any) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.model.exchange import Complete
 from evalcore.trust.imports import ImportPolicy
-from evalcore.workflow.definition import Definition, Soul
+from evalcore.workflow.definition import Soul, WorkflowDefinition
 from evalcore.workflow.run_store import MemoryRunStore, RunStore
 
 
-class Answer(NamedTuple):
+class SoulAnswer(NamedTuple):
     """What a soul answered, who gave it, and what it took."""
 
     text: str
@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     recorded: bool = False
 
 
-Ask = Callable[[Soul, Sequence[Mapping[str, Any]]], Awaitable[Answer]]
+Ask = Callable[[Soul, Sequence[Mapping[str, Any]]], Awaitable[SoulAnswer]]
 """Returns a soul's answer to messages; errors are `EvalError`s."""
 
 Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[AssertionResult]]]
@@ -34,7 +34,7 @@ Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[Asserti
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class EngineServices:
     """What an execution uses.
 
     `complete` makes plain HTTP requests. `workflows` are those that `workflow_ref` may name.
@@ -47,5 +47,5 @@ class Services:
     imports: ImportPolicy = field(default_factory=ImportPolicy)
     store: RunStore = field(default_factory=MemoryRunStore)
     check: Check | None = None
-    workflows: Mapping[str, Definition] = field(default_factory=dict)
+    workflows: Mapping[str, WorkflowDefinition] = field(default_factory=dict)
     steps: list[dict[str, Any]] | None = None

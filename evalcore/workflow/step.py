@@ -13,18 +13,18 @@ from evalcore.model.evidence import UNMEASURED
 from evalcore.model.exchange import SkippedError
 from evalcore.workflow.context import Context
 from evalcore.workflow.declared_outputs import check_outputs
-from evalcore.workflow.definition import Block, Definition, Retry
+from evalcore.workflow.definition import Block, Retry, WorkflowDefinition
 from evalcore.workflow.events import EventType
 from evalcore.workflow.failure import BlockError, NoExecutorError
 from evalcore.workflow.recorded_steps import record_step
-from evalcore.workflow.usage import Call, Meter, sum_calls
-from evalcore.workflow.values import MISSING, State, parsed, text_of
+from evalcore.workflow.usage import Meter, ProviderCall, sum_calls
+from evalcore.workflow.values import MISSING, WorkflowState, parsed, text_of
 
 if TYPE_CHECKING:
-    from evalcore.workflow.engine import Execution
+    from evalcore.workflow.engine import WorkflowExecution
 
 
-async def run_block(execution: Execution, block: Block) -> Any:
+async def run_block(execution: WorkflowExecution, block: Block) -> Any:
     """Return the block's output, which is known to the execution then; raise `BlockError`.
 
     A block with a fixture does not run. Steps of the outermost workflow are recorded if that is
@@ -35,7 +35,7 @@ async def run_block(execution: Execution, block: Block) -> Any:
     return await record_step(execution, block, resolve_inputs, _run_once)
 
 
-async def _run_once(execution: Execution, block: Block) -> Any:
+async def _run_once(execution: WorkflowExecution, block: Block) -> Any:
     path = f"{execution.prefix}{block.id}"
     if not execution.prefix:
         execution.invocations[block.id] = execution.invocations.get(block.id, 0) + 1
@@ -61,7 +61,7 @@ async def _run_once(execution: Execution, block: Block) -> Any:
     return value
 
 
-async def _run(execution: Execution, block: Block, path: str) -> Any:
+async def _run(execution: WorkflowExecution, block: Block, path: str) -> Any:
     """Return the output of a block that really runs, with its limits and its checks."""
     caps = block.limits
     meters = execution.meters if caps is None else (*execution.meters, Meter(caps))
@@ -86,7 +86,7 @@ async def _run(execution: Execution, block: Block, path: str) -> Any:
 
 
 async def _attempts(
-    execution: Execution, block: Block, path: str, meters: tuple[Meter, ...]
+    execution: WorkflowExecution, block: Block, path: str, meters: tuple[Meter, ...]
 ) -> Any:
     attempt = 1
     while True:
@@ -108,7 +108,9 @@ async def _attempts(
             await asyncio.sleep(wait_s)
 
 
-async def _attempt(execution: Execution, block: Block, path: str, meters: tuple[Meter, ...]) -> Any:
+async def _attempt(
+    execution: WorkflowExecution, block: Block, path: str, meters: tuple[Meter, ...]
+) -> Any:
     context = Context(
         block=block,
         definition=execution.definition,
@@ -141,19 +143,19 @@ async def _attempt(execution: Execution, block: Block, path: str, meters: tuple[
 
 
 async def _child(
-    execution: Execution,
+    execution: WorkflowExecution,
     block: Block,
     meters: tuple[Meter, ...],
-    definition: Definition,
+    definition: WorkflowDefinition,
     inputs: Mapping[str, Any],
     max_depth: int,
-) -> tuple[Any, State]:
+) -> tuple[Any, WorkflowState]:
     child = execution.child(block, definition, inputs, max_depth)
     child.meters = meters
     return await child.run_as_block()
 
 
-def resolve_inputs(execution: Execution, block: Block) -> dict[str, Any] | None:
+def resolve_inputs(execution: WorkflowExecution, block: Block) -> dict[str, Any] | None:
     """Return the values of the declared inputs; raise `BlockError` for one without a value."""
     if block.sources is None:
         return None
@@ -180,7 +182,7 @@ def _is_final(error: BlockError, retry: Retry) -> bool:
 
 
 async def _check(
-    execution: Execution, block: Block, path: str, value: Any, calls: list[Call]
+    execution: WorkflowExecution, block: Block, path: str, value: Any, calls: list[ProviderCall]
 ) -> None:
     """Record what the block's own assertions say; they decide nothing."""
     checks = execution.definition.checks.get(block.id)

@@ -11,7 +11,7 @@ from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.workflow.definition import Caps
 
 
-class Call(NamedTuple):
+class ProviderCall(NamedTuple):
     """One exchange with a provider. Calls of the same `group` ran at the same time.
 
     `part` is the exit of a dispatch that made it; `is_model` is False for a plain HTTP request.
@@ -51,7 +51,7 @@ class Call(NamedTuple):
         }
 
 
-def sum_calls(calls: Sequence[Call]) -> Metrics:
+def sum_calls(calls: Sequence[ProviderCall]) -> Metrics:
     """Return the sums over the calls; of those that ran at the same time, the longest latency."""
     answered = [call for call in calls if call.error is None]
     if not answered:
@@ -72,9 +72,9 @@ def sum_calls(calls: Sequence[Call]) -> Metrics:
     )
 
 
-def by_block(calls: Iterable[Call]) -> dict[str, Metrics]:
+def by_block(calls: Iterable[ProviderCall]) -> dict[str, Metrics]:
     """Return the sums of each block (and exit) that called a provider."""
-    calls_by_block: dict[str, list[Call]] = {}
+    calls_by_block: dict[str, list[ProviderCall]] = {}
     for call in calls:
         for block in {call.block, call.output_id}:
             calls_by_block.setdefault(block, []).append(call)

@@ -12,14 +12,14 @@ import orjson
 from evalcore.workflow.failure import BlockError
 
 
-class Missing:
+class MissingValue:
     """Nothing stands there (null is something)."""
 
     def __repr__(self) -> str:
         return "MISSING"
 
 
-MISSING: Final = Missing()
+MISSING: Final = MissingValue()
 _STEPS: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([^\W\d][\w-]*(?:\.[\w-]+|\[\d+\])*)\}")
 
@@ -67,7 +67,7 @@ def at_path(value: Any, path: str) -> Any:
     return value
 
 
-class State:
+class WorkflowState:
     """The values of one workflow's execution.
 
     `inputs` are the workflow's; `outputs` hold the last value of each block that ran (and
@@ -124,7 +124,7 @@ class State:
         return f"known: {', '.join(names)}" if names else "nothing is known yet"
 
 
-def fill(template: str, inputs: Mapping[str, Any], state: State, *, where: str) -> str:
+def fill(template: str, inputs: Mapping[str, Any], state: WorkflowState, *, where: str) -> str:
     """Return the template with its `{name}` placeholders replaced; `{{` and `}}` are braces.
 
     Names are looked for in the block's inputs, then the workflow's, then the outputs of blocks;
@@ -141,7 +141,7 @@ def fill(template: str, inputs: Mapping[str, Any], state: State, *, where: str) 
     return _PLACEHOLDER.sub(replace, template)
 
 
-def lookup(name: str, inputs: Mapping[str, Any], state: State, where: str) -> Any:
+def lookup(name: str, inputs: Mapping[str, Any], state: WorkflowState, where: str) -> Any:
     """Return what a placeholder stands for; raise `BlockError` if nothing does."""
     for value in (at_path(inputs, name), at_path(state.inputs, name), state.find(name)):
         if value is not MISSING:

@@ -28,12 +28,12 @@ _MOST: Final = 1_000
 
 
 @dataclass(slots=True)
-class _File:
+class _IncludedFile:
     """A file that was read: its document, its text, and the files that its tags name."""
 
     document: Document
     text: str
-    included: dict[str, _File | None] = field(default_factory=dict)
+    included: dict[str, _IncludedFile | None] = field(default_factory=dict)
     plain: bool = False
     _root: yaml.Node | None = None
 
@@ -69,7 +69,7 @@ class ScriptDocument:
     """
 
     document: Document
-    file: _File
+    file: _IncludedFile
     warnings: tuple[tuple[int, str], ...] = ()
     plain: bool = False
 
@@ -131,14 +131,14 @@ def read_script_document(path: Path, name: str) -> ScriptDocument:
 
 def _read(
     path: Path, name: str, budget: list[int], depth: int, warnings: list[tuple[int, str]]
-) -> _File:
+) -> _IncludedFile:
     data = read_bytes(path, name)
     is_json = path.suffix.lower() == ".json"
-    included: dict[str, _File | None] = {}
+    included: dict[str, _IncludedFile | None] = {}
     if is_json or not any(tag.encode() in data for tag in TAGS):
         document = parse_document(data, name, is_json=is_json, loader=ScriptLoader)
         odd = data.lower()
-        return _File(document, "", plain=is_json or not (b".inf" in odd or b".nan" in odd))
+        return _IncludedFile(document, "", plain=is_json or not (b".inf" in odd or b".nan" in odd))
     folder = path.resolve().parent
 
     def include(loader: CoreLoader, node: yaml.Node) -> Any:  # noqa: ARG001
@@ -167,7 +167,7 @@ def _read(
     for tag in TAGS:
         loader.add_constructor(tag, include)
     document = parse_document(data, name, loader=loader)
-    return _File(document, decode(data, name), included)
+    return _IncludedFile(document, decode(data, name), included)
 
 
 def _inside(folder: Path, name: str, tag: str, line: int) -> Path:

@@ -43,7 +43,7 @@ from evalcore.scripts.program import (
     Level,
     LevelReader,
     LevelShape,
-    TestShape,
+    ScriptTest,
     open_servers,
     read_levels,
 )
@@ -184,7 +184,7 @@ class _Loading:
         self._waits = self._waits or test.waits
         return Case(
             id=case_id(group.name, name),
-            input=stored({key: raw[key] for key in TestShape.model_fields if key in raw}),
+            input=stored({key: raw[key] for key in ScriptTest.model_fields if key in raw}),
             assertions=_SCORE,
             group=group.name,
             target=None if group.target == TARGET else group.target,

@@ -8,7 +8,7 @@ from evalcore.declared.base import Declared
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, TestGroup
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.scripts.program import LevelShape, TestShape
+from evalcore.scripts.program import LevelShape, ScriptTest
 from evalcore.scripts.statements.match import Matcher
 from evalcore.scripts.statements.registry import STATEMENTS, statement_class
 
@@ -36,7 +36,7 @@ def script_suite_schema() -> dict[str, Any]:
     definitions |= {
         "Evalcore": section,
         "Level": _schema(LevelShape),
-        "Tests": {"type": "object", "additionalProperties": _schema(TestShape)},
+        "Tests": {"type": "object", "additionalProperties": _schema(ScriptTest)},
         "Suite": _schema(TestGroup),
         "Body": {"anyOf": [*body, {"type": "array", "items": body[0]}]},
         "Statement": {"oneOf": [_schema(statement_class(kind)) for kind in STATEMENTS]},

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from evalcore.declared.types import Count
 from evalcore.scripts.program import LevelShape
-from evalcore.scripts.statements.base import Compiled, ScriptPart
+from evalcore.scripts.statements.statement import Compiled, ScriptPart
 
 
 class TestGroup(LevelShape):
@@ -15,19 +15,19 @@ class TestGroup(LevelShape):
     tests: Annotated[Any, Compiled("tests")] = None
 
 
-class _File(ScriptPart):
+class _SuiteFile(ScriptPart):
     shared: Annotated[Any, Compiled("level")] = None
     iterations: Count = 1
     evalcore: Annotated[Any, Compiled("evalcore")] = None
 
 
-class GroupedFile(_File, json_schema_extra={"required": ["suites"]}):
+class GroupedFile(_SuiteFile, json_schema_extra={"required": ["suites"]}):
     """A suite file whose tests stand in suites."""
 
     suites: Annotated[Any, Compiled("suites")] = None
 
 
-class FlatFile(_File, json_schema_extra={"required": ["tests"]}):
+class FlatFile(_SuiteFile, json_schema_extra={"required": ["tests"]}):
     """A suite file of tests alone."""
 
     tests: Annotated[Any, Compiled("tests")] = None

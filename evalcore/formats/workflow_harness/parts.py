@@ -16,7 +16,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter, is_model, member_of
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
-from evalcore.workflow.definition import Block, Definition, WorkflowSections
+from evalcore.workflow.definition import Block, WorkflowDefinition, WorkflowSections
 from evalcore.workflow.part import WorkflowPart
 from evalcore.workflow.read_definition import definition_of
 
@@ -85,7 +85,7 @@ def read_block(raw: object, loc: Loc, problems: Problems, *, runs: bool = True) 
 
 def read_workflow(
     raw: Mapping[str, Any], problems: Problems, prefix: Loc = ()
-) -> Definition | None:
+) -> WorkflowDefinition | None:
     """Return a workflow that has to run; None if something is wrong, which is noted."""
     before = problems.count
     written = raw.get("blocks")

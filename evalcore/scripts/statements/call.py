@@ -13,7 +13,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, known_names
 from evalcore.scripts.failure import ToolError, is_caught
 from evalcore.scripts.iteration import Tool
-from evalcore.scripts.statements.base import Compiled, Statement
+from evalcore.scripts.statements.statement import Compiled, Statement
 
 if TYPE_CHECKING:
     from evalcore.scripts.iteration import Iteration, Scope
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LISTED = 40
 
 
-class Call(Statement):
+class CallTool(Statement):
     """Calls a tool; the exceptions that `catch` names give null."""
 
     call: Text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from evalcore.scripts.statements.base import (
+from evalcore.scripts.statements.statement import (
     OptionalBody,
     RequiredBody,
     Statement,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from evalcore.scripts.statements.base import Statement, Template
+from evalcore.scripts.statements.statement import Statement, Template
 
 if TYPE_CHECKING:
     from evalcore.scripts.iteration import Iteration, Scope

@@ -12,7 +12,7 @@ from pydantic import Field
 from evalcore.expressions.budget import Budget, LimitError
 from evalcore.expressions.values import SCALARS, in_order, walk
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.statements.base import (
+from evalcore.scripts.statements.statement import (
     RESULT,
     RequiredBody,
     Statement,

@@ -10,7 +10,7 @@ from evalcore.expressions.match_patterns import match_groups
 from evalcore.expressions.tree import Tree
 from evalcore.patterns.bounded import PythonPattern
 from evalcore.scripts.score import text_of
-from evalcore.scripts.statements.base import (
+from evalcore.scripts.statements.statement import (
     Body,
     Compiled,
     OptionalBody,

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-from evalcore.scripts.statements.base import Statement
+from evalcore.scripts.statements.statement import Statement
 
 
 class StatementRow(NamedTuple):
@@ -21,7 +21,7 @@ class StatementRow(NamedTuple):
 STATEMENTS: Final[Mapping[str, StatementRow]] = MappingProxyType(
     {
         "eval": StatementRow("evaluate", "Eval"),
-        "call": StatementRow("call", "Call"),
+        "call": StatementRow("call", "CallTool"),
         "if": StatementRow("conditional", "If"),
         "for_each": StatementRow("for_each", "ForEach"),
         "match": StatementRow("match", "Match"),

@@ -14,7 +14,7 @@ from evalcore.expressions.starlark import check_starlark, run_starlark
 from evalcore.mistakes.locations import Loc
 from evalcore.scripts.failure import ToolError
 from evalcore.scripts.iteration import Tool
-from evalcore.scripts.statements.base import Statement
+from evalcore.scripts.statements.statement import Statement
 from evalcore.trust.foreign_calls import in_thread
 
 if TYPE_CHECKING:

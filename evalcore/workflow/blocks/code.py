@@ -18,7 +18,7 @@ from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.trust.text import last_words
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
-from evalcore.workflow.names import Mistake
+from evalcore.workflow.names import WorkflowMistake
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
@@ -40,10 +40,10 @@ class CodeBlock(Block):
     code: OrAbsent[Text] = None
     callable: OrAbsent[Annotated[str, Field(pattern=CALLABLE)]] = None
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:  # noqa: ARG002 - the method of all types
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
         """Yield a second source of code."""
         if self.code and self.callable:
-            yield Mistake(("callable",), "give 'code' or 'callable', not both")
+            yield WorkflowMistake(("callable",), "give 'code' or 'callable', not both")
 
     async def run(self, context: Context) -> Any:
         """Return what `main(data)` (or the function `callable` names) returns, as JSON holds it.

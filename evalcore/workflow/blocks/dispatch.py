@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evalcore.workflow.definition import Exit, ModelBlock
-from evalcore.workflow.names import Mistake
+from evalcore.workflow.names import WorkflowMistake
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
@@ -21,15 +21,15 @@ class DispatchBlock(ModelBlock):
 
     type: Literal["dispatch"]
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
         """Yield repeated exits, exits without a task, and unknown souls."""
         ids: set[str] = set()
         for number, way in enumerate(self.exits or ()):
             if way.id in ids:
-                yield Mistake(("exits", number, "id"), f"duplicate exit '{way.id}'")
+                yield WorkflowMistake(("exits", number, "id"), f"duplicate exit '{way.id}'")
             ids.add(way.id)
             if not way.task:
-                yield Mistake(("exits", number), "an exit of a dispatch needs a 'task'")
+                yield WorkflowMistake(("exits", number), "an exit of a dispatch needs a 'task'")
             yield from names.soul(way.soul_ref, ("exits", number, "soul_ref"))
 
     async def run(self, context: Context) -> Any:

@@ -17,7 +17,7 @@ from evalcore.workflow.values import MISSING, at_path, parsed, text_of
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
-    from evalcore.workflow.names import Mistake, Names
+    from evalcore.workflow.names import Names, WorkflowMistake
 
 _INSTRUCTION: Final = (
     "Decide whether the following content is good enough. Answer with PASS or FAIL on the first "
@@ -52,7 +52,7 @@ class GateBlock(ModelBlock):
         stated = value.get(self.eval_key) if isinstance(value, Mapping) else None
         return gate_handle(text_of(output if stated is None else stated))
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
         """Yield an `eval_key` that begins like a block and names none."""
         key = self.eval_key
         # A key that is near nothing may be that of the verdict in a JSON answer.

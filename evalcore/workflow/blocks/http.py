@@ -14,7 +14,7 @@ from evalcore.trust.variables import MARK, REFERENCE, suite_variables
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.literal_secrets import literal_secrets
-from evalcore.workflow.names import Mistake
+from evalcore.workflow.names import WorkflowMistake
 from evalcore.workflow.values import parsed
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class HttpBlock(Block):
     body_template: OrAbsent[str] = None
     timeout: OrAbsent[Seconds] = None
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:  # noqa: ARG002 - the method of all types
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
         """Yield the secrets that the block holds literally."""
         yield from literal_secrets(self.headers, self.url, self.body)
 

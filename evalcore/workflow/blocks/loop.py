@@ -13,7 +13,7 @@ from evalcore.mistakes.wording import suggest
 from evalcore.workflow.conditions import holds
 from evalcore.workflow.definition import Block, Carry, Conditions, group_of
 from evalcore.workflow.events import EventType
-from evalcore.workflow.names import Mistake, condition_mistakes
+from evalcore.workflow.names import WorkflowMistake, condition_mistakes
 from evalcore.workflow.routing import looker
 
 if TYPE_CHECKING:
@@ -52,20 +52,20 @@ class LoopBlock(Block):
         written = Carry() if self.carry_context is True else self.carry_context
         return written if isinstance(written, Carry) and written.enabled else None
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
         """Yield unknown inner blocks, a loop within itself, and what is wrong with conditions."""
         inner = self.inner_block_refs
         for number, name in enumerate(inner):
             yield from names.block(name, ("inner_block_refs", number))
             if _contains(names.blocks, name, self.id, frozenset()):
                 message = f"the loop '{self.id}' would run itself"
-                yield Mistake(("inner_block_refs", number), message)
+                yield WorkflowMistake(("inner_block_refs", number), message)
         yield from condition_mistakes(self.break_condition, ("break_condition",))
         if isinstance(self.carry_context, Carry):
             for number, name in enumerate(self.carry_context.source_blocks or ()):
                 if name not in inner:
                     message = f"'{name}' is not one of 'inner_block_refs'.{suggest(name, inner)}"
-                    yield Mistake(("carry_context", "source_blocks", number), message)
+                    yield WorkflowMistake(("carry_context", "source_blocks", number), message)
 
     async def run(self, context: Context) -> Any:
         """Return the output of the last inner block that ran.

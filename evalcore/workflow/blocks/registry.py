@@ -23,7 +23,7 @@ BLOCK_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "code": "CodeBlock",
         "http": "HttpBlock",
         "loop": "LoopBlock",
-        "workflow": "WorkflowBlock",
+        "workflow": "SubworkflowBlock",
     }
 )
 

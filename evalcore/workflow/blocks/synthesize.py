@@ -14,7 +14,7 @@ from evalcore.workflow.values import MISSING, text_of
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
-    from evalcore.workflow.names import Mistake, Names
+    from evalcore.workflow.names import Names, WorkflowMistake
 
 
 class SynthesizeBlock(ModelBlock):
@@ -26,7 +26,7 @@ class SynthesizeBlock(ModelBlock):
     type: Literal["synthesize"]
     input_block_ids: OrAbsent[Annotated[Listed[str], Field(min_length=1)]] = None
 
-    def mistakes(self, names: Names) -> Iterator[Mistake]:
+    def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
         """Yield the ids that name no block."""
         for number, name in enumerate(self.input_block_ids or ()):
             yield from names.reference(name, ("input_block_ids", number))

@@ -10,14 +10,14 @@ from pydantic import Field
 from evalcore.declared.types import Text
 from evalcore.workflow.definition import MAX_DEPTH, Block
 from evalcore.workflow.failure import BlockError
-from evalcore.workflow.values import MISSING, State
+from evalcore.workflow.values import MISSING, WorkflowState
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
-    from evalcore.workflow.definition import Definition
+    from evalcore.workflow.definition import WorkflowDefinition
 
 
-class WorkflowBlock(Block):
+class SubworkflowBlock(Block):
     """A sub-workflow."""
 
     needs: ClassVar[tuple[str, ...]] = ("workflow_ref",)
@@ -58,7 +58,7 @@ class WorkflowBlock(Block):
         return outputs
 
 
-def _inputs(definition: Definition, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _inputs(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs with the defaults of the other workflow's interface."""
     complete = dict(inputs)
     for item in definition.interface.get("inputs") or ():
@@ -72,7 +72,7 @@ def _inputs(definition: Definition, inputs: Mapping[str, Any]) -> dict[str, Any]
     return complete
 
 
-def _output(definition: Definition, state: State, source: Any, name: str) -> Any:
+def _output(definition: WorkflowDefinition, state: WorkflowState, source: Any, name: str) -> Any:
     path = source if isinstance(source, str) else source["from"]
     for item in definition.interface.get("outputs") or ():
         if item["name"] == path:

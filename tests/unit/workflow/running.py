@@ -20,9 +20,9 @@ from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.events import Event, Snapshot
 from evalcore.workflow.read_definition import read_definition
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.services import Answer, Services
+from evalcore.workflow.services import EngineServices, SoulAnswer
 
-Model = Callable[[Soul, str], str | Answer]
+Model = Callable[[Soul, str], str | SoulAnswer]
 
 
 def echo(_: Soul, prompt: str) -> str:
@@ -90,13 +90,17 @@ def run(
     store = MemoryRunStore()
     asked: list[tuple[Soul, tuple[Mapping[str, Any], ...]]] = []
 
-    async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> Answer:
+    async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> SoulAnswer:
         asked.append((soul, tuple(messages)))
         said = model(soul, messages[-1]["content"])
-        return said if isinstance(said, Answer) else Answer(said, "test", soul.model_name or "m")
+        return (
+            said
+            if isinstance(said, SoulAnswer)
+            else SoulAnswer(said, "test", soul.model_name or "m")
+        )
 
     place = folder or Path.cwd()
-    services = Services(
+    services = EngineServices(
         ask=ask,
         complete=no_provider,
         folder=place,

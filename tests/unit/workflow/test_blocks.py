@@ -12,7 +12,7 @@ import pytest
 from evalcore.model.evidence import Metrics
 from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Fixtures
-from evalcore.workflow.services import Answer
+from evalcore.workflow.services import SoulAnswer
 from evalcore.workflow.usage import by_block, sum_calls
 from tests.unit.workflow.running import Ran, read, run
 
@@ -201,8 +201,10 @@ workflow: {entry: d}
 """
 
 
-def timed(soul: Soul, prompt: str) -> Answer:
-    return Answer(prompt, "test", soul.model_name or "", Metrics(40.0 if soul.id == "s" else 30.0))
+def timed(soul: Soul, prompt: str) -> SoulAnswer:
+    return SoulAnswer(
+        prompt, "test", soul.model_name or "", Metrics(40.0 if soul.id == "s" else 30.0)
+    )
 
 
 def test_dispatch_asks_for_every_exit() -> None:

@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
-from evalcore.workflow.conditions import OPERATORS, Condition, Group, condition_holds, holds
+from evalcore.workflow.conditions import (
+    OPERATORS,
+    BlockCondition,
+    ConditionGroup,
+    condition_holds,
+    holds,
+)
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.routing import looker
-from evalcore.workflow.values import State
+from evalcore.workflow.values import WorkflowState
 
 
 def check(output: Any, operator: str, value: Any = None, key: str | None = "x") -> bool:
-    condition = Condition.model_construct(eval_key=key, operator=operator, value=value)
-    return condition_holds(condition, looker(output, State({})))
+    condition = BlockCondition.model_construct(eval_key=key, operator=operator, value=value)
+    return condition_holds(condition, looker(output, WorkflowState({})))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ def test_where_a_key_leads(output: Any, key: str | None) -> None:
 
 
 def test_a_key_may_name_another_block_or_an_input() -> None:
-    state = State({"limit": 3})
+    state = WorkflowState({"limit": 3})
     state.outputs["score"] = {"words": 3}
     look = looker({"own": 1}, state)
 
@@ -169,7 +175,7 @@ def test_a_search_that_never_ends_is_stopped() -> None:
     ],
 )
 def test_groups(combinator: str, values: tuple[int, ...], expected: bool) -> None:
-    conditions = tuple(Condition(eval_key="x", operator="eq", value=value) for value in values)
-    group = Group.model_construct(conditions=conditions, combinator=combinator)  # type: ignore[arg-type] # a parameter of the test
+    conditions = tuple(BlockCondition(eval_key="x", operator="eq", value=value) for value in values)
+    group = ConditionGroup.model_construct(conditions=conditions, combinator=combinator)  # type: ignore[arg-type] # a parameter of the test
 
-    assert holds(group, looker({"x": 1}, State({}))) is expected
+    assert holds(group, looker({"x": 1}, WorkflowState({}))) is expected

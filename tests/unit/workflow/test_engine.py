@@ -10,7 +10,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Metrics
 from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Fixtures
-from evalcore.workflow.services import Answer
+from evalcore.workflow.services import SoulAnswer
 from tests.unit.workflow.running import run
 
 ASK = "type: llm, prompt_template"
@@ -269,8 +269,8 @@ workflow: {entry: a}
 """
 
 
-def costly(_: Soul, prompt: str) -> Answer:
-    return Answer(prompt, "test", "m", Metrics(5.0, None, 0.6, 30, 20))
+def costly(_: Soul, prompt: str) -> SoulAnswer:
+    return SoulAnswer(prompt, "test", "m", Metrics(5.0, None, 0.6, 30, 20))
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from evalcore.workflow.failure import BlockError
-from evalcore.workflow.values import MISSING, State, fill, text_of
+from evalcore.workflow.values import MISSING, WorkflowState, fill, text_of
 
 
 @pytest.fixture
-def state() -> State:
-    known = State({"topic": "tides", "n": 3, "deep": {"a": [1, 2]}})
+def state() -> WorkflowState:
+    known = WorkflowState({"topic": "tides", "n": 3, "deep": {"a": [1, 2]}})
     known.outputs.update(
         {
             "score": {"words": 5, "tags": ["x", "y"]},
@@ -54,7 +54,7 @@ def state() -> State:
         ("workflow.nothing", MISSING),
     ],
 )
-def test_a_reference(state: State, path: str, value: Any) -> None:
+def test_a_reference(state: WorkflowState, path: str, value: Any) -> None:
     assert state.find(path) == value
 
 
@@ -72,15 +72,15 @@ def test_a_reference(state: State, path: str, value: Any) -> None:
         ("{deep.a[1]}", "2"),
     ],
 )
-def test_a_template(state: State, template: str, text: str) -> None:
+def test_a_template(state: WorkflowState, template: str, text: str) -> None:
     assert fill(template, {"mine": "own"}, state, where="prompt_template") == text
 
 
-def test_a_value_is_not_a_template_again(state: State) -> None:
+def test_a_value_is_not_a_template_again(state: WorkflowState) -> None:
     assert fill("{mine}", {"mine": "{topic}"}, state, where="t") == "{topic}"
 
 
-def test_an_unknown_placeholder_is_named(state: State) -> None:
+def test_an_unknown_placeholder_is_named(state: WorkflowState) -> None:
     with pytest.raises(BlockError, match=r"prompt_template: unknown placeholder \{topik\}; known:"):
         fill("About {topik}", {}, state, where="prompt_template")
 

@@ -14,10 +14,10 @@ from evalcore.mistakes.wording import describe, known_names, suggest
 from evalcore.patterns.bounded import PythonPattern
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
-from evalcore.scripts.statements.base import Body, ScriptPart, Statement, compiled_fields
 from evalcore.scripts.statements.evaluate import Eval
 from evalcore.scripts.statements.match import Matcher
 from evalcore.scripts.statements.registry import STATEMENTS, statement_class
+from evalcore.scripts.statements.statement import Body, ScriptPart, Statement, compiled_fields
 from evalcore.scripts.toolbox import Toolbox
 
 P = TypeVar("P", bound=ScriptPart)
@@ -31,7 +31,7 @@ def _evaluated(text: str) -> Body:
     return Body((statement,), listed=False)
 
 
-class Compiler:
+class StatementCompiler:
     """Makes statements; what is wrong with them is noted, and they are left out.
 
     A method that is the form of a `Compiled` field returns None where it notes a mistake.

@@ -70,9 +70,9 @@ Future = PrefectFuture[ShardReceipt | None]
 
 def first_name() -> str:
     """Return the flow run's name as long as it has no run: what its parameters say of the suite."""
-    given = runtime.flow_run.parameters
-    suite = str(given.get("suite", ""))
-    return suite if given.get("resume") else suite_name(Path(suite))
+    parameters = runtime.flow_run.parameters
+    suite = str(parameters.get("suite", ""))
+    return suite if parameters.get("resume") else suite_name(Path(suite))
 
 
 def note_cancellation(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001  (Prefect's names)
@@ -101,11 +101,11 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
     persist_result=False,
 )
 @takes_parameters(EvaluateParameters)
-def evaluate(**given: Any) -> State[Any]:
+def evaluate(**fields: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
     try:
         with covered():
-            return _evaluate(EvaluateParameters(**given))
+            return _evaluate(EvaluateParameters(**fields))
     except EvalError as error:
         return states.refused(error)
 
@@ -184,15 +184,15 @@ def _lanes(execution: Execution, parameters: EvaluateParameters) -> int:
 
     Where nothing but a pilot can tell, it is executed here.
     """
-    wanted, plan = parameters.lanes, execution.plan
-    if local_execution() is not None or wanted:
-        return wanted
+    lanes, plan = parameters.lanes, execution.plan
+    if local_execution() is not None or lanes:
+        return lanes
     if not are_many(plan.items) or not has_lane_deployment():
         return 0
     if not plan.settled:
         _execute_pilot(execution, RunProgress(execution.run.definition.name, plan.items))
     work = work_left(execution.run, parameters.concurrency)
-    return 0 if execution.stopped else choose_lanes(work, wanted=0, has_pool=True)
+    return 0 if execution.stopped else choose_lanes(work, lanes=0, has_pool=True)
 
 
 def _execute_in_lanes(execution: Execution, lanes: int, parameters: EvaluateParameters) -> None:
@@ -252,13 +252,13 @@ def _run_shards(execution: Execution, shards: tuple[int, ...], progress: RunProg
             started = time.monotonic()
             for number, shard in enumerate(shards):
                 _wait_for_turn(number, started)
-                given = {"execution": execution, "shard": shard, "name": name(shard)}
-                futures.append(runner.submit(execute_shard, given))
+                task_parameters = {"execution": execution, "shard": shard, "name": name(shard)}
+                futures.append(runner.submit(execute_shard, task_parameters))
                 progress.show(execution.executed_items)
             for future in as_completed(futures):
                 future.wait()  # else its state would be asked of the server, which may lag behind
                 progress.show(execution.executed_items)
-        # Whatever it was, leaving the runner waits for the shards that were begun.
+        # After any exception, leaving the runner waits for the shards that were begun.
         except BaseException:
             execution.stop()
             raise

@@ -17,7 +17,7 @@ from evalcore.execution.pool import Pool
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.isolation.mode import Isolation
-from evalcore.model.run import State
+from evalcore.model.run import Plan, State
 from evalcore.model.suite import Case
 from evalcore.pipeline import (
     DEFAULT_CONCURRENCY,
@@ -45,7 +45,7 @@ _LEAVING_S = 0.1
 class Execution:
     """Executes shards of one run; safe to call from several threads.
 
-    Stopped (by `stop`, or by whoever got a pool through `options.on_start`), it leaves every later
+    Stopped (by `stop`, or through a pool that `options.on_start` got), it leaves every later
     shard alone, and uncommitted those whose items wait for something.
     """
 
@@ -57,7 +57,8 @@ class Execution:
         # The threads share limits and recordings, and all workers the server's rate limits.
         if options.rates is None and options.settings.rate_limits is None:
             options = replace(options, rates=PrefectRates())
-        self._calls = RunCalls(run, options)
+        manifest = run.manifest()
+        self._calls = RunCalls(run, options, manifest)
         self._options = replace(options, calls=self._calls)
         self._lock = threading.Lock()
         self._progress_lock = threading.Lock()
@@ -65,7 +66,7 @@ class Execution:
         self._limit = (
             options.concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
         )
-        self._divide()
+        self._divide(manifest.plan)
 
     @property
     def imports(self) -> ImportPolicy:
@@ -79,12 +80,11 @@ class Execution:
 
     def settle(self) -> None:
         """Freeze the size of the shards after a pilot, which must have been executed."""
-        settle_plan(self.run, self._options)
-        self._divide()
+        self._divide(settle_plan(self.run, self.run.manifest()))
 
-    def _divide(self) -> None:
+    def _divide(self, plan: Plan) -> None:
         """Divide the concurrency among as many threads as the plan has a use for."""
-        self.plan = self.run.manifest().plan
+        self.plan = plan
         instant = is_instant(self.run.definition)
         limit = self._limit
         self.threads = self._thread_count(limit, instant=instant)
@@ -98,7 +98,7 @@ class Execution:
             return 1
         if instant:
             return min(_INSTANT_THREADS, self.plan.shards)
-        # A shard of one item has no use for more than one place.
+        # A shard of one item has no use for more than one slot.
         threads = limit if self.plan.shard_size == 1 else _LIVE_THREADS
         return min(threads, limit, self.plan.shards, _MAX_THREADS)
 
@@ -133,8 +133,8 @@ class Execution:
         return lambda shard: f"{shard_name(shard)} {self._item_name(shard, cases)}"
 
     def _item_name(self, item: int, cases: Sequence[Case]) -> str:
-        case, place = divmod(item, self.plan.items_per_case)
-        variant, iteration = divmod(place, self.plan.iterations)
+        case, repetition = divmod(item, self.plan.items_per_case)
+        variant, iteration = divmod(repetition, self.plan.iterations)
         name = cases[case].id
         if self.plan.variants > 1:
             name += f" {self.run.definition.variants[variant].id}"
@@ -184,7 +184,7 @@ class Execution:
     def leave(self) -> None:
         """Begin no other shard, and wait until those that were begun have ended.
 
-        The run is somebody else's afterwards: a flow that is left takes no part in it any more.
+        Another process owns the run afterwards: a flow that is left takes no part in it any more.
         """
         self.left = True
         while True:

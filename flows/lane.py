@@ -71,11 +71,11 @@ class LaneParameters(BaseModel):
     persist_result=False,
 )
 @takes_parameters(LaneParameters)
-def evaluate_lane(**given: Any) -> State[Any]:
+def evaluate_lane(**fields: Any) -> State[Any]:
     """Execute shards of a run that no other lane executes; `evaluate` decides the run."""
     try:
         with covered():
-            return _execute(LaneParameters(**given))
+            return _execute(LaneParameters(**fields))
     except EvalError as error:
         return states.refused(error)
 

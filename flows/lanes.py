@@ -55,8 +55,8 @@ def work_left(run: StoredRun, concurrency: int | None) -> RemainingWork:
     items = plan.items - sum(len(plan.shard_items(shard)) for shard in written)
     if is_instant(run.definition):
         return RemainingWork(items, items / _INSTANT_ITEMS_PER_S)
-    places = concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
-    return RemainingWork(items, items * (latency_s or _GUESSED_LATENCY_S) / places)
+    slots = concurrency or run.definition.limits.concurrency or DEFAULT_CONCURRENCY
+    return RemainingWork(items, items * (latency_s or _GUESSED_LATENCY_S) / slots)
 
 
 def are_many(items: int) -> bool:
@@ -64,14 +64,14 @@ def are_many(items: int) -> bool:
     return items > _TASK_ITEMS
 
 
-def choose_lanes(work: RemainingWork, *, wanted: int, has_pool: bool) -> int:
+def choose_lanes(work: RemainingWork, *, lanes: int, has_pool: bool) -> int:
     """Return how many lanes execute the work, 0 for tasks of one process.
 
-    `wanted` 0 leaves the choice to the rule of the page; with `has_pool` False there is nothing to
+    `lanes` 0 leaves the choice to the rule of the page; with `has_pool` False there is nothing to
     run lanes on.
     """
-    if wanted or not has_pool:
-        return wanted
+    if lanes or not has_pool:
+        return lanes
     if not are_many(work.items) or work.seconds <= _TASK_S:
         return 0
     return min(_MOST_LANES, max(2, round(work.seconds / _LANE_S)))
@@ -87,10 +87,10 @@ def has_lane_deployment() -> bool:
 def _is_deployed() -> bool:
     with get_client(sync_client=True) as client:
         try:
-            found = client.read_deployment_by_name(LANE_DEPLOYMENT)
+            deployment = client.read_deployment_by_name(LANE_DEPLOYMENT)
         except ObjectNotFound:
             return False
-    return found.work_pool_name is not None
+    return deployment.work_pool_name is not None
 
 
 def execute_in_lanes(
@@ -130,7 +130,7 @@ def execute_in_lanes(
 class _Lanes:
     def __init__(self, run: StoredRun, count: int, concurrency: int | None, lease_s: float) -> None:
         self._run = run
-        self._given = {
+        self._parameters = {
             "run_id": run.run_id,
             "store": run.store.url,
             "concurrency": concurrency,
@@ -148,7 +148,7 @@ class _Lanes:
         name = f"lane-{len(self._flow_runs):03d}-{str(runtime.flow_run.id)[:8]}"
         started = run_deployment(
             LANE_DEPLOYMENT,
-            parameters={**self._given, "lane": name},
+            parameters={**self._parameters, "lane": name},
             flow_run_name=f"{self._run.run_id} {name}",
             timeout=0,
             idempotency_key=f"{self._run.run_id}-{name}",
@@ -159,7 +159,7 @@ class _Lanes:
     def tend(self, plan: Plan) -> None:
         """Replace lanes that have died; raise `StoreError` if none is left and none may start.
 
-        Nobody else's: the lanes of a run that is resumed have ended long ago.
+        Only lanes that this flow has started: those of earlier flows have ended long ago.
         """
         self._observer.settle(plan)
         self._observer.look()
@@ -177,7 +177,7 @@ class _Lanes:
             return False
         self._restarts -= 1
         get_run_logger().warning("%s: another one is started", logged(reason))
-        # The store goes before Prefect: lanes that live go on, whatever its server says now.
+        # The store goes before Prefect: lanes that live go on, even if its server refuses.
         try:
             self._start()
         except Exception as error:  # noqa: BLE001  (Prefect's API; asked again later)
@@ -187,14 +187,14 @@ class _Lanes:
 
     def _all_ended(self) -> str | None:
         """Return how the last lane ended if Prefect says that all have; None if it says nothing."""
-        said = None
+        ending = None
         with suppress(Exception), get_client(sync_client=True) as client:
             for identity in self._flow_runs.values():
                 state = client.read_flow_run(identity).state
                 if state is None or not state.is_final():
                     return None
-                said = f"the last lane ended as {state.name}: {state.message or ''}".strip()
-        return said
+                ending = f"the last lane ended as {state.name}: {state.message or ''}".strip()
+        return ending
 
 
 def request_cancel(run: StoredRun) -> None:

@@ -35,13 +35,13 @@ def night_rows(ends: Sequence[SuiteEnd]) -> list[dict[str, Any]]:
     """Return all gates as rows of a table; a suite without a decision has one row that says why."""
     rows: list[dict[str, Any]] = []
     for end in ends:
-        shown = {"suite": inert_message(end.suite), "decision": end.decision}
+        fields = {"suite": inert_message(end.suite), "decision": end.decision}
         if end.report is None:
             nothing = {"gate": "–", "outcome": "–", "message": end.state.message or ""}
-            rows.append(shown | {"run": "–"} | nothing)
+            rows.append(fields | {"run": "–"} | nothing)
         else:
             run = end.report.run.id
-            rows.extend(shown | {"run": run} | gate_row(gate) for gate in end.report.gates)
+            rows.extend(fields | {"run": run} | gate_row(gate) for gate in end.report.gates)
     return rows
 
 

@@ -24,7 +24,7 @@ from flows.evaluate import evaluate, note_cancellation
 from flows.night_report import SuiteEnd, night_markdown, night_rows
 from flows.nightly_parameters import Night, NightlyParameters, find_suites
 from flows.parameters import takes_parameters
-from flows.publish import best_effort, logged, told
+from flows.publish import best_effort, listening, logged
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"
@@ -57,11 +57,11 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
     persist_result=False,
 )
 @takes_parameters(NightlyParameters)
-def nightly(**given: Any) -> State[Any]:
+def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
-    parameters = NightlyParameters(**given)
-    found = find_suites(parameters.suites, Path.cwd())
-    ends = _evaluate_all(found, parameters)
+    parameters = NightlyParameters(**fields)
+    suites = find_suites(parameters.suites, Path.cwd())
+    ends = _evaluate_all(suites, parameters)
     state = states.worst([(end.suite, end.state) for end in ends])
     _publish(ends, state)
     stopped = [end for end in ends if end.state.is_cancelled()]
@@ -70,11 +70,11 @@ def nightly(**given: Any) -> State[Any]:
     return state
 
 
-def _evaluate_all(found: list[tuple[str, bool]], parameters: Night) -> list[SuiteEnd]:
+def _evaluate_all(suites: list[tuple[str, bool]], parameters: Night) -> list[SuiteEnd]:
     """Return what became of the suites, in their order; after one that was stopped none begins."""
     if parameters.at_once == 1:
         ends: list[SuiteEnd] = []
-        for suite, exists in found:
+        for suite, exists in suites:
             ends.append(_evaluate(suite, exists, parameters))
             if ends[-1].state.is_cancelled():
                 break
@@ -82,7 +82,7 @@ def _evaluate_all(found: list[tuple[str, bool]], parameters: Night) -> list[Suit
     with ThreadPoolExecutor(parameters.at_once, thread_name_prefix="suites") as threads:
         # Each needs a context of its own, which says what its flow run belongs to.
         tasks: list[Callable[[], SuiteEnd]] = [
-            _bound(suite, exists, parameters) for suite, exists in found
+            _bound(suite, exists, parameters) for suite, exists in suites
         ]
         try:
             return list(threads.map(lambda task: task(), tasks))
@@ -102,7 +102,7 @@ def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
         error = UsageError(f"no file below {Path.cwd()} matches")
         return SuiteEnd(suite, states.refused(error))
     reports: list[Report] = []
-    with told(reports.append):
+    with listening(reports.append):
         try:
             state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
         except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)

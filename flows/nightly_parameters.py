@@ -1,6 +1,6 @@
 """The form of the flow `nightly`: many suites, and what is laid over all of them.
 
-Whatever one run of one suite may be asked for is asked for here under the same name, with the same
+Each parameter of the run of one suite stands here under the same name, with the same
 bounds and words (`flows.parameters`), except what only makes sense for a single suite.
 """
 
@@ -66,17 +66,17 @@ def find_suites(patterns: list[str], folder: Path) -> list[tuple[str, bool]]:
     A pattern's own files are in alphabetical order. A pattern that no file below `folder` matches
     stands for itself, with False; a plain name is never looked for.
     """
-    found: dict[str, bool] = {}
+    suites: dict[str, bool] = {}
     for pattern in patterns:
         if not has_magic(pattern):
-            found.setdefault(pattern, True)
+            suites.setdefault(pattern, True)
             continue
         files = _matching(pattern, folder)
         for name in files:
-            found.setdefault(name, True)
+            suites.setdefault(name, True)
         if not files:
-            found.setdefault(pattern, False)
-    return list(found.items())
+            suites.setdefault(pattern, False)
+    return list(suites.items())
 
 
 def _matching(pattern: str, folder: Path) -> list[str]:

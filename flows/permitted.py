@@ -1,7 +1,7 @@
 """What a flow's parameters may name on this worker: suites below its folder, stores it allows.
 
-Parameters come over the network, from whoever may trigger a deployment. They choose among what the
-worker is configured for and grant nothing (docs/reference/trust.md).
+Parameters come over the network, from anyone who may trigger a deployment. They choose among what
+the worker is configured for and grant nothing (docs/reference/trust.md).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from evalcore.trust.addresses import folder_of_store, is_allowed_store
 
 def this_worker() -> AcceptingWorker:
     """Return what this process allows."""
-    here = Path.cwd()
-    return AcceptingWorker(here, read_settings(os.environ, here), environment=os.environ)
+    folder = Path.cwd()
+    return AcceptingWorker(folder, read_settings(os.environ, folder), environment=os.environ)
 
 
 def permitted_store(address: str, settings: Settings) -> ObjectStore:
@@ -30,10 +30,10 @@ def permitted_store(address: str, settings: Settings) -> ObjectStore:
     """
     if address and not is_allowed_store(address, (settings.store, *settings.allow_stores)):
         # Not the whole address: it may hold a password.
-        shown = address.rpartition("@")[2]
+        without_password = address.rpartition("@")[2]
         raise NotAllowedError(
-            f"the store {shown!r} is not the one of this worker (EVALCORE_STORE), and none that "
-            "EVALCORE_ALLOW_STORES allows"
+            f"the store {without_password!r} is not the one of this worker (EVALCORE_STORE), and none "
+            "that EVALCORE_ALLOW_STORES allows"
         )
     return open_store(address or settings.store)
 
@@ -44,17 +44,17 @@ def permitted_suite(name: str, worker: AcceptingWorker) -> Path:
     Raises `NotAllowedError` unless it lies below the worker's folder, links resolved, and in none
     of its stores: what stands in a store is data.
     """
-    here = worker.folder.resolve()
+    own_folder = worker.folder.resolve()
     try:
-        path = (here / name).resolve()
+        path = (own_folder / name).resolve()
     except (OSError, ValueError, RuntimeError) as error:
         raise NotAllowedError(f"{name!r} is no name of a file: {error}") from error
-    if not path.is_relative_to(here):
+    if not path.is_relative_to(own_folder):
         raise NotAllowedError(f"{name}: a suite's file lies below the working folder")
     settings = worker.settings
     for store in (settings.store, *settings.allow_stores):
         folder = folder_of_store(store)
-        if folder is None or folder == here or not folder.is_relative_to(here):
+        if folder is None or folder == own_folder or not folder.is_relative_to(own_folder):
             continue
         if path.is_relative_to(folder):
             raise NotAllowedError(f"{name}: lies in the store {folder}, where suites are data")

@@ -1,6 +1,6 @@
 """What Prefect shows of a run: names, labels, artifacts, events.
 
-The store is the truth: whatever Prefect does not take is logged, and the run goes on without it.
+The store is the truth: what Prefect does not take is logged, and the run goes on without it.
 """
 
 from __future__ import annotations
@@ -97,23 +97,23 @@ class RunProgress:
                 description=f"Committed work items of {escape_markdown(suite)}",
             )
             self._artifact = cast("UUID", created)
-        self._shown = 0
+        self._committed = 0
         self._next = clock() + 1.0
 
     def show(self, executed: int, *, now: bool = False) -> None:
         """Say how many items this flow run has committed; `now` does not wait for the second."""
         committed = self.earlier + executed
         due = now or self._clock() >= self._next
-        if self._artifact is None or committed == self._shown or not due:
+        if self._artifact is None or committed == self._committed or not due:
             return
         with best_effort("update the progress artifact"):
             update_progress_artifact(self._artifact, progress=100.0 * committed / self._items)
-        self._shown = committed
+        self._committed = committed
         self._next = self._clock() + 1.0
 
 
 @contextmanager
-def told(listener: Callable[[Report], None]) -> Iterator[None]:
+def listening(listener: Callable[[Report], None]) -> Iterator[None]:
     """Let `listener` have the report of each run that is published inside, in this context."""
     token = _LISTENER.set(listener)
     try:
@@ -204,5 +204,5 @@ def best_effort(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  (Prefect's API; the run does not depend on it)
-        told = logged(f"{type(error).__name__}: {error}")
-        get_run_logger().warning("could not %s: %s", what, told)
+        reason = logged(f"{type(error).__name__}: {error}")
+        get_run_logger().warning("could not %s: %s", what, reason)

@@ -34,7 +34,7 @@ class PrefectRates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._blocks: dict[str, _Block] = {}
+        self._blocks: dict[str, _SlotBlock] = {}
         # One thread: those who wait for a limit must not keep results from being written.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rate-limits")
 
@@ -48,15 +48,15 @@ class PrefectRates:
 
     async def _take(self, name: str, amount: int, block: int) -> None:
         with self._lock:
-            known = self._blocks.setdefault(name, _Block(name, block))
-        while not known.spend(amount):
+            slots = self._blocks.setdefault(name, _SlotBlock(name, block))
+        while not slots.spend(amount):
             # Which server it is stands in Prefect's context.
-            ask = partial(copy_context().run, known.fill, amount)
+            ask = partial(copy_context().run, slots.fill, amount)
             loop = asyncio.get_running_loop()
             await asyncio.sleep(await loop.run_in_executor(self._thread, ask))
 
 
-class _Block:
+class _SlotBlock:
     """Slots of one limit that were taken and are not spent yet."""
 
     def __init__(self, name: str, size: int) -> None:
@@ -112,14 +112,14 @@ class _Block:
     def _find(self, client: SyncPrefectClient) -> bool:
         """Look for the limit; return whether there is one that is active and decays."""
         try:
-            found = client.read_global_concurrency_limit_by_name(self._name)
+            limit = client.read_global_concurrency_limit_by_name(self._name)
         except ObjectNotFound:
-            found = None
-        if found is None or not found.active or not found.slot_decay_per_second:
+            limit = None
+        if limit is None or not limit.active or not limit.slot_decay_per_second:
             with self._lock:
                 self._unlimited = True
             return False
-        self._limit, self._decay = found.limit, found.slot_decay_per_second
+        self._limit, self._decay = limit.limit, limit.slot_decay_per_second
         return True
 
 
@@ -130,6 +130,6 @@ def _occupy(client: SyncPrefectClient, name: str, slots: int) -> float:
     except HTTPStatusError as error:
         if error.response.status_code != _LOCKED:
             raise
-        asked = float(error.response.headers.get("Retry-After", "1"))
-        return min(max(asked, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
+        retry_after_s = float(error.response.headers.get("Retry-After", "1"))
+        return min(max(retry_after_s, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
     return 0.0

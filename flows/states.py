@@ -78,14 +78,16 @@ def worst(ended: Sequence[tuple[str, State[Any]]]) -> State[Any]:
     names = {named(state) for _, state in wrong}
     first = next(name for name in WORST_FIRST if name in names)
     # Their messages are escaped already.
-    told = "; ".join(f"{_shown(suite)}: {named(state)}: {state.message}" for suite, state in wrong)
-    return _cut(first, f"{len(wrong)} of {len(ended)} suites did not pass: {told}")
+    reasons = "; ".join(
+        f"{_one_line(suite)}: {named(state)}: {state.message}" for suite, state in wrong
+    )
+    return _cut(first, f"{len(wrong)} of {len(ended)} suites did not pass: {reasons}")
 
 
 def named(state: State[Any]) -> str:
     """Return which of the names of this module a state that is not `Completed` has.
 
-    Whatever else ended a run (a crash, somebody who stopped it) left it without a decision.
+    A run that ended in another way (a crash, a stop) has no decision.
     """
     return state.name if state.name in WORST_FIRST else ERRORS
 
@@ -96,7 +98,7 @@ def broken(error: Exception) -> State[Any]:
 
 
 def stopped(run_id: str) -> State[Any]:
-    """Return the state of a run that somebody stopped."""
+    """Return the state of a run that was stopped."""
     return Cancelled(message=f"stopped; `evalcore run --resume {run_id}` goes on")
 
 
@@ -105,13 +107,13 @@ def left(run_id: str) -> State[Any]:
     return Cancelled(message=f"run {run_id} went on without this flow run: the server was away")
 
 
-def _shown(message: str) -> str:
+def _one_line(message: str) -> str:
     """Return a message without secrets, as plain text that is no Markdown either."""
     return inert_message(PROCESS.message(message))
 
 
 def _failed(name: str, message: str) -> State[Any]:
-    return _cut(name, _shown(message))
+    return _cut(name, _one_line(message))
 
 
 def _cut(name: str, message: str) -> State[Any]:

@@ -207,7 +207,7 @@ def _execute(
             with stopper:
                 receipts = execute_run(run, execute)
     if stopper.stopped or not complete:
-        cancel_run(run, receipts, now=datetime.now(UTC), begun=manifest)
+        cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
     now, decide = datetime.now(UTC), DecideOptions(policy, isolation=execute.isolation)

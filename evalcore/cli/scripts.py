@@ -50,7 +50,7 @@ def print_scores(scores: ScriptScores, *, another: bool) -> None:
 def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
     """Print errors, warnings, gates, tokens and the run's id to standard error."""
     notes = view.script_notes()
-    repeated = view.run.manifest().plan.iterations > 1
+    repeated = view.plan.iterations > 1
     lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
     _tell(lines[:_MOST_NOTES])
     if len(lines) > _MOST_NOTES:

@@ -74,7 +74,7 @@ def _repaired(
 def _damages(run: StoredRun) -> tuple[Damage, ...]:
     """Return every damage of a run, a plan that is not what this process has signed included."""
     try:
-        seal = read_seal(run, read_plan_keys(os.environ))
+        seal = read_seal(run, read_plan_keys(os.environ), run.manifest())
     except NotAllowedError:  # not signed is not damaged
         seal = None
     except DamagedRunError as error:

@@ -108,7 +108,7 @@ def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
     if part is not None and os.getppid() == part:
         return int(ExitCode.ERRORS if stopper.stopped else ExitCode.PASS)
     if end.cancelled:
-        cancel_run(run, end.receipts, now=datetime.now(UTC), begun=end.begun)
+        cancel_run(run, end.receipts, now=datetime.now(UTC), first_manifest=end.first_manifest)
     if end.cancelled or stopper.stopped:
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return int(ExitCode.ERRORS)

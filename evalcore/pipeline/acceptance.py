@@ -16,7 +16,7 @@ from typing import NamedTuple
 from evalcore.errors import Damage, DamagedRunError, EvalError, NotAllowedError, UsageError
 from evalcore.formats.parts.targets_file import FILE_NAMES
 from evalcore.formats.text.documents import read_document
-from evalcore.model.run import Plan
+from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.pipeline.demands import Demand, DemandKind, demands_of
 from evalcore.pipeline.integrity import require_planned
@@ -70,14 +70,14 @@ def accept_plan(run: StoredRun, worker: AcceptingWorker, keys: PlanKeys | None =
         damage = Damage("manifest.json", f"is of run {manifest.id} of suite '{manifest.suite}'")
         raise DamagedRunError(run.run_id, (damage,))
     require_planned(manifest)
-    seal = read_seal(run, keys)
+    seal = read_seal(run, keys, manifest)
     if seal is None:
-        return _accept_unsigned(run, worker)
+        return _accept_unsigned(run, manifest, worker)
     run = replace(run, seal=seal)
-    folder, here = Path(run.definition.source.folder), worker.folder
+    folder, own_folder = Path(run.definition.source.folder), worker.folder
     # Only on the user's own machine is the folder surely the one that was meant.
-    trusted = keys.of_user or _lies_below(folder, here)
-    roots = (folder, here) if trusted else (here,)
+    trusted = keys.of_user or _lies_below(folder, own_folder)
+    roots = (folder, own_folder) if trusted else (own_folder,)
     return Accepted(run, replace(worker.policy, roots=roots, commands=True))
 
 
@@ -90,14 +90,13 @@ def refuse_code(suite: SuiteDefinition, cases: Iterable[Case], policy: ImportPol
     reasons.raise_if_any("the suite asks for what this worker's settings do not allow")
 
 
-def _accept_unsigned(run: StoredRun, worker: AcceptingWorker) -> Accepted:
-    manifest = run.manifest()
+def _accept_unsigned(run: StoredRun, manifest: Manifest, worker: AcceptingWorker) -> Accepted:
     parts: dict[str, str] = {}
     definition = run.definition
     for info in run.store.list(run.keys.plan_prefix):
         name = info.key.removeprefix(run.keys.plan_prefix)
         parts[name] = digest_of(run.store.get(info.key).data)
-    # From here on the plan is what was looked at, whoever changes the store meanwhile.
+    # From now on the plan is what was checked, even if the store changes meanwhile.
     sealed = replace(run, seal=Seal(frozen_fields(manifest), parts))
     if sealed.definition != definition:
         damage = Damage("plan/suite.json", "is being changed")
@@ -156,8 +155,8 @@ def _code_reason(demand: Demand, policy: ImportPolicy) -> str | None:
 def _address_reason(demand: Demand) -> str:
     allows = "EVALCORE_ALLOW_ADDRESSES allows it"
     # The address may hold a password.
-    shown = demand.what.rpartition("@")[2]
-    return f"the address {shown!r} is none of this process's own ({allows})"
+    address = demand.what.rpartition("@")[2]
+    return f"the address {address!r} is none of this process's own ({allows})"
 
 
 def _is_own_place(path: Path, worker: AcceptingWorker, run: StoredRun) -> bool:
@@ -173,8 +172,8 @@ def _elsewhere(worker: AcceptingWorker) -> str:
     return f"does not lie below {worker.folder}, or lies in the store there"
 
 
-def _lies_below(folder: Path, here: Path) -> bool:
-    return folder.resolve().is_relative_to(here.resolve())
+def _lies_below(folder: Path, parent: Path) -> bool:
+    return folder.resolve().is_relative_to(parent.resolve())
 
 
 def _cases(run: StoredRun, plan: Plan) -> Iterator[Case]:
@@ -211,7 +210,7 @@ def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str 
     Raises `UsageError` if the plan is not signed with a key of this process and names a file that
     does not lie below its folder.
     """
-    seal = read_seal(run, read_plan_keys(worker.environment))
+    seal = read_seal(run, read_plan_keys(worker.environment), run.manifest())
     definition = run.definition if seal is None else replace(run, seal=seal).definition
     source = definition.source
     path = Path(source.folder) / Path(source.path).name

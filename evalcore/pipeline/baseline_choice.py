@@ -17,7 +17,7 @@ from evalcore.storage.runs import find_run
 def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
     """Return the earlier run that a run of the suite is compared with: `{name, suite, run}`.
 
-    None if its baseline is a variant, or if nobody asks for one. The name that the caller gave is
+    None if its baseline is a variant, or if none is asked for. The name that the caller gave is
     a named baseline of the suite, else a run's id; raises `UsageError` if it is neither.
     """
     if definition.baseline is not None or definition.dropped_baseline is not None:
@@ -34,16 +34,18 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
         return None
     if run_created_at(name) is None:
         raise UsageError(_unknown(store, definition, name))
-    found = find_run(store, name).manifest()
-    if found.state is not State.COMPLETED:
-        raise UsageError(f"baseline: run {name} is {found.state}; only a completed run can be one")
-    return {"name": None, "suite": found.suite, "run": found.id}
+    earlier = find_run(store, name).manifest()
+    if earlier.state is not State.COMPLETED:
+        raise UsageError(
+            f"baseline: run {name} is {earlier.state}; only a completed run can be one"
+        )
+    return {"name": None, "suite": earlier.suite, "run": earlier.id}
 
 
 def _unknown(store: ObjectStore, definition: SuiteDefinition, name: str) -> str:
     variants = ", ".join(variant.id for variant in definition.variants)
-    known = [pointer.name for pointer in list_baselines(store, definition.name)]
-    named = f"no baseline of that name (known: {', '.join(known) or 'none'})"
+    names = [pointer.name for pointer in list_baselines(store, definition.name)]
+    named = f"no baseline of that name (known: {', '.join(names) or 'none'})"
     return (
         f"baseline: suite '{definition.name}' has no variant '{name}' (variants: {variants}) and "
         f"{named}, and it is no run's id"

@@ -13,7 +13,7 @@ from evalcore.model.gate import GateResult
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Summary
 from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
-from evalcore.pipeline.opened_baseline import against_run
+from evalcore.pipeline.opened_baseline import compare_with_run
 from evalcore.storage.runs import StoredRun
 
 _GATE = NoRegressions().spec
@@ -42,11 +42,11 @@ def compare_runs(baseline: StoredRun, candidate: StoredRun) -> ComparedRuns:
     definition = candidate.definition
     policy = replace(definition.policy, gates=(_GATE,))
     with ExitStack() as stack:
-        against = stack.enter_context(against_run(definition, baseline, manifests[0]))
+        comparison_plan = stack.enter_context(compare_with_run(definition, baseline, manifests[0]))
         check_shards(candidate, manifests[1])
         parts = stack.enter_context(candidate.result_files(manifests[1].plan))
         check_parts(candidate, manifests[1], parts)
-        tables = stack.enter_context(Aggregates(parts, manifests[1].plan, policy, against))
+        tables = stack.enter_context(Aggregates(parts, manifests[1].plan, policy, comparison_plan))
         summary = tables.summary()
     (gate,) = decide_gates(policy, summary)
     comparison = summary.comparison or Comparison()

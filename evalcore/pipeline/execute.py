@@ -1,4 +1,4 @@
-"""EXECUTE: the shards of a planned run, in whatever process; what becomes of it when stopped."""
+"""EXECUTE: the shards of a planned run, in any process; a run that is stopped and goes on."""
 
 from __future__ import annotations
 
@@ -8,70 +8,63 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.lanes.claims import unfinished_claims
-from evalcore.execution.open_shards import OpenShards
+from evalcore.execution.open_shards import OpenShards, Progress
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.pipeline.given import calibrations, run_store
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.pipeline.run_observer import tell_stop
 from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_size
+from evalcore.storage.calibrations import Calibrations
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.execution.lanes.claims import Claims
+    from evalcore.workflow.run_store import RunStore
 
 
 def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[ShardReceipt, ...]:
     """Execute the shards that have no result yet, in this process; return what was committed.
 
-    Stopped between items (`on_start` gives the pool to whoever may stop it), it returns the shards
-    committed until then.
+    Stopped between items (`on_start` gives the pool to its owner), it returns the shards committed
+    until then.
     """
     options = options or ExecuteOptions()
-    plan = run.manifest().plan
-    with RunCalls(run, options) as calls:
+    manifest = run.manifest()
+    with RunCalls(run, options, manifest) as calls:
         options = replace(options, calls=calls)
-        if not plan.settled and 0 not in run.written_shards():
-            return execute_with_pilot(run, plan, options, calls)
-        settle_plan(run, options)
-        plan = run.manifest().plan
+        if not manifest.plan.settled and not run.has_result(0):
+            return execute_with_pilot(run, manifest, options)
+        plan = settle_plan(run, manifest)
         return execute_shards(run, plan, pending_shards(plan, run.written_shards()), options)
 
 
-def settle_plan(run: StoredRun, options: ExecuteOptions) -> tuple[ShardReceipt, ...]:
-    """Execute the pilot of a plan that is not settled, and freeze the size of the other shards.
+def settle_plan(run: StoredRun, manifest: Manifest) -> Plan:
+    """Return the plan, the size of its shards frozen if its pilot has a result.
 
-    Nobody may execute another shard before. The plan stays unsettled if the pilot was stopped.
+    No shard but the pilot may be executed before the plan is settled.
     """
-    manifest = run.manifest()
     plan = manifest.plan
-    if plan.settled:
-        return ()
-    receipts: tuple[ShardReceipt, ...] = ()
-    if 0 not in run.written_shards():
-        receipts = execute_shards(run, plan, (0,), options)
-    if 0 not in run.written_shards():
-        return receipts
+    if plan.settled or not run.has_result(0):
+        return plan
     from evalcore.analytics.summarise import median_item_s
 
     with (
         run.result_files(replace(plan, shards=1)) as parts,
         naming_damage(run, manifest, {0: parts[0]}),
     ):
-        _settle(run, median_item_s(parts[0]))
-    return receipts
+        return _settle(run, manifest, median_item_s(parts[0]))
 
 
-def _settle(run: StoredRun, latency_s: float) -> Plan:
+def _settle(run: StoredRun, manifest: Manifest, latency_s: float) -> Plan:
     """Freeze the size of the shards by how long an item takes."""
-    manifest = run.manifest()
     plan = manifest.plan
     size = shard_size(
         plan.items - plan.pilot,
@@ -96,25 +89,15 @@ def _after_pilot(plan: Plan) -> Iterable[int]:
 
 def execute_with_pilot(
     run: StoredRun,
-    plan: Plan,
+    manifest: Manifest,
     options: ExecuteOptions,
-    calls: RunCalls,
     others: Callable[[Plan], Iterable[int]] = _after_pilot,
     claims: Claims | None = None,
 ) -> tuple[ShardReceipt, ...]:
     """Execute an unsettled plan: the other shards begin while the pilot's last items run.
 
-    `others` says which ones of the settled plan this process executes.
+    `others` says which ones of the settled plan this process executes. `options` have `calls`.
     """
-    receipts: list[ShardReceipt] = []
-    work = StoredShards(
-        run,
-        plan,
-        on_commit=receipts.append,
-        reused=calls.reused,
-        claims=claims,
-        observer=calls.observer,
-    )
     took_s: list[float] = []
 
     def progress(finished: FinishedItem) -> None:
@@ -124,20 +107,18 @@ def execute_with_pilot(
             options.progress(finished)
 
     def following() -> Iterable[int]:
-        if len(took_s) < min(PILOT_ITEMS, plan.pilot):  # stopped
+        if len(took_s) < min(PILOT_ITEMS, manifest.plan.pilot):  # stopped
             return ()
-        work.plan = _settle(run, sorted(took_s)[len(took_s) // 2])
-        return others(work.plan)
+        execution.work.plan = _settle(run, manifest, sorted(took_s)[len(took_s) // 2])
+        return others(execution.work.plan)
 
-    bench = OpenShards(make_runner(run, options, calls), work, progress, calls.observer)
-    rest = run_instant(bench, (0,), options.stopped)
+    execution = _ShardExecution(run, manifest.plan, options, claims, progress)
+    rest = run_instant(execution.open_shards, (0,), options.stopped)
     if rest.opened:
-        run_pool(bench, rest, calls, options, following)
+        execution.run_pool(rest, following)
     else:
-        rest = run_instant(bench, following(), options.stopped)
-        if rest.opened:
-            run_pool(bench, rest, calls, options)
-    return tuple(receipts)
+        execution.run(following())
+    return tuple(execution.receipts)
 
 
 def execute_shards(
@@ -152,66 +133,116 @@ def execute_shards(
     With `claims` the shards are claimed already.
     """
     if options.calls is None:
-        with RunCalls(run, options) as calls:
+        with RunCalls(run, options, run.manifest()) as calls:
             return execute_shards(run, plan, shards, replace(options, calls=calls), claims)
-    receipts: list[ShardReceipt] = []
-    runner = make_runner(run, options, options.calls)
-    work = StoredShards(
-        run,
-        plan,
-        on_commit=receipts.append,
-        reused=options.calls.reused,
-        claims=claims,
-        observer=options.calls.observer,
-    )
-    bench = OpenShards(runner, work, options.progress, options.calls.observer)
-    rest = run_instant(bench, shards, options.stopped)
-    if rest.opened:
-        run_pool(bench, rest, options.calls, options)
-    return tuple(receipts)
+    execution = _ShardExecution(run, plan, options, claims)
+    execution.run(shards)
+    return tuple(execution.receipts)
 
 
-def make_runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
+def execute_isolated(
+    run: StoredRun, plan: Plan, shard: int, options: ExecuteOptions, claims: Claims
+) -> tuple[ShardReceipt, ...]:
+    """Execute a shard that has killed its process (lanes.crashes), one item after another.
+
+    Each item is noted before it begins: if this process dies, too, the shard's claim says with
+    which item. `options` have `calls`.
+    """
+    if not claims.take(shard):
+        return ()
+    execution = _ShardExecution(run, plan, options, claims)
+    open_shards = execution.open_shards
+    for task in open_shards.open(shard):
+        if options.stopped():
+            break
+        opened, position, item = task
+        claims.note_item(shard, item.number)
+        if open_shards.runner.waits(item):
+            execution.run_pool(Rest([task]))
+        elif open_shards.record(opened, position, run_inline(open_shards.runner.run(item))):
+            execution.work.commit(opened)
+    return tuple(execution.receipts)
+
+
+class _ShardExecution:
+    """Executes shards of a run in this process; `receipts` are those of the committed ones."""
+
+    def __init__(
+        self,
+        run: StoredRun,
+        plan: Plan,
+        options: ExecuteOptions,
+        claims: Claims | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        if options.calls is None:
+            raise ValueError("the options of an execution need its `calls`")
+        self._calls, self._options = options.calls, options
+        self.receipts: list[ShardReceipt] = []
+        self.work = StoredShards(
+            run,
+            plan,
+            on_commit=self.receipts.append,
+            reused=self._calls.reused,
+            claims=claims,
+            observer=self._calls.observer,
+        )
+        self.open_shards = OpenShards(
+            _runner(run, options, self._calls),
+            self.work,
+            progress or options.progress,
+            self._calls.observer,
+        )
+
+    def run(self, shards: Iterable[int]) -> None:
+        """Execute shards, without an event loop up to the first item that waits."""
+        rest = run_instant(self.open_shards, shards, self._options.stopped)
+        if rest.opened:
+            self.run_pool(rest)
+
+    def run_pool(self, rest: Rest, following: Callable[[], Iterable[int]] | None = None) -> None:
+        """Run in an event loop what is left, until it is committed or the pool is stopped."""
+        import asyncio
+
+        from evalcore.execution.limits.adaptive_concurrency import WHOLE
+        from evalcore.execution.pool import Pool
+
+        calls, options = self._calls, self._options
+
+        async def execute() -> None:
+            pool = Pool(self.open_shards, calls.context, options.share or WHOLE)
+            if options.on_start is not None:
+                options.on_start(pool)
+            with calls.stopping(pool), calls.watchdog.watching(pool):
+                await pool.run(rest.shards, rest.opened, following)
+
+        asyncio.run(execute())
+
+
+def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
     """Return what executes the run's items in this process."""
     definition = run.definition
+
+    def run_store(item: int) -> RunStore:
+        from evalcore.workflow.run_store import ObjectRunStore
+
+        return ObjectRunStore(run.store, run.keys.item_events(item))
+
     inputs = RunInputs(
         folder=Path(definition.source.folder),
         imports=options.imports,
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
-        run_stores=lambda item: run_store(run, item),
+        run_stores=run_store,
         reused=calls.reused,
-        calibrated=calibrations(run),
+        calibrated=Calibrations(run.store) if definition.require_calibrated else None,
         workspaces=lambda: calls.workspaces,
         workers=calls.workers,
-        begins=calls.begun.note,
+        begins=calls.started_items.note,
         prevented=calls.prevented,
     )
     return ItemRunner(definition, inputs)
-
-
-def run_pool(
-    bench: OpenShards,
-    rest: Rest,
-    calls: RunCalls,
-    options: ExecuteOptions,
-    following: Callable[[], Iterable[int]] | None = None,
-) -> None:
-    """Run in an event loop what is left to run, until it is committed or the pool is stopped."""
-    import asyncio
-
-    from evalcore.execution.limits.adaptive_concurrency import WHOLE
-    from evalcore.execution.pool import Pool
-
-    async def execute() -> None:
-        pool = Pool(bench, calls.context, options.share or WHOLE)
-        if options.on_start is not None:
-            options.on_start(pool)
-        with calls.stopping(pool), calls.watchdog.watching(pool):
-            await pool.run(rest.shards, rest.opened, following)
-
-    asyncio.run(execute())
 
 
 def cancel_run(
@@ -219,18 +250,18 @@ def cancel_run(
     receipts: Sequence[ShardReceipt],
     *,
     now: datetime,
-    begun: Manifest | None = None,
+    first_manifest: Manifest | None = None,
 ) -> Manifest:
     """Note that a run was stopped: its committed rows stay, and it can be resumed.
 
-    `begun` is the manifest as it was when the caller began to execute: a run that has been resumed
-    since then goes on.
+    `first_manifest` is the manifest as it was when the caller began to execute: a run that has been
+    resumed since then goes on.
     """
 
     def cancelled(current: Manifest) -> Manifest:
         if current.state is State.COMPLETED:  # by another process, meanwhile
             return current
-        if begun is not None and current.times_resumed != begun.times_resumed:
+        if first_manifest is not None and current.times_resumed != first_manifest.times_resumed:
             return current
         facts = execution_facts(current, receipts)
         ended = iso_time(now)
@@ -243,7 +274,7 @@ def cancel_run(
 
 
 def reopen_run(run: StoredRun) -> None:
-    """Make an unfinished run run again; nobody asks it to be cancelled any more.
+    """Make an unfinished run run again; a request to cancel it is withdrawn.
 
     The claims on its unfinished shards are noted as abandoned: a lane that lives renews its own.
     """
@@ -262,10 +293,10 @@ def reopen_run(run: StoredRun) -> None:
 
 def execution_facts(manifest: Manifest, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
     """Return what was measured of the execution, over this process and those before it."""
-    known = dict(manifest.execution)
+    facts = dict(manifest.execution)
     if receipts:
         first = iso_time(datetime.fromtimestamp(min(r.started_at for r in receipts), UTC))
         last = iso_time(datetime.fromtimestamp(max(r.committed_at for r in receipts), UTC))
-        known["first_shard_started_at"] = min(first, known.get("first_shard_started_at", first))
-        known["last_shard_committed_at"] = max(last, known.get("last_shard_committed_at", last))
-    return known
+        facts["first_shard_started_at"] = min(first, facts.get("first_shard_started_at", first))
+        facts["last_shard_committed_at"] = max(last, facts.get("last_shard_committed_at", last))
+    return facts

@@ -55,11 +55,13 @@ class RunView:
     def __init__(
         self,
         run: StoredRun,
+        plan: Plan,
         report: Report,
         tables: Aggregates,
         parts: tuple[StoredPart, ...],
     ) -> None:
         self.run = run
+        self.plan = plan
         self.report = report
         self.parts = parts
         self._tables = tables
@@ -97,8 +99,7 @@ class RunView:
         """
         from evalcore.analytics.exporting import ExportFacts
 
-        plan = self.run.manifest().plan
-        facts = ExportFacts(self.report.suite, self.run.keys.folder, plan)
+        facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan)
         self._tables.export(facts, row_format, path, append=append)
 
 
@@ -181,7 +182,7 @@ def finish_run(
 
 
 def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:
-    """Return what the store alone knows of the execution, whoever took part in it."""
+    """Return what the store alone knows of the execution, of all processes that took part."""
     history = read_history(run, plan)
     facts: dict[str, Any] = {"reexecuted": history.reexecuted}
     if len(receipts) < plan.shards:
@@ -246,11 +247,13 @@ def _view(
 
     definition = run.definition
     with ExitStack() as stack:
-        against, no_baseline = stack.enter_context(open_baseline(run, manifest))
+        comparison, no_baseline = stack.enter_context(open_baseline(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
         stored = check_parts(run, manifest, parts)
         stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
-        tables = stack.enter_context(Aggregates(parts, manifest.plan, definition.policy, against))
+        tables = stack.enter_context(
+            Aggregates(parts, manifest.plan, definition.policy, comparison)
+        )
         summary = replace(tables.summary(), no_baseline=no_baseline)
         if not summary.adds_up:
             check_parts(run, manifest, parts, thorough=True)
@@ -265,10 +268,10 @@ def _view(
             cases_complete=tables.complete,
         )
         functions = _gate_functions(run, undecided, tables, options)
-        # A custom gate is somebody's function.
+        # A custom gate is foreign code.
         gates = tuple(map(_covered, decide_gates(definition.policy, summary, functions)))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
-        yield RunView(run, report, tables, stored)
+        yield RunView(run, manifest.plan, report, tables, stored)
 
 
 def _gate_functions(

@@ -49,11 +49,10 @@ def _in_order(damage: Damage) -> int:
     return -1 if damage.shard is None else damage.shard
 
 
-def check_run(run: StoredRun) -> Manifest:
-    """Return the manifest of a run that is whole; raise `DamagedRunError` with all that is not."""
+def check_run(run: StoredRun) -> None:
+    """Raise `DamagedRunError` with every damage of a run that is not whole."""
     if damages := verify_run(run):
         raise DamagedRunError(run.run_id, damages)
-    return run.manifest()
 
 
 def require_planned(manifest: Manifest) -> None:
@@ -101,7 +100,7 @@ def naming_damage(run: StoredRun, manifest: Manifest, files: Mapping[int, Path])
     except EvalError:
         raise
     except Exception:
-        # Whatever DuckDB makes of a torn file.
+        # DuckDB raises errors of many kinds for a torn file.
         _, damages = _examined(manifest, dict(files), thorough=True)
         if damages:
             raise DamagedRunError(run.run_id, tuple(damages)) from None
@@ -147,15 +146,15 @@ def _plan_damages(run: StoredRun, manifest: Manifest, *, thorough: bool) -> list
     if surplus := parts - set(range(plan.parts)):
         count = plan.parts + len(surplus)
         damages.append(Damage(MANIFEST, f"plans {plan.parts} parts of cases; there are {count}"))
-    wanted = range(plan.parts) if thorough else range(plan.parts - 1, plan.parts)
-    if len(wanted) == 1:
-        counted = [_part_damage(run, plan, number) for number in wanted]
+    numbers = range(plan.parts) if thorough else range(plan.parts - 1, plan.parts)
+    if len(numbers) == 1:
+        counted = [_part_damage(run, plan, number) for number in numbers]
     else:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_READERS) as readers:
-            counted = list(readers.map(lambda number: _part_damage(run, plan, number), wanted))
-    missing = [number for number in range(plan.parts) if number not in parts | set(wanted)]
+            counted = list(readers.map(lambda number: _part_damage(run, plan, number), numbers))
+    missing = [number for number in range(plan.parts) if number not in parts | set(numbers)]
     damages += [Damage(_part_name(run, number), "is missing") for number in missing]
     return damages + [damage for damage in counted if damage is not None]
 
@@ -182,9 +181,9 @@ def _part_damage(run: StoredRun, plan: Plan, number: int) -> Damage | None:
         return Damage(_part_name(run, number), str(error))
     except DamagedRunError as error:
         return error.damages[0]
-    if count == (wanted := plan.cases_of_part(number)):
+    if count == (planned := plan.cases_of_part(number)):
         return None
-    return Damage(_part_name(run, number), f"has {count} cases; the manifest plans {wanted}")
+    return Damage(_part_name(run, number), f"has {count} cases; the manifest plans {planned}")
 
 
 def _part_name(run: StoredRun, number: int) -> str:
@@ -220,8 +219,8 @@ def _examined(
     try:
         parts = stored_parts(files, shards)
     except FileNotFoundError:  # deleted since the listing
-        gone = [shard for shard, path in files.items() if not path.exists()]
-        return (), [Damage(f"shard {shard}", "has no result", shard) for shard in gone]
+        deleted = [shard for shard, path in files.items() if not path.exists()]
+        return (), [Damage(f"shard {shard}", "has no result", shard) for shard in deleted]
     changed = [] if final is None else changed_parts(files, parts, final)
     suspects = set(changed)
     if final is None:

@@ -14,8 +14,12 @@ from evalcore.execution.lanes.crashes import abandon_claims
 from evalcore.execution.lanes.lease_renewer import LeaseRenewer
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.pipeline.execute import execute_shards, execute_with_pilot, settle_plan
-from evalcore.pipeline.isolated import execute_isolated
+from evalcore.pipeline.execute import (
+    execute_isolated,
+    execute_shards,
+    execute_with_pilot,
+    settle_plan,
+)
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
 from evalcore.storage.runs import StoredRun
 
@@ -25,19 +29,19 @@ if TYPE_CHECKING:
     from evalcore.execution.pool import Pool
 
 _LONGEST_PAUSE_S = 1.0
-# A pilot takes a moment, and everybody waits for it.
+# A pilot takes a moment, and all lanes wait for it.
 _PILOT_PAUSE_S = 0.1
 
 
 class LaneEnd(NamedTuple):
     """What a lane did: the shards that it executed, and whether the run was cancelled meanwhile.
 
-    `begun` is the manifest as it was when the lane began.
+    `first_manifest` is the manifest as it was when the lane began.
     """
 
     receipts: tuple[ShardReceipt, ...]
     cancelled: bool
-    begun: Manifest
+    first_manifest: Manifest
 
 
 def execute_lane(
@@ -48,24 +52,25 @@ def execute_lane(
     lease_s: float = LEASE_S,
     isolated: int | None = None,
 ) -> LaneEnd:
-    """Execute shards of the run that nobody else does, until each has its result; then return.
+    """Execute shards of the run that no other lane does, until each has its result; then return.
 
-    Also returns when somebody asks for the run to be cancelled (`StoredRun.request_cancel`) or
-    stops it (`options`). `lane` names this process among those that share the run. With `isolated`
+    Also returns when the run is to be cancelled (`StoredRun.request_cancel`) or is stopped
+    (`options`). `lane` names this process among those that share the run. With `isolated`
     it executes this shard, whose holder has died for sure, and no other. Raises `StoreError` if the
     store does not keep conditional writes, `RunConflictError` if the run is not running.
     """
     refuse_store_without_conditions(run)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        return LaneEnd((), cancelled=False, begun=manifest)
+        return LaneEnd((), cancelled=False, first_manifest=manifest)
     if manifest.state is not State.RUNNING:
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` goes on"
         )
     claims = Claims(run, lane, manifest.plan, lease_s=lease_s)
     claims.abandon(_abandoned_claims(manifest))
-    receipts, cancelled = _Lane(run, options or ExecuteOptions(), claims, isolated).execute()
+    lane_execution = _LaneExecution(run, manifest, options or ExecuteOptions(), claims, isolated)
+    receipts, cancelled = lane_execution.execute()
     return LaneEnd(receipts, cancelled, manifest)
 
 
@@ -83,14 +88,19 @@ def refuse_store_without_conditions(run: StoredRun) -> None:
         )
 
 
-class _Lane:
+class _LaneExecution:
     def __init__(
-        self, run: StoredRun, options: ExecuteOptions, claims: Claims, isolated: int | None
+        self,
+        run: StoredRun,
+        manifest: Manifest,
+        options: ExecuteOptions,
+        claims: Claims,
+        isolated: int | None,
     ) -> None:
-        self._run = run
+        self._run, self._manifest = run, manifest
         self._isolated = isolated
         self._claims = claims
-        self._given = options
+        self._lane_options = options
         self._cancelled = threading.Event()
         self._pool: Pool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,10 +112,10 @@ class _Lane:
         try:
             with (
                 LeaseRenewer(self._run, self._claims, self._cancel),
-                RunCalls(self._run, self._options) as calls,
+                RunCalls(self._run, self._options, self._manifest) as calls,
             ):
                 self._options = replace(self._options, calls=calls)
-                receipts = self._execute(calls)
+                receipts = self._execute()
         finally:
             self._abandon()
         return receipts, self._cancelled.is_set()
@@ -116,40 +126,26 @@ class _Lane:
             with suppress(EvalError):
                 abandon_claims(self._run, self._claims.lane)
 
-    def _execute(self, calls: RunCalls) -> tuple[ShardReceipt, ...]:
+    def _execute(self) -> tuple[ShardReceipt, ...]:
+        """Execute shards; those beside the pilot once the plan is settled."""
         if self._isolated is not None:
-            return execute_isolated(
-                self._run,
-                self._run.manifest().plan,
-                self._isolated,
-                self._options,
-                calls,
-                self._claims,
-                self._is_cancelled,
-            )
-        plan = self._settled_plan()
-        if plan is None:
-            return ()
-        if plan.settled:
-            return execute_shards(self._run, plan, self._shards(plan), self._options, self._claims)
-        return execute_with_pilot(self._run, plan, self._options, calls, self._shards, self._claims)
-
-    def _settled_plan(self) -> Plan | None:
-        """Return the plan once it is settled, or unsettled if its pilot is this lane's to execute.
-
-        None if the lane was stopped while others executed the pilot.
-        """
+            # Each item that waits has a pool of its own; the end of one is not the lane's.
+            options = replace(self._options, stopped=self._is_cancelled)
+            plan = self._manifest.plan
+            return execute_isolated(self._run, plan, self._isolated, options, self._claims)
         while not self._is_stopped():
-            plan = self._run.manifest().plan
+            manifest = self._run.manifest()
+            # A pilot has a result and is not settled if its worker died in between.
+            plan = settle_plan(self._run, manifest)
             if plan.settled:
-                return plan
-            if self._run.has_result(0):  # whoever executed it died before it was settled
-                settle_plan(self._run, self._options)
-            elif self._claims.claim_next() is not None:
-                return plan
-            else:
-                self._cancelled.wait(_PILOT_PAUSE_S)
-        return None
+                shards = self._shards(plan)
+                return execute_shards(self._run, plan, shards, self._options, self._claims)
+            if self._claims.claim_next() is not None:
+                return execute_with_pilot(
+                    self._run, manifest, self._options, self._shards, self._claims
+                )
+            self._cancelled.wait(_PILOT_PAUSE_S)
+        return ()
 
     def _shards(self, plan: Plan) -> Iterator[int]:
         """Yield shards that this lane has claimed, until none is left that others might lose."""
@@ -160,7 +156,7 @@ class _Lane:
                 yield shard
             elif self._claims.others:
                 self._cancelled.wait(self._pause_s)
-                # Shards of a lane that has ended since are nobody's at once.
+                # Shards of a lane that has ended since may be claimed at once.
                 self._claims.abandon(_abandoned_claims(self._run.manifest()))
             else:
                 return
@@ -170,7 +166,7 @@ class _Lane:
         return ended or self._is_cancelled()
 
     def _is_cancelled(self) -> bool:
-        return self._cancelled.is_set() or self._given.stopped()
+        return self._cancelled.is_set() or self._lane_options.stopped()
 
     def _started(self, pool: Pool) -> None:
         import asyncio
@@ -178,8 +174,8 @@ class _Lane:
         self._pool, self._loop = pool, asyncio.get_running_loop()
         if self._cancelled.is_set():
             pool.stop()
-        if self._given.on_start is not None:
-            self._given.on_start(pool)
+        if self._lane_options.on_start is not None:
+            self._lane_options.on_start(pool)
 
     def _cancel(self) -> None:
         self._cancelled.set()

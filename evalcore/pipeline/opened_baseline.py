@@ -34,25 +34,27 @@ def open_baseline(
         chosen = f"add it to the variants that run (--variant {dropped})"
         yield None, f"the baseline variant '{dropped}' was left out: {chosen}"
     elif definition.baseline is not None:
-        yield _against(definition, baseline=definition.baseline), None
+        yield _comparison_plan(definition, baseline=definition.baseline), None
     elif recorded is None:
         yield None, None
     else:
         earlier = open_run(run.store, recorded["suite"], recorded["run"])
         with ExitStack() as stack:
-            against: ComparisonPlan | None = None
+            comparison_plan: ComparisonPlan | None = None
             try:
                 manifest = earlier.manifest()
-                against = stack.enter_context(against_run(definition, earlier, manifest))
+                comparison_plan = stack.enter_context(
+                    compare_with_run(definition, earlier, manifest)
+                )
             except ObjectNotFoundError:
                 reason = f"the baseline run {recorded['run']} is not in the store any more"
             except DamagedRunError as error:
                 reason = f"the baseline {error}"
-            yield against, None if against is not None else reason
+            yield comparison_plan, None if comparison_plan is not None else reason
 
 
 @contextmanager
-def against_run(
+def compare_with_run(
     definition: SuiteDefinition, earlier: StoredRun, manifest: Manifest
 ) -> Iterator[ComparisonPlan]:
     """Give an earlier run as the baseline; its files last as long as the context.
@@ -65,10 +67,12 @@ def against_run(
     with earlier.result_files(manifest.plan) as parts:
         check_parts(earlier, manifest, parts)
         variants = tuple(variant.id for variant in earlier.definition.variants)
-        yield _against(definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants))
+        yield _comparison_plan(
+            definition, earlier=EarlierRun(manifest.id, parts, manifest.plan, variants)
+        )
 
 
-def _against(definition: SuiteDefinition, **given: Any) -> ComparisonPlan:
+def _comparison_plan(definition: SuiteDefinition, **baseline: Any) -> ComparisonPlan:
     from evalcore.analytics.compare import ComparisonPlan
 
     floor_ms = 0.0 if is_instant(definition) else CLOCK_NOISE_MS
@@ -77,5 +81,5 @@ def _against(definition: SuiteDefinition, **given: Any) -> ComparisonPlan:
         tolerances=Tolerances(floor_ms=floor_ms),
         cluster=definition.policy.cluster,
         only_planned=definition.filtered,
-        **given,
+        **baseline,
     )

@@ -1,4 +1,4 @@
-"""A decided run as the forms of its report read it: with the inputs and places of its cases."""
+"""A decided run as the forms of its report read it: with the inputs and lines of its cases."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Presented:
                 record: dict[str, Any] = orjson.loads(text)
                 # Both are in the order of the plan, so each case is looked at once.
                 if current is None or (current.id, current.group) != _identity(record):
-                    wanted = _identity(record)
-                    current = next((c for c in planned if (c.id, c.group) == wanted), None)
+                    identity = _identity(record)
+                    current = next((c for c in planned if (c.id, c.group) == identity), None)
                 yield ListedCase(record, _facts(current))
 
     def source_line(self, case: str) -> SourceLine:
@@ -86,20 +86,19 @@ class Presented:
         return case_lines(data.decode("utf-8", "replace"))
 
     def _planned(self) -> Iterator[Case]:
-        run = self._view.run
-        plan = run.manifest().plan
+        run, plan = self._view.run, self._view.plan
         for number in range(plan.parts):
             yield from run.cases(number, plan)
 
 
 def case_lines(text: str) -> dict[str, int]:
     """Return the line (from 1) of each id that a suite's text gives to something; the first."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = _CASE_ID.match(line)
         if match is not None:
-            found.setdefault(_scalar(match[1].strip()), number)
-    return found
+            lines.setdefault(_scalar(match[1].strip()), number)
+    return lines
 
 
 def _scalar(text: str) -> str:

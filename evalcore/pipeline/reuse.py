@@ -31,14 +31,14 @@ def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
     return tuple(open_run(store, suite, run.id) for run in islice(completed, _RUNS_LOOKED_AT))
 
 
-class Prepared(NamedTuple):
+class PreparedReuse(NamedTuple):
     """The digests of the parts that were written, and how many items come from which runs."""
 
     parts: dict[str, str]
     sources: list[dict[str, Any]]
 
 
-def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prepared:
+def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> PreparedReuse:
     """Write, beside the plan, the stored rows that its items take over.
 
     `source` is `HISTORY`, or the id of the one run whose evidence is graded again.
@@ -59,12 +59,12 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
                 parts.append(())
                 sys.stderr.write(f"Warning: nothing is taken from an earlier run: {error}\n")
         if not any(parts):
-            return Prepared(digests, [])
+            return PreparedReuse(digests, [])
         errors = source != HISTORY
         rows = stack.enter_context(ReusableRows(parts, errors=errors, items=plan.items))
         counts = rows.match(_planned_items(suite, plan))
         names = [earlier.run_id for earlier in runs]
-        taken = [
+        sources = [
             {"run": name, "items": count}
             for name, count in zip(names, counts.by_run, strict=True)
             if count
@@ -75,7 +75,7 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
             key = run.keys.reuse_part(number)
             digests[key.removeprefix(run.keys.plan_prefix)] = digest_of(path.read_bytes())
             run.store.put_if_absent(key, path)
-        return Prepared(digests, taken)
+        return PreparedReuse(digests, sources)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from evalcore.execution.pool import Pool
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.isolation.worker_pool import WorkerPool
+    from evalcore.model.run import Manifest
     from evalcore.workspaces.manager import Workspaces
 
 
@@ -86,12 +87,11 @@ class RunCalls:
     price.
     """
 
-    def __init__(self, run: StoredRun, options: ExecuteOptions) -> None:
+    def __init__(self, run: StoredRun, options: ExecuteOptions, manifest: Manifest) -> None:
         self._run = run
         self._options = options
         self._failure: StoreError | None = None
         self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
-        manifest = run.manifest()
         self._mode = Mode(manifest.mode)
         self.observer = observer_of(manifest)
         if self.observer is not None:
@@ -102,10 +102,10 @@ class RunCalls:
 
             self.reused = ReusedItems(run, required=source != HISTORY)
         self.watchdog = StallWatchdog(run.run_id, options.settings.stall_s, options.abandon)
-        self.begun = StartedItems(run)
+        self.started_items = StartedItems(run)
         self._lock = threading.Lock()
         self._failing = threading.Lock()
-        self._made: RunCallContext | None = None
+        self._context: RunCallContext | None = None
         self._workspaces: Workspaces | None = None
         self._pool: WorkerPool | None = None
         isolation = manifest.settings.get("isolation") or options.isolation
@@ -132,9 +132,9 @@ class RunCalls:
     def context(self) -> RunCallContext:
         """The limits and the recorder."""
         with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self._context is None:
+                self._context = self._make()
+            return self._context
 
     @property
     def workspaces(self) -> Workspaces:
@@ -161,20 +161,20 @@ class RunCalls:
     def close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""
         self.watchdog.close()
-        self.begun.close()
+        self.started_items.close()
         with self._lock:
             if self._workspaces is not None:
-                kept = self._workspaces.close()
-                if kept is not None:
-                    self._options.warn(f"the workspaces are kept in {kept}")
+                folder = self._workspaces.close()
+                if folder is not None:
+                    self._options.warn(f"the workspaces are kept in {folder}")
                 self._workspaces = None
             if self._pool is not None:
                 self._pool.close()
-            if self._made is not None and self._made.recorder is not None:
-                self._made.recorder.close()
-            if self._made is not None and self._made.limits.sync is not None:
-                self._made.limits.sync.leave()
-            self._made = None
+            if self._context is not None and self._context.recorder is not None:
+                self._context.recorder.close()
+            if self._context is not None and self._context.limits.sync is not None:
+                self._context.limits.sync.leave()
+            self._context = None
 
     @contextmanager
     def stopping(self, pool: Pool) -> Iterator[None]:

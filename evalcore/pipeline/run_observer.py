@@ -1,4 +1,4 @@
-"""Who is told of a run in this process, as the configuration says."""
+"""The observer of a run in this process, as the configuration says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def observer_of(manifest: Manifest) -> Observer | None:
-    """Return who is told of a run here; None if nobody is."""
+    """Return the observer of a run in this process; None without one."""
     settings = read_settings(os.environ, Path.cwd())
     if settings.log is None and not settings.otel:
         return None
@@ -29,15 +29,15 @@ def observer_of(manifest: Manifest) -> Observer | None:
             from evalcore.recording.redaction import Redaction
 
             redaction = Redaction.of_process(os.environ, settings.redact_patterns)
-        known = redaction if endpoint is None else redaction.knowing(endpoint)
-        return known.value(value)
+        whole = redaction if endpoint is None else redaction.knowing(endpoint)
+        return whole.value(value)
 
     scope = RunScope(manifest.id, manifest.suite, manifest.mode)
     return open_observer(scope, settings, cover)
 
 
 def check_observers() -> None:
-    """Raise `SettingsError` if somebody is to be told who cannot be, before a run is begun."""
+    """Raise `SettingsError` if an observer cannot be opened, before a run is begun."""
     if read_settings(os.environ, Path.cwd()).otel:
         import_telemetry()
 

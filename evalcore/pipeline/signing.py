@@ -8,12 +8,13 @@ from typing import Any, NoReturn
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, NotAllowedError, ObjectNotFoundError
+from evalcore.model.run import Manifest
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.seal import Seal
 from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, signature_of
 
 _SCHEMA = 1
-_PLACE = "plan/signature.json"
+_SIGNATURE = "plan/signature.json"
 _REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"
 
 
@@ -34,7 +35,7 @@ def sign_plan(run: StoredRun, seal: Seal, keys: PlanKeys) -> None:
     run.store.put_if_absent(run.keys.plan_signature, data)
 
 
-def read_seal(run: StoredRun, keys: PlanKeys) -> Seal | None:
+def read_seal(run: StoredRun, keys: PlanKeys, manifest: Manifest) -> Seal | None:
     """Return the seal that one of this process's keys has signed; None if there is none.
 
     Raises `NotAllowedError` if there is none and `keys` require it, `DamagedRunError` if the
@@ -53,7 +54,7 @@ def read_seal(run: StoredRun, keys: PlanKeys) -> Seal | None:
         return None
     if not hmac.compare_digest(signed["signature"], signature_of(key, seal.canonical())):
         _refuse(run, "does not hold: what it lists is not what was signed")
-    seal.check_manifest(run.manifest())
+    seal.check_manifest(manifest)
     prefix = run.keys.plan_prefix
     names = {info.key.removeprefix(prefix) for info in run.store.list(prefix)}
     seal.check_names(names - {run.keys.plan_signature.removeprefix(prefix)})
@@ -88,4 +89,4 @@ def _refuse_unsigned(run: StoredRun, keys: PlanKeys, how: str) -> None:
 
 
 def _refuse(run: StoredRun, reason: str) -> NoReturn:
-    raise DamagedRunError(run.run_id, (Damage(_PLACE, reason),))
+    raise DamagedRunError(run.run_id, (Damage(_SIGNATURE, reason),))

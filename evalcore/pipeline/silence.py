@@ -19,7 +19,7 @@ _LOOKS = 6
 class Silence:
     """Raises `StalledError` once no result came and no claim changed for `stall_s`.
 
-    A worker that lives renews its claims, three times in `lease_s`, whatever its items do.
+    A worker that lives renews its claims, three times in `lease_s`, also while its items wait.
     """
 
     def __init__(

@@ -44,9 +44,11 @@ def _summarise(question: GateQuestion, policy: Policy) -> Summary:
     from evalcore.analytics.summarise import Aggregates
     from evalcore.sql.rows import write_rows
 
-    baseline, against, missing = question.baseline, None, None
+    baseline, comparison_plan, missing = question.baseline, None, None
     if baseline in question.variants:
-        against = ComparisonPlan(question.variants, baseline, tolerances=question.tolerances)
+        comparison_plan = ComparisonPlan(
+            question.variants, baseline, tolerances=question.tolerances
+        )
     elif baseline is not None:
         missing = f"the baseline '{baseline}' is not among the variants"
     size = len(question.rows)
@@ -56,8 +58,8 @@ def _summarise(question: GateQuestion, policy: Policy) -> Summary:
         part = Path(folder) / "00000.parquet"
         lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in question.rows]
         write_rows(lines, part)
-        with Aggregates([part], plan, policy, against) as tables:
+        with Aggregates([part], plan, policy, comparison_plan) as tables:
             summary = tables.summary()
-    found = {one.variant: one for one in summary.variants}
-    every = (found.get(name, VariantSummary(name, 0, 0, None)) for name in question.variants)
+    measured = {summed.variant: summed for summed in summary.variants}
+    every = (measured.get(name, VariantSummary(name, 0, 0, None)) for name in question.variants)
     return replace(summary, variants=tuple(every), no_baseline=missing)

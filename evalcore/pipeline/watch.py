@@ -81,7 +81,7 @@ class Watch:
         self._clock = clock
         self._read: set[int] = set()
         self._tally = Tally()
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def follow(self, wait: Callable[[], None]) -> Iterator[Watched]:
         """Yield the run now and after each wait, until it has ended."""
@@ -133,10 +133,10 @@ class Watch:
 
     def _rate(self, now: float, *, ended: bool) -> float | None:
         """Return items a second, over what was seen; at first by the times of the objects."""
-        self._seen.append((now, self._tally.done))
-        while len(self._seen) > 2 and now - self._seen[0][0] > _WINDOW_S:
-            self._seen.popleft()
-        began, done = self._seen[0]
+        self._samples.append((now, self._tally.done))
+        while len(self._samples) > 2 and now - self._samples[0][0] > _WINDOW_S:
+            self._samples.popleft()
+        began, done = self._samples[0]
         if not ended and self._tally.done > done and now - began >= _LEAST_S:
             return (self._tally.done - done) / (now - began)
         store, keys = self._run.store, self._run.keys

@@ -1,7 +1,7 @@
 """Cases as lines of JSON and back: what the plan in the store is made of.
 
 A block of cases begins with a line that holds its distinct assertions; the lines after it hold a
-case each and name their assertions by place. Cases of one suite repeat their assertions, and what
+case each and name their assertions by index. Cases of one suite repeat their assertions, and what
 is read once need not be decoded, hashed or written again for each of them. Defaults are left out.
 """
 
@@ -35,10 +35,10 @@ class CaseEncoder:
     """Encodes the cases of one block; `decode_block` gives equal cases back."""
 
     def __init__(self) -> None:
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         self._assertions: list[Assertion] = []
         self._workspaces: list[Mapping[str, Any]] = []
-        self._workspace_places: dict[int, int] = {}
+        self._workspace_indices: dict[int, int] = {}
         self._lines: list[bytes] = []
         self.code_names: set[str] = set()
 
@@ -50,14 +50,14 @@ class CaseEncoder:
         raw: dict[str, Any] = {
             "id": case.id,
             "input": case.input,
-            "assertions": [self._place(assertion) for assertion in case.assertions],
+            "assertions": [self._index(assertion) for assertion in case.assertions],
         }
         if case.fixture is not None:
             raw["fixture"] = encode_evidence(case.fixture)
         if case.block_fixtures is not None:
             raw["given"] = encode_evidence(case.block_fixtures)
         if case.workspace is not None:
-            raw["workspace"] = self._workspace_place(case.workspace)
+            raw["workspace"] = self._workspace_index(case.workspace)
         for name in _LEFT_OUT_AS_NONE:
             if (value := getattr(case, name)) is not None:
                 raw[name] = value
@@ -68,24 +68,24 @@ class CaseEncoder:
             self.code_names.update(attached_names(case.input))
         self._lines.append(orjson.dumps(raw, option=_OPTIONS))
 
-    def _place(self, assertion: Assertion) -> int:
-        """Return the assertion's place; the same object has the same one."""
-        place = self._places.get(id(assertion))
-        if place is None:
+    def _index(self, assertion: Assertion) -> int:
+        """Return the assertion's index; the same object has the same one."""
+        index = self._indices.get(id(assertion))
+        if index is None:
             # `_assertions` keeps the object alive, so its id cannot be another's meanwhile.
-            place = self._places[id(assertion)] = len(self._assertions)
+            index = self._indices[id(assertion)] = len(self._assertions)
             self._assertions.append(assertion)
             if assertion.check in CODE_CHECKS:
                 self.code_names.update(code_names(assertion.params))
-        return place
+        return index
 
-    def _workspace_place(self, workspace: Mapping[str, Any]) -> int:
-        place = self._workspace_places.get(id(workspace))
-        if place is None:
-            place = self._workspace_places[id(workspace)] = len(self._workspaces)
+    def _workspace_index(self, workspace: Mapping[str, Any]) -> int:
+        index = self._workspace_indices.get(id(workspace))
+        if index is None:
+            index = self._workspace_indices[id(workspace)] = len(self._workspaces)
             self._workspaces.append(workspace)
             self.code_names.update(code_names(workspace))
-        return place
+        return index
 
     def block(self) -> bytes:
         """Return the whole block."""
@@ -107,12 +107,12 @@ def decode_block(block: bytes) -> list[Case]:
 def _decode_case(
     raw: dict[str, Any], table: Sequence[Assertion], workspaces: Sequence[Mapping[str, Any]]
 ) -> Case:
-    fixture, given = raw.get("fixture"), raw.get("given")
+    fixture, block_fixtures = raw.get("fixture"), raw.get("given")
     workspace = raw.get("workspace")
     return Case(
         id=raw["id"],
         input=raw["input"],
-        assertions=tuple([table[place] for place in raw["assertions"]]),
+        assertions=tuple([table[index] for index in raw["assertions"]]),
         fixture=None if fixture is None else decode_evidence(fixture),
         group=raw.get("group"),
         target=raw.get("target"),
@@ -122,7 +122,7 @@ def _decode_case(
         tags=tuple(raw.get("tags", ())),
         metadata=raw.get("metadata", NOTHING),
         reason_not_executable=raw.get("reason_not_executable"),
-        block_fixtures=None if given is None else decode_evidence(given),
+        block_fixtures=None if block_fixtures is None else decode_evidence(block_fixtures),
         workspace=None if workspace is None else workspaces[workspace],
         conversation=raw.get("conversation", False),
     )

@@ -54,13 +54,16 @@ class Expander:
         self._executed_code = suite.code if executed is None else executed
         self._is_script = suite.format is Format.SCRIPT_SUITE
         self._scorers = scorers_identity(suite.scorers, suite.code)
-        if asked := [one.params.get("judge") for one in suite.scorers if one.kind == "llm_judge"]:
-            self._scorers += judges_identity(asked, None, suite)
+        judges = [
+            scorer.params.get("judge") for scorer in suite.scorers if scorer.kind == "llm_judge"
+        ]
+        if judges:
+            self._scorers += judges_identity(judges, None, suite)
         self._digests: dict[tuple[str | None, str], tuple[Target | None, bytes]] = {}
         self._assertions: dict[tuple[int, ...], _Graded] = {}
 
-    def expand(self, case: Case, first: int, wanted: range) -> Iterator[WorkItem]:
-        """Yield those work items of a case whose numbers are `wanted`; its first one is `first`."""
+    def expand(self, case: Case, first: int, numbers: range) -> Iterator[WorkItem]:
+        """Yield the work items of a case that are among `numbers`; `first` is its first one."""
         number = first
         executed = case_identity(case)
         if self._executed_code:
@@ -73,7 +76,7 @@ class Expander:
                 judged = judges_identity(by.judges, target, self._suite)
                 graded = grading_identity(case, by.digest) + self._scorers + judged
             for iteration in range(self._suite.policy.iterations):
-                if number in wanted:
+                if number in numbers:
                     key = exec_key(executed, digest, iteration)
                     grade = grade_key(key, graded)
                     yield WorkItem(number, case, variant, target, iteration, key, grade)
@@ -82,38 +85,38 @@ class Expander:
     def _graded(self, assertions: tuple[Assertion, ...]) -> _Graded:
         """Return the assertions' digest; cases that share all the objects share it."""
         objects = tuple(map(id, assertions))
-        known = self._assertions.get(objects)
-        if known is not None:
-            return known
+        shared = self._assertions.get(objects)
+        if shared is not None:
+            return shared
         if len(self._assertions) >= MAX_SHARED_ASSERTIONS:
             self._assertions.clear()
         # The entry keeps the objects alive, so their ids cannot be others' meanwhile.
         digest = assertions_identity(assertions, self._suite.code)
-        found = _Graded(assertions, digest, judges_named(assertions))
-        self._assertions[objects] = found
-        return found
+        graded = _Graded(assertions, digest, judges_named(assertions))
+        self._assertions[objects] = graded
+        return graded
 
     def _target(self, case: Case, variant: Variant) -> tuple[Target | None, bytes]:
         """Return the target: the case's own, else the variant's, else the suite's."""
         key = (case.target, variant.id)
-        found = self._digests.get(key)
-        if found is None:
+        digested = self._digests.get(key)
+        if digested is None:
             name = case.target or variant.target or self._suite.default_target
             target = None if name is None else self._suite.targets.get(name)
-            found = target, target_identity(target, variant, self._executed_code)
-            self._digests[key] = found
-        return found
+            digested = target, target_identity(target, variant, self._executed_code)
+            self._digests[key] = digested
+        return digested
 
 
 def expand_shard(
     expander: Expander, plan: Plan, shard: int, cases: Sequence[Case]
 ) -> list[WorkItem]:
     """Return the work items of a shard in order; `cases` are those of `cases_of_shard`."""
-    wanted = plan.shard_items(shard)
-    first_case = wanted.start // plan.items_per_case
+    numbers = plan.shard_items(shard)
+    first_case = numbers.start // plan.items_per_case
     items: list[WorkItem] = []
     for offset, case in enumerate(cases):
-        items.extend(expander.expand(case, (first_case + offset) * plan.items_per_case, wanted))
+        items.extend(expander.expand(case, (first_case + offset) * plan.items_per_case, numbers))
     return items
 
 

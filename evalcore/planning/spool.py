@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator
 from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
-import zstandard
-
 from evalcore.errors import UsageError
 from evalcore.model.suite import Case
 from evalcore.planning.codec import CaseEncoder, decode_block
+from evalcore.planning.frames import (
+    LARGEST_FRAME_BYTES,
+    FrameError,
+    compress_frame,
+    decompress_frame,
+)
 from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_000
-# What one part may hold when it is open; compressed, a part of any size is small.
-LARGEST_PART_BYTES = 512 * 1024 * 1024
 MEMORY_BYTES = 64 * 1024 * 1024
 
 
@@ -67,13 +69,13 @@ class CaseSpool:
 
     def _flush(self) -> None:
         block = seal_block(self._encoder.block())
-        if len(block) > LARGEST_PART_BYTES:
-            limit = LARGEST_PART_BYTES // 2**20
+        if len(block) > LARGEST_FRAME_BYTES:
+            limit = LARGEST_FRAME_BYTES // 2**20
             raise UsageError(
                 f"{len(self._encoder)} cases in a row come to more than {limit} MiB; put what is "
                 "large in them into files"
             )
-        data = compress(block)
+        data = compress_frame(block)
         self._file.seek(self._end)
         self._file.write(data)
         self._blocks.append(_Block(self._end, len(data)))
@@ -88,11 +90,6 @@ def spool_cases(cases: Iterable[Case]) -> CaseSpool:
     for case in cases:
         spool.append(case)
     return spool
-
-
-def compress(data: bytes) -> bytes:
-    """Return `data` as one zstandard frame with its checksum."""
-    return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data)
 
 
 class PlanPartError(ValueError):
@@ -125,9 +122,6 @@ def count_cases(part: bytes) -> int:
 
 def _decompressed(part: bytes) -> bytes:
     try:
-        size = zstandard.frame_content_size(part)
-        if size > LARGEST_PART_BYTES:
-            raise PlanPartError(f"says that it holds {size} bytes")
-        return zstandard.ZstdDecompressor().decompress(part, max_output_size=LARGEST_PART_BYTES)
-    except zstandard.ZstdError as error:
-        raise PlanPartError(f"cannot be read: {error}") from error
+        return decompress_frame(part)
+    except FrameError as error:
+        raise PlanPartError(str(error)) from error

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-import zstandard
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalcore.errors import EvalError, ExitCode
@@ -21,11 +20,11 @@ from evalcore.model.exchange import (
     request_digest,
 )
 from evalcore.model.measures import LARGEST
+from evalcore.planning.frames import FrameError, compress_frame, decompress_frame
 from evalcore.recording.redaction import REDACTED, Redaction, named_identity
 
 SCHEMA: Final = 1
 _EXCHANGE: Final = ("key", "identity", "iteration", "invocation", "reply", "error")
-_LARGEST_BYTES = 512 * 1024 * 1024
 
 
 class RecordingError(EvalError):
@@ -185,7 +184,7 @@ def stored(text: bytes) -> bytes:
     """Return the bytes for the store of a readable recording, which `parse` accepts."""
     document = orjson.loads(text)
     signed = orjson.dumps({**document, "sha256": _exchange_digest(document)})
-    return zstandard.ZstdCompressor(level=3).compress(signed)
+    return compress_frame(signed, level=3, checksum=False)
 
 
 def parse(text: bytes) -> Recording:
@@ -250,9 +249,6 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
 
 def _decompressed(data: bytes) -> bytes:
     try:
-        size = zstandard.frame_content_size(data)
-        if size > _LARGEST_BYTES:
-            raise RecordingError(f"it says that it holds {size} bytes")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=_LARGEST_BYTES)
-    except zstandard.ZstdError as error:
-        raise RecordingError(f"damaged: {error}") from None
+        return decompress_frame(data)
+    except FrameError as error:
+        raise RecordingError(f"damaged: it {error}") from None

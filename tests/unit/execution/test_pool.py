@@ -134,10 +134,10 @@ def test_a_worker_that_was_stopped_late_does_not_cancel_a_run_that_was_resumed(
 ) -> None:
     run = planned(tmp_path, number=4)
     begun, now = run.manifest(), datetime.now(UTC)
-    assert cancel_run(run, (), now=now, begun=begun).state is State.CANCELLED
+    assert cancel_run(run, (), now=now, first_manifest=begun).state is State.CANCELLED
     reopen_run(run)
-    assert cancel_run(run, (), now=now, begun=begun).state is State.RUNNING
-    assert cancel_run(run, (), now=now, begun=run.manifest()).state is State.CANCELLED
+    assert cancel_run(run, (), now=now, first_manifest=begun).state is State.RUNNING
+    assert cancel_run(run, (), now=now, first_manifest=run.manifest()).state is State.CANCELLED
 
 
 def test_a_shard_that_another_process_committed_is_not_executed(tmp_path: Path) -> None:

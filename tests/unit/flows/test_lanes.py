@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.model.run import Manifest
-from evalcore.pipeline import ExecuteOptions, execute_run, finish_run
+from evalcore.pipeline import ExecuteOptions, execute_run, execute_shards, finish_run
 from evalcore.pipeline.execute import settle_plan
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
@@ -36,7 +36,7 @@ AT_ONCE = 4
 def test_the_rule_chooses_between_shard_tasks_and_lanes(
     items: int, seconds: float, wanted: int, has_pool: bool, lanes: int
 ) -> None:
-    assert choose_lanes(RemainingWork(items, seconds), wanted=wanted, has_pool=has_pool) == lanes
+    assert choose_lanes(RemainingWork(items, seconds), lanes=wanted, has_pool=has_pool) == lanes
 
 
 def add_cases(folder: Path) -> None:
@@ -66,9 +66,11 @@ def test_items_take_as_long_as_in_the_last_run_of_the_suite(tmp_path: Path) -> N
 def test_items_take_as_long_as_the_pilot_has_shown(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, items=ITEMS, sleep_s=0.02)
     run = plan_shared(suite, LocalStore(tmp_path / "store"))
-    pilot = run.manifest().plan.pilot
+    plan = run.manifest().plan
+    pilot = plan.pilot
     assert pilot
-    settle_plan(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
+    execute_shards(run, plan, (0,), ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
+    assert settle_plan(run, run.manifest()).settled
     work = work_left(run, None)
     assert work.items == ITEMS - pilot
     assert work.items / AT_ONCE * 0.02 <= work.seconds < work.items / AT_ONCE * 0.2

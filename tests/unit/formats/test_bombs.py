@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evalcore.planning.spool import LARGEST_PART_BYTES, PlanPartError, decode_part
+from evalcore.planning.frames import LARGEST_FRAME_BYTES
+from evalcore.planning.spool import PlanPartError, decode_part
 from tests.unit.formats.loading import load_text, problems_of
 
 MIB = 2**20
@@ -50,7 +51,7 @@ def test_a_document_of_twenty_megabytes_takes_little_memory(
 
 
 def test_a_plan_part_is_not_opened_beyond_its_bound() -> None:
-    bomb = zstandard.ZstdCompressor().compress(b"\0" * (LARGEST_PART_BYTES + MIB))
+    bomb = zstandard.ZstdCompressor().compress(b"\0" * (LARGEST_FRAME_BYTES + MIB))
     assert len(bomb) < MIB
 
     with pytest.raises(PlanPartError, match="says that it holds"):
@@ -59,7 +60,7 @@ def test_a_plan_part_is_not_opened_beyond_its_bound() -> None:
 
 def test_a_plan_part_that_does_not_say_its_size_is_not_opened_beyond_its_bound() -> None:
     stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
-    chunks = [stream.compress(b"\0" * MIB) for _ in range(LARGEST_PART_BYTES // MIB + 1)]
+    chunks = [stream.compress(b"\0" * MIB) for _ in range(LARGEST_FRAME_BYTES // MIB + 1)]
     bomb = b"".join([*chunks, stream.flush()])
 
     with pytest.raises(PlanPartError):

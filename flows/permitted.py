@@ -32,8 +32,8 @@ def permitted_store(address: str, settings: Settings) -> ObjectStore:
         # Not the whole address: it may hold a password.
         without_password = address.rpartition("@")[2]
         raise NotAllowedError(
-            f"the store {without_password!r} is not the one of this worker (EVALCORE_STORE), and none "
-            "that EVALCORE_ALLOW_STORES allows"
+            f"the store {without_password!r} is not the one of this worker (EVALCORE_STORE), and "
+            "none that EVALCORE_ALLOW_STORES allows"
         )
     return open_store(address or settings.store)
 

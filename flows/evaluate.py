@@ -36,7 +36,7 @@ from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states
 from flows.covering import covered
-from flows.execution import Execution, is_complete, local_execution, rare_collections
+from flows.execution import FlowExecution, is_complete, local_execution, rare_collections
 from flows.lanes import (
     are_many,
     choose_lanes,
@@ -149,7 +149,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
         return states.decided(view.report)
 
 
-def _plan(parameters: EvaluateParameters) -> Execution:
+def _plan(parameters: EvaluateParameters) -> FlowExecution:
     """Return the execution of a new run, or of the one to be resumed, as a worker trusts it."""
     worker = this_worker()
     settings = worker.settings
@@ -176,10 +176,10 @@ def _plan(parameters: EvaluateParameters) -> Execution:
         concurrency=parameters.concurrency,
         isolation=Isolation(settings.isolation),
     )
-    return Execution(run, execute)
+    return FlowExecution(run, execute)
 
 
-def _lanes(execution: Execution, parameters: EvaluateParameters) -> int:
+def _lanes(execution: FlowExecution, parameters: EvaluateParameters) -> int:
     """Return how many lanes execute the run; 0 for tasks in this process.
 
     Where nothing but a pilot can tell, it is executed here.
@@ -195,7 +195,7 @@ def _lanes(execution: Execution, parameters: EvaluateParameters) -> int:
     return 0 if execution.stopped else choose_lanes(work, lanes=0, has_pool=True)
 
 
-def _execute_in_lanes(execution: Execution, lanes: int, parameters: EvaluateParameters) -> None:
+def _execute_in_lanes(execution: FlowExecution, lanes: int, parameters: EvaluateParameters) -> None:
     run = execution.run
     get_run_logger().info(
         "run %s: %d work items in %d lanes", run.run_id, execution.plan.items, lanes
@@ -211,7 +211,7 @@ def _execute_in_lanes(execution: Execution, lanes: int, parameters: EvaluatePara
     )
 
 
-def _execute(execution: Execution) -> None:
+def _execute(execution: FlowExecution) -> None:
     """Execute the shards that have no result, one task run each; the pilot goes first.
 
     Raises `StoreError` once every shard was tried if some could not be executed.
@@ -234,7 +234,7 @@ def _execute(execution: Execution) -> None:
     progress.show(execution.executed_items, now=True)
 
 
-def _execute_pilot(execution: Execution, progress: RunProgress) -> None:
+def _execute_pilot(execution: FlowExecution, progress: RunProgress) -> None:
     """Execute the first shard of a plan that is not settled, which shows how large the others are.
 
     The plan stays unsettled if the execution was stopped.
@@ -244,7 +244,7 @@ def _execute_pilot(execution: Execution, progress: RunProgress) -> None:
         execution.settle()
 
 
-def _run_shards(execution: Execution, shards: tuple[int, ...], progress: RunProgress) -> None:
+def _run_shards(execution: FlowExecution, shards: tuple[int, ...], progress: RunProgress) -> None:
     name = execution.namer()
     futures: list[Future] = []
     with ThreadPoolTaskRunner[ShardReceipt | None](max_workers=execution.threads) as runner:

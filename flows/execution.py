@@ -42,7 +42,7 @@ _MAX_THREADS = 64
 _LEAVING_S = 0.1
 
 
-class Execution:
+class FlowExecution:
     """Executes shards of one run; safe to call from several threads.
 
     Stopped (by `stop`, or through a pool that `options.on_start` got), it leaves every later
@@ -264,7 +264,7 @@ def shard_name(shard: int) -> str:
 
 
 @contextmanager
-def brought_along(execution: Execution) -> Iterator[None]:
+def brought_along(execution: FlowExecution) -> Iterator[None]:
     """Let the flow that is called inside execute this, with this process's own trust."""
     token = _LOCAL.set(execution)
     try:
@@ -273,9 +273,9 @@ def brought_along(execution: Execution) -> Iterator[None]:
         _LOCAL.reset(token)
 
 
-def local_execution() -> Execution | None:
+def local_execution() -> FlowExecution | None:
     """Return the execution that this process brought along; None in a deployment."""
     return _LOCAL.get()
 
 
-_LOCAL: ContextVar[Execution | None] = ContextVar("evalcore_local_execution", default=None)
+_LOCAL: ContextVar[FlowExecution | None] = ContextVar("evalcore_local_execution", default=None)

@@ -20,7 +20,7 @@ from evalcore.pipeline import DecideOptions, ExecuteOptions, execute_run, finish
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from flows.execution import Execution
+    from flows.execution import FlowExecution
 
 # For this process and the server that it may start; what the user set stays. The batches let the
 # server record two to three times as many task runs.
@@ -50,7 +50,7 @@ class PrefectRunner:
     """Executes and finishes planned runs through Prefect (`evalcore.runners.Runner`)."""
 
     def __init__(self) -> None:
-        self._executions: dict[str, Execution] = {}
+        self._executions: dict[str, FlowExecution] = {}
 
     def start(self, run: StoredRun, options: ExecuteOptions) -> None:
         """Return when the run has its final state, or was stopped through `options.on_start`.
@@ -62,10 +62,10 @@ class PrefectRunner:
             os.environ.setdefault(name, value)
         from flows.attended import AttendedFlow, Ending
         from flows.evaluate import evaluate
-        from flows.execution import Execution, brought_along, is_complete
+        from flows.execution import FlowExecution, brought_along, is_complete
 
         server_answers = _reach_server()
-        execution = Execution(run, options)
+        execution = FlowExecution(run, options)
         self._executions[run.run_id] = execution
         name = run.definition.name[:1000]
 
@@ -122,7 +122,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _finish_alone(run: StoredRun, execution: Execution, options: ExecuteOptions) -> None:
+def _finish_alone(run: StoredRun, execution: FlowExecution, options: ExecuteOptions) -> None:
     """Execute what is left of a run whose server is gone, decide it and write its report."""
     from flows.execution import is_complete
 

@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from evalcore.errors import StoreError
 from evalcore.execution.stored_shards import ShardReceipt
 from flows.covering import covered
-from flows.execution import Execution
+from flows.execution import FlowExecution
 
 _RETRY_DELAYS_S = [1.0, 5.0]
 
@@ -31,7 +31,7 @@ def is_storage_fault(_task: Task[..., Any], _run: TaskRun, state: State[Any]) ->
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def execute_shard(execution: Execution, shard: int, name: str) -> ShardReceipt | None:  # noqa: ARG001  (Prefect names the task run with it)
+def execute_shard(execution: FlowExecution, shard: int, name: str) -> ShardReceipt | None:  # noqa: ARG001  (Prefect names the task run with it)
     """Execute one shard of the run and return its receipt; None if the run was stopped."""
     with covered():
         return execution.execute(shard)

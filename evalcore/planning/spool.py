@@ -13,9 +13,9 @@ from typing import NamedTuple
 from evalcore.errors import UsageError
 from evalcore.model.suite import Case
 from evalcore.planning.codec import CaseEncoder, decode_block
-from evalcore.planning.frames import (
+from evalcore.planning.zstd_frames import (
     LARGEST_FRAME_BYTES,
-    FrameError,
+    ZstdFrameError,
     compress_frame,
     decompress_frame,
 )
@@ -123,5 +123,5 @@ def count_cases(part: bytes) -> int:
 def _decompressed(part: bytes) -> bytes:
     try:
         return decompress_frame(part)
-    except FrameError as error:
+    except ZstdFrameError as error:
         raise PlanPartError(str(error)) from error

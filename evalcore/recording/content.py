@@ -20,7 +20,7 @@ from evalcore.model.exchange import (
     request_digest,
 )
 from evalcore.model.measures import LARGEST
-from evalcore.planning.frames import FrameError, compress_frame, decompress_frame
+from evalcore.planning.zstd_frames import ZstdFrameError, compress_frame, decompress_frame
 from evalcore.recording.redaction import REDACTED, Redaction, named_identity
 
 SCHEMA: Final = 1
@@ -250,5 +250,5 @@ def _document(recording: Recording, redaction: Redaction) -> dict[str, Any]:
 def _decompressed(data: bytes) -> bytes:
     try:
         return decompress_frame(data)
-    except FrameError as error:
+    except ZstdFrameError as error:
         raise RecordingError(f"damaged: it {error}") from None

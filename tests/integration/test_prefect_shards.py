@@ -20,7 +20,7 @@ from evalcore.pipeline import (
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
-from flows.execution import Execution
+from flows.execution import FlowExecution
 from flows.runner import PrefectRunner
 from tests.support.prefect_runs import flow_run_of, planned, write_python_suite, write_suite
 from tests.support.prefect_server import PrefectServer
@@ -201,7 +201,7 @@ def test_threads_share_the_concurrency_and_use_all_of_it(tmp_path: Path, items: 
     (tmp_path / "answering.py").write_text(COUNTING)
     run = planned(load(tmp_path / name), open_store(str(tmp_path / "store")))
     imports = ImportPolicy(roots=(tmp_path,))
-    execution = Execution(run, ExecuteOptions(imports=imports, concurrency=5))
+    execution = FlowExecution(run, ExecuteOptions(imports=imports, concurrency=5))
     with ThreadPoolExecutor(execution.threads) as threads:
         list(threads.map(execution.execute, execution.pending()))
         if not execution.plan.settled:

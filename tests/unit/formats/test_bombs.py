@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evalcore.planning.frames import LARGEST_FRAME_BYTES
+from evalcore.planning.zstd_frames import LARGEST_FRAME_BYTES
 from evalcore.planning.spool import PlanPartError, decode_part
 from tests.unit.formats.loading import load_text, problems_of
 

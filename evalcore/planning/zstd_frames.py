@@ -10,7 +10,7 @@ LARGEST_FRAME_BYTES: Final = 512 * 1024 * 1024
 """What a frame may hold when it is decompressed; compressed, a frame of any size is small."""
 
 
-class FrameError(ValueError):
+class ZstdFrameError(ValueError):
     """A frame is damaged or holds too much; the message follows the name of what holds it."""
 
 
@@ -20,11 +20,11 @@ def compress_frame(data: bytes, *, level: int = 1, checksum: bool = True) -> byt
 
 
 def decompress_frame(frame: bytes) -> bytes:
-    """Return what a frame holds; raise `FrameError` before it takes more than the bound."""
+    """Return what a frame holds; raise `ZstdFrameError` before it takes more than the bound."""
     try:
         size = zstandard.frame_content_size(frame)
         if size > LARGEST_FRAME_BYTES:
-            raise FrameError(f"says that it holds {size} bytes")
+            raise ZstdFrameError(f"says that it holds {size} bytes")
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LARGEST_FRAME_BYTES)
     except zstandard.ZstdError as error:
-        raise FrameError(f"cannot be read: {error}") from error
+        raise ZstdFrameError(f"cannot be read: {error}") from error

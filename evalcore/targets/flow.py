@@ -23,6 +23,7 @@ from evalcore.targets.flow_answer import (
     with_primary,
 )
 from evalcore.targets.flow_context import CountedCalls, FlowContext, FlowVariant, arguments_for
+from evalcore.targets.flow_endpoint import chat_model_of
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.node_flow import (
     PRIMARY_KEYS,
@@ -33,10 +34,13 @@ from evalcore.targets.node_flow import (
     read_node_flow,
 )
 from evalcore.targets.node_registry import NodeRegistry, register_call
+from evalcore.targets.node_run import NodeExecution
 from evalcore.targets.node_targets import NodeTargets
+from evalcore.targets.registry import KINDS, build
 from evalcore.targets.work import Work
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.local_objects import find_callable
+from evalcore.workflow.run_store import MemoryRunStore
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker_pool import WorkerPool
@@ -151,8 +155,6 @@ class FlowTarget:
 
     def chat(self, provider: str | None, model: str | None) -> ChatModel:
         """Return the model of these names; raise `TargetError`."""
-        from evalcore.targets.flow_endpoint import chat_model_of
-
         named = provider or ("anthropic" if (model or "").startswith("claude") else "openai")
         return chat_model_of(named, model, self._options.providers, self._context)
 
@@ -224,9 +226,6 @@ class FlowTarget:
         work: Work,
     ) -> Evidence:
         """Return what the nodes of a flow leave."""
-        from evalcore.targets.node_run import NodeExecution
-        from evalcore.workflow.run_store import MemoryRunStore
-
         if primary is not None and not flow.has_output(primary):
             nodes = ", ".join(node.id for node in flow.nodes)
             raise AnswerError(f"the primary output '{primary}' is no node; nodes: {nodes}")
@@ -247,8 +246,6 @@ class FlowTarget:
 
     async def answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""
-        from evalcore.targets.registry import build
-
         if target.kind == "workflow" and self._options.providers:
             options = {"providers": self._options.providers, **target.options}
             target = Target(target.name, target.kind, options)
@@ -278,8 +275,6 @@ def _target_in(flow: Any) -> Target | None:
         return Target("workflow", "workflow", dict(flow))
     if set(flow) == {"name", "kind", "options"}:
         return Target(flow["name"], flow["kind"], flow["options"])
-    from evalcore.targets.registry import KINDS
-
     kind = flow.get("provider")
     if not isinstance(kind, str) or kind not in KINDS:
         return None

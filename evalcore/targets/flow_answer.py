@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+import orjson
+
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.evidence_path import (
     PRIMARY,
@@ -188,8 +190,6 @@ def _metrics(raw: Any) -> Metrics:
 
 def json_value(value: Any) -> Any:
     """Return the value as JSON holds it, so that a stored one is equal to it."""
-    import orjson
-
     try:
         return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
     except (orjson.JSONEncodeError, RecursionError) as error:

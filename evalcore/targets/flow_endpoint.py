@@ -11,6 +11,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.target import Target
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.build_context import BuildContext
+from evalcore.targets.registry import build
 
 _PROTOCOLS: Final = ("openai", "anthropic")
 
@@ -39,8 +40,6 @@ def chat_model_of(
         options["model"] = model
     if not options.get("model"):
         raise TargetError("provider", f"no model is named for provider '{provider}'")
-    from evalcore.targets.registry import build
-
     try:
         target = Target(provider, kind, options)
         built: Any = build(target, folder=context.folder, environment=context.surroundings)

@@ -14,6 +14,7 @@ from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import json_text, messages_of, prompt_of
 from evalcore.targets.node_calls import NodeCalls, NodeQuestion, TargetAnswer
+from evalcore.targets.registry import build
 from evalcore.targets.work import Runnable, Work
 from evalcore.workflow.usage import ProviderCall
 
@@ -46,8 +47,6 @@ class NodeTargets:
         return TargetAnswer(await runnable.answer(work), tuple(calls))
 
     def _built(self, target: Target, config: Mapping[str, Any]) -> Runnable:
-        from evalcore.targets.registry import build
-
         context = self._context
         variant = replace(DEFAULT_VARIANT, config=config)
         where = f"target '{target.name}'"

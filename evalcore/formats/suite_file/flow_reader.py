@@ -21,6 +21,7 @@ from evalcore.model.target import Target, Variant
 from evalcore.targets.registry import KINDS
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
+from evalcore.workflow.variant import PARTS, SOUL_KEYS
 
 FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
@@ -271,8 +272,6 @@ class FlowReader:
         self, own: Mapping[str, Any], config: Mapping[str, Any], loc: Loc
     ) -> dict[str, Any]:
         """Return what is laid over a workflow: fields of every soul, parts of it."""
-        from evalcore.workflow.variant import PARTS, SOUL_KEYS
-
         laid: dict[str, Any] = {}
         for key, value in config.items():
             snake = snake_case(key)

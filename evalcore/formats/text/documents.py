@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
+import jiter
+import orjson
 import yaml
 
 from evalcore.errors import LoadError, Problem
@@ -228,8 +230,6 @@ def raise_problem(file: str, line: int | None, path: str, message: str) -> NoRet
 
 def parse_json(data: bytes) -> Any:
     """Parse strict JSON: no duplicate keys, no NaN; raise `ValueError` with line and column."""
-    import jiter
-
     return jiter.from_json(data, catch_duplicate_keys=True, allow_inf_nan=False)
 
 
@@ -241,8 +241,6 @@ def too_large_number(data: bytes, value: Any) -> str | None:
 
 def as_json(value: Any) -> Any:
     """Return a read value as JSON holds it: YAML's keys that are no text become text."""
-    import orjson
-
     return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
 
 

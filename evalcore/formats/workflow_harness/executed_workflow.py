@@ -15,6 +15,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.parts import read_workflow
+from evalcore.formats.workflow_harness.providers import find_providers
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
@@ -153,8 +154,6 @@ class ExecutedWorkflow:
         self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
     ) -> dict[str, Any]:
         """Return the entries of `targets.yaml` that souls of blocks that run name."""
-        from evalcore.formats.workflow_harness.providers import find_providers
-
         names: dict[str, Loc] = {}
         for name, loc in _named_providers(definition, fixtures):
             names.setdefault(name, loc)

@@ -1,4 +1,4 @@
-"""Automations: a killed flow run is noticed, and a failed gate told to whoever wants to know.
+"""Automations: a killed flow run is noticed, a failed gate is reported to a webhook.
 
 As `deployments.register`: compared first, changed only where something differs.
 """
@@ -48,7 +48,7 @@ _CRASH_PAYLOAD = """\
 
 
 def wanted_automations(webhook: UUID | None) -> tuple[AutomationCore, ...]:
-    """Return the automations; those that tell somebody need the block of a webhook."""
+    """Return the automations; those that report need the block of a webhook."""
     lost = AutomationCore(
         name=LOST,
         description="A flow run whose process was killed ends as Crashed after 90 s of silence.",
@@ -95,19 +95,21 @@ def wanted_automations(webhook: UUID | None) -> tuple[AutomationCore, ...]:
     return (lost, gate, crashed)
 
 
-def register_automation(client: SyncPrefectClient, wanted: AutomationCore, *, dry: bool) -> Change:
+def register_automation(
+    client: SyncPrefectClient, automation: AutomationCore, *, dry: bool
+) -> Change:
     """Register an automation; one that a person disabled stays so."""
-    found = client.read_automations_by_name(wanted.name)
-    if not found:
+    existing = client.read_automations_by_name(automation.name)
+    if not existing:
         if not dry:
-            client.create_automation(wanted)
-        return Change("automation", wanted.name, CREATED)
-    before = found[0]
-    change = compare("automation", wanted.name, _compared(before), _compared(wanted))
+            client.create_automation(automation)
+        return Change("automation", automation.name, CREATED)
+    before = existing[0]
+    change = compare("automation", automation.name, _compared(before), _compared(automation))
     if change.did == CHANGED and not dry:
-        kept = wanted.model_copy(update={"enabled": before.enabled})
+        updated = automation.model_copy(update={"enabled": before.enabled})
         # The client leaves out what was not set by hand.
-        full = AutomationCore.model_validate(kept.model_dump())
+        full = AutomationCore.model_validate(updated.model_dump())
         client.update_automation(before.id, full)
     return change
 
@@ -130,17 +132,17 @@ def register_webhook(
     The id is None if there is none; one that would be made has a null id. The URL, which may be a
     secret, is kept as one.
     """
-    found = _webhook(client)
-    identity = None if found is None else found[0]
-    if url is None or (found is not None and found[1] == url):
-        known = None if found is None else Change("webhook", WEBHOOK_BLOCK, UNCHANGED)
-        return identity, known
+    existing = _webhook(client)
+    identity = None if existing is None else existing[0]
+    if url is None or (existing is not None and existing[1] == url):
+        unchanged = None if existing is None else Change("webhook", WEBHOOK_BLOCK, UNCHANGED)
+        return identity, unchanged
     if dry:
         identity = identity or UUID(int=0)
     else:
         block = Webhook(url=SecretStr(url))
         identity = block.save(WEBHOOK_BLOCK, overwrite=True)  # type: ignore[assignment]  # sync here
-    if found is None:
+    if existing is None:
         return identity, Change("webhook", WEBHOOK_BLOCK, CREATED)
     return identity, Change("webhook", WEBHOOK_BLOCK, CHANGED, ("url",))
 

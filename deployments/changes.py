@@ -24,10 +24,10 @@ class Change(NamedTuple):
 
 
 def compare(
-    kind: str, name: str, before: Mapping[str, Any] | None, wanted: Mapping[str, Any]
+    kind: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]
 ) -> Change:
     """Return what has to happen so that what was before (None: nothing) becomes what is wanted."""
     if before is None:
         return Change(kind, name, CREATED)
-    fields = tuple(key for key, value in wanted.items() if before.get(key) != value)
+    fields = tuple(key for key, value in after.items() if before.get(key) != value)
     return Change(kind, name, CHANGED if fields else UNCHANGED, fields)

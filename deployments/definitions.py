@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
 NIGHTLY = "nightly"
 
 
@@ -57,7 +57,7 @@ class Definition:
         return self.entrypoint if (folder / file).is_file() else f"{self.module}.{self.function}"
 
 
-def read_definitions(path: Path = HERE / "prefect.yaml") -> tuple[Definition, ...]:
+def read_definitions(path: Path = FOLDER / "prefect.yaml") -> tuple[Definition, ...]:
     """Return the deployments of the file, in its order."""
     rows = yaml.safe_load(path.read_text("utf-8"))["deployments"]
     return tuple(_definition(row) for row in rows)
@@ -88,8 +88,10 @@ def with_night(
 ) -> tuple[Definition, ...]:
     """Return the definitions, with what is given in place of the nightly one's."""
     return tuple(
-        _other_night(one, suites, cron, timezone) if one.name == NIGHTLY else one
-        for one in definitions
+        _other_night(definition, suites, cron, timezone)
+        if definition.name == NIGHTLY
+        else definition
+        for definition in definitions
     )
 
 
@@ -100,7 +102,7 @@ def _other_night(
     if suites:
         parameters["suites"] = list(suites)
     schedules = tuple(
-        replace(known, cron=cron or known.cron, timezone=timezone or known.timezone)
-        for known in night.schedules
+        replace(schedule, cron=cron or schedule.cron, timezone=timezone or schedule.timezone)
+        for schedule in night.schedules
     )
     return replace(night, parameters=parameters, schedules=schedules)

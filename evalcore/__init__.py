@@ -43,7 +43,7 @@ __all__ = [
     "variant",
 ]
 
-_PLACES = {
+_MODULES = {
     "Artifact": "evalcore.model.artifact",
     "CaseResult": "evalcore.suites.report",
     "EvalRun": "evalcore.suites.workflow_evals",
@@ -66,10 +66,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `import evalcore.cli` pays for none of them."""
     from importlib import import_module
 
-    place = _PLACES.get(name)
-    if place is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'evalcore' has no attribute {name!r}")
-    return getattr(import_module(place), name)
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

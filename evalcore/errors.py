@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class Problem(NamedTuple):
-    """One mistake in somebody's file: where it stands and what is wrong with it."""
+    """One mistake in a file: its position and what is wrong."""
 
     file: str
     line: int | None
@@ -29,8 +29,12 @@ class Problem(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        position = self.file if self.line is None else f"{self.file}:{self.line}"
+        return (
+            f"{position}: {self.path}: {self.message}"
+            if self.path
+            else f"{position}: {self.message}"
+        )
 
 
 class EvalError(Exception):
@@ -75,18 +79,18 @@ class MemoryLimitError(EvalError):
 
 
 class Damage(NamedTuple):
-    """One place of a stored run that does not fit the rest.
+    """One part of a stored run that does not fit the rest.
 
     `shard` is the shard whose items can be executed again to mend it; None if nothing can be
     derived from what is left (a manifest, a plan).
     """
 
-    place: str
+    part: str
     reason: str
     shard: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.place} {self.reason}"
+        return f"{self.part} {self.reason}"
 
 
 _LISTED_DAMAGES = 5

@@ -55,13 +55,13 @@ def find_upward(folder: Path, names: Sequence[str]) -> Upward:
     start = folder.resolve()
     root, owners = repository_root(start), _owners(start)
     refused: list[Refused] = []
-    for place in _between(start, root):
+    for ancestor in _between(start, root):
         for name in names:
-            path = place / name
+            path = ancestor / name
             if not _is_file(path):
                 continue
             resolved = path.resolve()
-            reason = _first_reason(place, name, owners)
+            reason = _first_reason(ancestor, name, owners)
             if reason is None and not resolved.is_relative_to(root):
                 reason = f"the link leads outside {root}"
             if reason is None and resolved != path:
@@ -73,9 +73,9 @@ def find_upward(folder: Path, names: Sequence[str]) -> Upward:
 
 
 def _between(folder: Path, root: Path) -> Iterator[Path]:
-    for place in (folder, *folder.parents):
-        yield place
-        if place == root:
+    for ancestor in (folder, *folder.parents):
+        yield ancestor
+        if ancestor == root:
             return
 
 
@@ -97,9 +97,9 @@ def _owners(folder: Path) -> frozenset[int]:
     return frozenset({os.geteuid(), 0})
 
 
-def _first_reason(place: Path, name: str, owners: frozenset[int]) -> str | None:
+def _first_reason(folder: Path, name: str, owners: frozenset[int]) -> str | None:
     """Return why others may have put something at `place` / `name` or at a folder on the way."""
-    path = place
+    path = folder
     for part in Path(name).parts:
         path = path / part
         reason = _reason(path, owners)

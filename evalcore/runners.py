@@ -26,9 +26,9 @@ def find_runner(name: str) -> Runner:
     # Reading every installed package's entry points takes longer than a small run.
     from importlib.metadata import entry_points
 
-    found = entry_points(group=GROUP)
-    for entry in found:
+    entries = entry_points(group=GROUP)
+    for entry in entries:
         if entry.name == name:
             return cast("Runner", entry.load()())
-    known = ", ".join(sorted(entry.name for entry in found)) or "none is installed"
-    raise UsageError(f"no runner '{name}' ({known})")
+    names = ", ".join(sorted(entry.name for entry in entries)) or "none is installed"
+    raise UsageError(f"no runner '{name}' ({names})")

@@ -83,21 +83,21 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
     if path is not None:
         values = _read_file(path)
     for name in (*_TEXTS, *_LISTS):
-        given = environment.get(f"EVALCORE_{name.upper()}")
-        if given:
-            values[name] = given if name in _TEXTS else _split(given)
+        text = environment.get(f"EVALCORE_{name.upper()}")
+        if text:
+            values[name] = text if name in _TEXTS else _split(text)
     _read_switches(environment, values)
-    given = environment.get("EVALCORE_REDACT_PATTERNS")
-    if given:
+    text = environment.get("EVALCORE_REDACT_PATTERNS")
+    if text:
         try:
-            values["redact_patterns"] = _patterns(given.splitlines())
+            values["redact_patterns"] = _patterns(text.splitlines())
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
     _read_durations(environment, values)
-    given = environment.get("EVALCORE_ISOLATION")
-    if given:
+    text = environment.get("EVALCORE_ISOLATION")
+    if text:
         try:
-            values["isolation"] = _isolation(given)
+            values["isolation"] = _isolation(text)
         except ValueError as error:
             raise SettingsError(f"EVALCORE_ISOLATION{error}") from None
     settings = Settings(**values)
@@ -164,10 +164,10 @@ def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> No
         values["otel"] = _is_receiver_named(environment)
     readers: dict[str, Callable[[str], object]] = {"log": _log, "otel": _switch}
     for name in ("log", *_SWITCHES):
-        given = environment.get(f"EVALCORE_{name.upper()}")
-        if given:
+        text = environment.get(f"EVALCORE_{name.upper()}")
+        if text:
             try:
-                values[name] = readers.get(name, _switch)(given)
+                values[name] = readers.get(name, _switch)(text)
             except ValueError as error:
                 raise SettingsError(f"EVALCORE_{name.upper()}{error}") from None
 
@@ -175,7 +175,7 @@ def _read_switches(environment: Mapping[str, str], values: dict[str, Any]) -> No
 def _is_receiver_named(environment: Mapping[str, str]) -> bool:
     """Whether OpenTelemetry's variables name a receiver, and what sends to it is installed.
 
-    They may be meant for other programs: without the extra nobody is told, and nothing is wrong.
+    They may be meant for other programs: without the extra nothing is sent, and nothing is wrong.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -271,16 +271,16 @@ def _patterns(value: object) -> tuple[str, ...]:
 
 
 def _providers(value: object) -> dict[str, ProviderLimits]:
-    known = tuple(field.name for field in fields(ProviderLimits))
-    found = {}
-    for name, bounds in _tables(value, known).items():
+    keys = tuple(field.name for field in fields(ProviderLimits))
+    limits = {}
+    for name, bounds in _tables(value, keys).items():
         for key, bound in bounds.items():
             if bound <= 0:
                 raise ValueError(f".{name}.{key}: expected a number above 0")
             if key == "max_concurrency" and not isinstance(bound, int):
                 raise ValueError(f".{name}.{key}: expected a whole number")
-        found[name] = ProviderLimits(**bounds)
-    return found
+        limits[name] = ProviderLimits(**bounds)
+    return limits
 
 
 def _prices(value: object) -> dict[str, dict[str, float]]:
@@ -292,16 +292,16 @@ def _prices(value: object) -> dict[str, dict[str, float]]:
     return tables
 
 
-def _tables(value: object, known: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _tables(value: object, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Return tables by name whose keys are `known` and whose values are numbers of 0 or more."""
     if not isinstance(value, dict):
         raise ValueError(": expected a table for each name")
     for name, table in value.items():
         if not isinstance(table, dict):
-            raise ValueError(f".{name}: expected a table with {', '.join(known)}")
+            raise ValueError(f".{name}: expected a table with {', '.join(keys)}")
         for key, number in table.items():
-            if key not in known:
-                raise ValueError(f".{name}: unknown key '{key}'; known: {', '.join(known)}")
+            if key not in keys:
+                raise ValueError(f".{name}: unknown key '{key}'; known: {', '.join(keys)}")
             sound = isinstance(number, int | float) and not isinstance(number, bool)
             if not sound or not 0 <= number < float("inf"):
                 raise ValueError(f".{name}.{key}: expected a number of 0 or more")

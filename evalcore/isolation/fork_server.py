@@ -41,7 +41,7 @@ class _Output:
 
     pid: int
     fd: int
-    shown: int = 0
+    shown_bytes: int = 0
 
 
 @dataclass
@@ -122,9 +122,9 @@ class ForkServer:
         if not data:
             self._forget(output)
             return False
-        room = SHOWN_BYTES - output.shown
+        room = SHOWN_BYTES - output.shown_bytes
         if room > 0:
-            output.shown += len(data)
+            output.shown_bytes += len(data)
             self._tell({"text": data[:room].decode("utf-8", "replace"), "cut": len(data) > room})
         elif output.fd not in self.over:
             self._selector.unregister(output.fd)
@@ -141,21 +141,23 @@ class ForkServer:
         """Note the workers that have ended, and end what they have left running."""
         while True:
             try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if found is None:
+            if ended is None:
                 return
             # Before the process is reaped: its group's number cannot be another's yet.
-            _kill_group(found.si_pid)
-            _, status = os.waitpid(found.si_pid, 0)
-            for output in [one for one in self.outputs.values() if one.pid == found.si_pid]:
-                while output.shown < SHOWN_BYTES and self._drain(output):
+            _kill_group(ended.si_pid)
+            _, status = os.waitpid(ended.si_pid, 0)
+            for output in [
+                output for output in self.outputs.values() if output.pid == ended.si_pid
+            ]:
+                while output.shown_bytes < SHOWN_BYTES and self._drain(output):
                     continue
                 if output.fd in self.outputs:
                     self._forget(output)
             code = os.waitstatus_to_exitcode(status)
-            self._tell({"ended": found.si_pid, "code": code})
+            self._tell({"ended": ended.si_pid, "code": code})
 
     def _tell(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):

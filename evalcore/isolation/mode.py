@@ -54,5 +54,5 @@ def own_workers(isolation: str) -> Iterator[Workers]:
     try:
         yield Workers(pool, Isolation(isolation))
     finally:
-        for one in pools:
-            one.close()
+        for started in pools:
+            started.close()

@@ -39,7 +39,7 @@ class ServerProcess:
         self._control = control
         self._forked: deque[asyncio.Future[int]] = deque()
         self._ended: dict[int, asyncio.Future[int | None]] = {}
-        self._shown = 0
+        self._shown_characters = 0
         self.alive = True
         self._reader = asyncio.create_task(self._read())
 
@@ -96,7 +96,7 @@ class ServerProcess:
             return None
 
     def forget(self, pid: int) -> None:
-        """Note that nobody asks for this worker any more."""
+        """Forget a worker whose end is no longer awaited."""
         self._ended.pop(pid, None)
 
     def close(self) -> None:
@@ -153,10 +153,10 @@ class ServerProcess:
         """Show what a worker wrote on standard error; standard output is the report's."""
         from evalcore.trust.text import sanitize_terminal
 
-        room = _LONGEST_SHOWN - self._shown
+        room = _LONGEST_SHOWN - self._shown_characters
         if room <= 0:
             return
-        self._shown += len(text)
+        self._shown_characters += len(text)
         note = "\n… a worker process wrote more; the rest is dropped\n"
         if cut or len(text) > room:
             text = text[:room] + note

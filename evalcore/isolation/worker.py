@@ -56,7 +56,7 @@ class _Running:
     result: asyncio.Future[Any]
     answer: Answer
     loaded: Callable[[], None]
-    begun: asyncio.Event
+    has_begun: asyncio.Event
     begins_alone: bool
     is_first: bool
     questions: set[asyncio.Task[None]]
@@ -88,7 +88,7 @@ class Worker:
         ours, its = socket.socketpair()
         try:
             pid = await server.fork(its)
-        except BaseException:  # whatever ends the start, cancelling among it
+        except BaseException:  # cancellation too
             ours.close()
             raise
         finally:
@@ -131,7 +131,7 @@ class Worker:
         finally:
             limit.cancel()
             if not running.result.cancel() and not running.result.cancelled():
-                running.result.exception()  # or asyncio writes that nobody asked for it
+                running.result.exception()  # or asyncio logs that it was never retrieved
             for question in running.questions:
                 question.cancel()
             self._running.pop(job, None)
@@ -169,7 +169,7 @@ class Worker:
         kill_group(self._pid)
 
     def _import_too_long(self, running: _Running, limit_s: float) -> None:
-        if not running.begun.is_set() and not running.result.done():
+        if not running.has_begun.is_set() and not running.result.done():
             error = TargetError("import", f"importing it took longer than {limit_s:g} s")
             running.result.set_exception(error)
             self._kill("another item's import in the same process did not end")
@@ -215,7 +215,7 @@ class Worker:
         if kind == LOADED and values:
             if len(self._running) == 1 and values[0] is True:
                 running.begins_alone = True
-            running.begun.set()
+            running.has_begun.set()
             self.is_warm = True
             running.loaded()
         elif kind == ASK and len(values) == 3:

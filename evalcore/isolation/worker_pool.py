@@ -91,8 +91,8 @@ class WorkerPool:
             loop.call_soon_threadsafe(lambda: None if loaded.done() else loaded.set_result(None))
 
         async def answer(name: str, value: Any) -> Any:
-            asked = asyncio.run_coroutine_threadsafe(_awaited(job.answer(name, value)), loop)
-            return await asyncio.wrap_future(asked)
+            future = asyncio.run_coroutine_threadsafe(_awaited(job.answer(name, value)), loop)
+            return await asyncio.wrap_future(future)
 
         called = asyncio.run_coroutine_threadsafe(
             processes.run(job.entry, pickle.dumps(job.payload), answer, note_loaded),
@@ -274,14 +274,14 @@ class _Processes:
         room = self._limit - len(self._workers) - self._starting
         if any(waiting.alone for waiting in self._waiting):
             return max(room, 1)
-        # Processes share memory with nobody: more of them do not fit.
+        # Processes share no memory: more of them do not fit.
         return 0 if room > 0 and self._workers and memory_is_short() else room
 
     def _share(self) -> None:
         """Let jobs that no process is left for join those that have the fewest."""
         usable = [worker for worker in self._workers if worker.usable and not worker.alone]
         while usable and (waiting := next((w for w in self._waiting if not w.alone), None)):
-            worker = min(usable, key=lambda one: one.jobs)
+            worker = min(usable, key=lambda worker: worker.jobs)
             if worker.jobs >= _MOST_SHARING:
                 return
             self._waiting.remove(waiting)
@@ -332,9 +332,9 @@ class _Processes:
                 waiting.worker.set_exception(TargetError("process", reason))
 
     def _keep(self, task: Any) -> None:
-        made = self.loop.create_task(task)
-        self._tasks.add(made)
-        made.add_done_callback(self._tasks.discard)
+        kept_task = self.loop.create_task(task)
+        self._tasks.add(kept_task)
+        kept_task.add_done_callback(self._tasks.discard)
 
     async def end(self) -> None:
         """End every process and the server."""

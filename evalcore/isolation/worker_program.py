@@ -84,7 +84,7 @@ class _Worker:
         self._sending = threading.Lock()
         self._jobs: dict[str, asyncio.Task[None]] = {}
         self._questions: dict[tuple[str, int], asyncio.Future[Any]] = {}
-        self._asked = 0
+        self._question_count = 0
         self._surroundings = _Surroundings()
 
     async def run(self) -> None:
@@ -156,8 +156,8 @@ class _Worker:
 
     async def ask(self, job: str, name: str, value: Any) -> Any:
         """Return the engine's answer."""
-        self._asked += 1
-        number = self._asked
+        self._question_count += 1
+        number = self._question_count
         answer: asyncio.Future[Any] = self.loop.create_future()
         self._questions[job, number] = answer
         self.tell(ASK, job, number, name, value)
@@ -175,7 +175,7 @@ def is_anything_left() -> bool:
     """Whether earlier jobs left what may act later: threads, tasks, children, an alarm."""
     if any(signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF)):
         return True
-    own = 1 + sum(one.name == LOOP_THREAD for one in threading.enumerate())
+    own = 1 + sum(thread.name == LOOP_THREAD for thread in threading.enumerate())
     try:
         threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - on the path of each item
     except OSError:

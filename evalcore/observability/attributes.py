@@ -45,46 +45,46 @@ def call_attributes(
     Of an address only host and port are told: path and query may hold secrets.
     """
     request, outcome = call.request, call.outcome
-    found = _where(request)
+    attributes = _address_attributes(request)
     if is_model(request):
-        found |= _asked(request, measured=measured)
+        attributes |= _request_attributes(request, measured=measured)
     else:
-        found["http.request.method"] = call_name(request)
+        attributes["http.request.method"] = call_name(request)
     reply = outcome if isinstance(outcome, Reply) else None
     if reply is not None and is_model(request) and reply.model:
-        found["gen_ai.response.model"] = reply.model
+        attributes["gen_ai.response.model"] = reply.model
     if measured:
-        return found
+        return attributes
     if reply is not None:
-        found |= _answered(reply, model=is_model(request))
+        attributes |= _reply_attributes(reply, model=is_model(request))
     elif isinstance(outcome, ProviderError):
-        found["evalcore.attempts"] = outcome.attempts
+        attributes["evalcore.attempts"] = outcome.attempts
         if outcome.status is not None:
-            found["http.response.status_code"] = outcome.status
+            attributes["http.response.status_code"] = outcome.status
     if cover is not None:
-        found |= _contents(request, reply, cover)
-    return found
+        attributes |= _content_attributes(request, reply, cover)
+    return attributes
 
 
-def _where(request: Request) -> dict[str, Any]:
-    found: dict[str, Any] = {"evalcore.provider": request.endpoint.provider}
+def _address_attributes(request: Request) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"evalcore.provider": request.endpoint.provider}
     address = request.endpoint.base_url or str(request.parameters.get("url") or "")
     try:
         url = urlsplit(address)
         host, port = url.hostname, url.port
     except ValueError:
-        return found
+        return attributes
     if host:
-        found["server.address"] = host
+        attributes["server.address"] = host
         port = port or {"https": 443, "http": 80}.get(url.scheme)
     if port:
-        found["server.port"] = port
-    return found
+        attributes["server.port"] = port
+    return attributes
 
 
-def _asked(request: Request, *, measured: bool) -> dict[str, Any]:
+def _request_attributes(request: Request, *, measured: bool) -> dict[str, Any]:
     protocol = request.endpoint.protocol
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": protocol,
         # What it was called before; many receivers know only this.
@@ -92,41 +92,41 @@ def _asked(request: Request, *, measured: bool) -> dict[str, Any]:
         "gen_ai.request.model": request.model,
     }
     if measured:
-        return found
+        return attributes
     for name, attribute in _PARAMETERS.items():
         value = request.parameters.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            found[attribute] = value
-    return found
+            attributes[attribute] = value
+    return attributes
 
 
-def _answered(reply: Reply, *, model: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _reply_attributes(reply: Reply, *, model: bool) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
         "evalcore.attempts": reply.attempts,
         "evalcore.recorded": reply.recorded,
         "http.response.status_code": reply.status,
     }
-    given = {
+    measures = {
         "gen_ai.usage.input_tokens": reply.usage.input_tokens,
         "gen_ai.usage.output_tokens": reply.usage.output_tokens,
         "evalcore.cost_usd": reply.cost_usd,
         "evalcore.latency_ms": reply.latency_ms,
         "evalcore.ttft_ms": reply.ttft_ms,
     }
-    found |= {name: value for name, value in given.items() if value is not None}
+    attributes |= {name: value for name, value in measures.items() if value is not None}
     if model and reply.finish_reason:
-        found["gen_ai.response.finish_reasons"] = (reply.finish_reason,)
-    return found
+        attributes["gen_ai.response.finish_reasons"] = (reply.finish_reason,)
+    return attributes
 
 
-def _contents(request: Request, reply: Reply | None, cover: Cover) -> dict[str, Any]:
-    found, endpoint = {}, request.endpoint
+def _content_attributes(request: Request, reply: Reply | None, cover: Cover) -> dict[str, Any]:
+    attributes, endpoint = {}, request.endpoint
     if request.messages:
-        found["gen_ai.input.messages"] = text_of(cover(list(request.messages), endpoint))
+        attributes["gen_ai.input.messages"] = text_of(cover(list(request.messages), endpoint))
     if reply is not None:
         answer = {"role": "assistant", "content": reply.text, "tool_calls": list(reply.tool_calls)}
-        found["gen_ai.output.messages"] = text_of(cover([answer], endpoint))
-    return found
+        attributes["gen_ai.output.messages"] = text_of(cover([answer], endpoint))
+    return attributes
 
 
 def text_of(value: Any) -> str:

@@ -36,27 +36,27 @@ def parent_of(run_id: str, span_id: int) -> Span:
 
 
 class GivenIds(RandomIdGenerator):
-    """Random ids, but for the next span of a thread that was given one."""
+    """Random ids, except for spans started inside `giving`."""
 
     def __init__(self) -> None:
-        self._given = threading.local()
+        self._next_ids = threading.local()
 
     @contextmanager
     def giving(self, span_id: int, trace_id: int | None = None) -> Iterator[None]:
         """Give these ids to the span that is started inside."""
-        self._given.span, self._given.trace = span_id, trace_id
+        self._next_ids.span, self._next_ids.trace = span_id, trace_id
         try:
             yield
         finally:
-            self._given.span = self._given.trace = None
+            self._next_ids.span = self._next_ids.trace = None
 
     def generate_span_id(self) -> int:
         """Return the given id, else a random one."""
-        return getattr(self._given, "span", None) or super().generate_span_id()
+        return getattr(self._next_ids, "span", None) or super().generate_span_id()
 
     def generate_trace_id(self) -> int:
         """Return the given id, else a random one."""
-        return getattr(self._given, "trace", None) or super().generate_trace_id()
+        return getattr(self._next_ids, "trace", None) or super().generate_trace_id()
 
 
 __all__ = ["GivenIds", "parent_of", "set_span_in_context", "span_id_of", "trace_id_of"]

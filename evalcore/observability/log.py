@@ -180,14 +180,14 @@ class LogObserver:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         ids = {"run": self._scope.run_id, "suite": self._scope.suite}
-        kept = {key: _cut(value) for key, value in fields.items() if value is not None}
+        written = {key: _cut(value) for key, value in fields.items() if value is not None}
         if self._json:
-            line = orjson.dumps({"time": now, "level": level, "event": event} | ids | kept)
+            line = orjson.dumps({"time": now, "level": level, "event": event} | ids | written)
             text = line.decode()
         else:
-            pairs = " ".join(f"{key}={_plain(value)}" for key, value in (ids | kept).items())
+            pairs = " ".join(f"{key}={_plain(value)}" for key, value in (ids | written).items())
             text = f"{now} {level:<7} {event} {pairs}"
-        with self._lock, suppress(OSError, ValueError):  # nobody reads any more
+        with self._lock, suppress(OSError, ValueError):  # the reader has gone
             self._write(f"{text}\n")
 
 
@@ -203,9 +203,9 @@ class ShardSpans:
             self._shards[shard] = (items[0], items[-1], time.monotonic())
 
     def end(self, shard: int) -> float | None:
-        """Forget a shard; return how long (seconds) it was open, None if nobody knows."""
-        found = self._shards.pop(shard, None)
-        return None if found is None else time.monotonic() - found[2]
+        """Forget a shard; return how long (seconds) it was open, None if it is unknown."""
+        shard_span = self._shards.pop(shard, None)
+        return None if shard_span is None else time.monotonic() - shard_span[2]
 
     def shard_of(self, item: int) -> int | None:
         """Return the open shard that an item belongs to."""

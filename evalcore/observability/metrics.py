@@ -56,4 +56,6 @@ class Instruments:
         self._windows[run_id] = (limit, attributes)
 
     def _observe_windows(self, _options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(limit, given) for limit, given in tuple(self._windows.values())]
+        return [
+            Observation(limit, attributes) for limit, attributes in tuple(self._windows.values())
+        ]

@@ -15,7 +15,7 @@ _INSTALL = "`pip install 'evalcore-pipeline[otel]'` (or `uv sync --extra otel`)"
 
 
 def open_observer(scope: RunScope, settings: Settings, cover: Cover) -> Observer | None:
-    """Return who is to be told about a run; None if nobody is. Contents pass through `cover`.
+    """Return the observer of a run; None without any. Contents pass through `cover`.
 
     Raises `SettingsError` if OpenTelemetry is asked for and not installed.
     """

@@ -150,9 +150,9 @@ class SpanObserver:
             if value is not None:
                 attributes[name] = value
         if self._cover is not None:
-            attributes["evalcore.input"] = self._told(item.input)
+            attributes["evalcore.input"] = self._covered(item.input)
             if item.output is not None:
-                attributes["evalcore.output"] = self._told(item.output)
+                attributes["evalcore.output"] = self._covered(item.output)
         span = self._start(
             f"item {item.case_id}", parent, item.started_us * _NS, span_id, attributes
         )
@@ -197,16 +197,16 @@ class SpanObserver:
             attributes,
             start_time=call.began_ns,
         )
-        for one in retried:
-            why = str(one.error.status or one.error.kind)
+        for retry in retried:
+            why = str(retry.error.status or retry.error.kind)
             span.add_event(
                 "retry",
                 {
                     "error.type": why,
-                    "evalcore.attempt": one.attempt,
-                    "evalcore.delay_s": one.delay_s,
+                    "evalcore.attempt": retry.attempt,
+                    "evalcore.delay_s": retry.delay_s,
                 },
-                one.at_ns,
+                retry.at_ns,
             )
         if isinstance(call.outcome, ProviderError):
             kind = call.outcome.status or call.outcome.kind
@@ -265,10 +265,10 @@ class SpanObserver:
 
     def _fail(self, span: Span, kind: str, message: str) -> None:
         span.set_attribute("error.type", kind)
-        told = None if self._cover is None else self._told(message)
-        span.set_status(Status(StatusCode.ERROR, told or kind))
+        covered = None if self._cover is None else self._covered(message)
+        span.set_status(Status(StatusCode.ERROR, covered or kind))
         event: dict[str, str] = {"exception.type": kind}
-        span.add_event("exception", event | ({"exception.message": told} if told else {}))
+        span.add_event("exception", event | ({"exception.message": covered} if covered else {}))
 
     def _measure(self, call: CallEnded) -> None:
         """Count what a call took, used and cost; a recorded answer is no call."""
@@ -291,7 +291,7 @@ class SpanObserver:
         if outcome.cost_usd:
             self._count.cost.add(outcome.cost_usd, named)
 
-    def _told(self, value: Any) -> str:
+    def _covered(self, value: Any) -> str:
         """Return a content without the secrets of the environment and of every endpoint asked."""
         if self._cover is None:
             return ""

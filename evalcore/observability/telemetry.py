@@ -28,7 +28,7 @@ from evalcore.version import VERSION
 
 _SERVICE = "evalcore"
 _QUEUE_SPANS = 50_000
-# With so many waiting, whoever commits shards waits for the receiver, but not for long.
+# With so many waiting, the commit of a shard waits for the receiver, but not for long.
 _CROWDED_SPANS = 10_000
 _PATIENCE_S = 5.0
 _TIMEOUT_S = 5

@@ -29,7 +29,7 @@ def redact_log_records() -> None:
 def _cover(record: logging.LogRecord) -> None:
     try:
         text = record.getMessage()
-    except Exception:  # noqa: BLE001 - somebody else's arguments; logging says so itself
+    except Exception:  # noqa: BLE001 - foreign arguments; logging reports them itself
         return
     covered = PROCESS.message(text)
     if covered != text:

@@ -37,7 +37,7 @@ _SETTING: Final = re.compile(
     r"|EXPECTED|SUITE|BRANCH|COMMIT|SHA|LIMIT|LIMITS|PREFIX|SUFFIX|USER|USERNAME|EMAIL)$",
     re.IGNORECASE,
 )
-# Values that are settings whatever their variable is called: a model, a date, a version, a host or
+# Values that are settings under any variable's name: a model, a date, a version, a host or
 # a file, a language, a number.
 _PLAIN: Final = re.compile(
     r"(?:gpt|claude|gemini|gemma|llama|mistral|mixtral|qwen|deepseek|phi|grok|command|text-embedding"

@@ -30,8 +30,8 @@ REDACTED: Final = "[redacted]"
 _MOST_KEPT: Final = 256
 
 
-class _Known(NamedTuple):
-    """What is known at one time; never changed, so that readers need no lock.
+class _Secrets(NamedTuple):
+    """The secrets of one moment; immutable, so that readers need no lock.
 
     One of the `probes` stands in every text that holds a secret in any spelling; one of those in
     `written` if it is spelled as people write it: as it is, or escaped.
@@ -67,7 +67,7 @@ class Redactor:
         """
         self._covers = covers
         self._lock = threading.Lock()
-        self._known = _Known()
+        self._current = _Secrets()
         self._derived: dict[frozenset[str], Redactor] = {}
         self._names: dict[str, str] = {}
         self.learn(secrets, patterns)
@@ -75,24 +75,26 @@ class Redactor:
     @property
     def knows(self) -> bool:
         """Whether there is any value or pattern to look for."""
-        known = self._known
-        return bool(known.probes or known.own)
+        current = self._current
+        return bool(current.probes or current.own)
 
     @property
     def has_patterns(self) -> bool:
         """Whether there are patterns of the configuration, which may depend on a text's ends."""
-        return bool(self._known.own)
+        return bool(self._current.own)
 
     def learn(self, secrets: Iterable[str], patterns: Iterable[str] = ()) -> None:
         """Cover these values and what fits these patterns from now on; `ValueError` as above."""
-        known = self._known
-        new = frozenset(filter(self._covers, secrets)) - known.secrets
-        own = tuple(pattern for pattern in patterns if pattern not in known.patterns)
+        current = self._current
+        new = frozenset(filter(self._covers, secrets)) - current.secrets
+        own = tuple(pattern for pattern in patterns if pattern not in current.patterns)
         if not new and not own:
             return
         with self._lock:
-            known = self._known
-            self._known = _known(known.secrets | new, tuple(dict.fromkeys((*known.patterns, *own))))
+            current = self._current
+            self._current = _secrets_of(
+                current.secrets | new, tuple(dict.fromkeys((*current.patterns, *own)))
+            )
             self._derived = {}
 
     def learn_environment(
@@ -102,11 +104,11 @@ class Redactor:
 
         A whole value that is secret is sealed by its variable's name in plans.
         """
-        found = list(secrets_of_environment(variables, readable))
-        self.learn(secret for _, secret in found)
+        named_secrets = list(secrets_of_environment(variables, readable))
+        self.learn(secret for _, secret in named_secrets)
         whole = {
             secret: name
-            for name, secret in found
+            for name, secret in named_secrets
             if (name in readable or name.startswith(ALWAYS_READABLE)) and variables[name] == secret
         }
         if not whole.items() <= self._names.items():
@@ -123,44 +125,44 @@ class Redactor:
 
         Suites of several folders may give one name several values.
         """
-        values = [value for value, known in self._names.items() if known == name]
+        values = [value for value, secret_name in self._names.items() if secret_name == name]
         marked = [value for value in values if mark_of(value) == mark]
         return next(reversed(marked or values), None)
 
     def forget(self) -> None:
         """Forget all values and patterns."""
         with self._lock:
-            self._known, self._derived, self._names = _Known(), {}, {}
+            self._current, self._derived, self._names = _Secrets(), {}, {}
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
         """Return one that also covers these values."""
-        new = frozenset(filter(self._covers, secrets)) - self._known.secrets
+        new = frozenset(filter(self._covers, secrets)) - self._current.secrets
         if not new:
             return self
         derived = self._derived
         redactor = derived.get(new)
         if redactor is None:
-            known = self._known
-            redactor = Redactor({*known.secrets, *new}, known.patterns)
+            current = self._current
+            redactor = Redactor({*current.secrets, *new}, current.patterns)
             if len(derived) < _MOST_KEPT:
                 derived[new] = redactor
         return redactor
 
     def text(self, text: str) -> str:
         """Return a text without the known values and what fits the own patterns."""
-        known = self._known
-        for probe in known.probes:
-            if probe in text and known.finder is not None:
-                text = known.finder.sub(REDACTED, text)
+        current = self._current
+        for probe in current.probes:
+            if probe in text and current.finder is not None:
+                text = current.finder.sub(REDACTED, text)
                 break
-        for pattern in known.own:
+        for pattern in current.own:
             text = pattern.sub(_covered, text)
         return text
 
     def planned_text(self, text: str) -> str:
         """Return a text that came out of the plan, in which nothing was encoded."""
-        known = self._known
-        if known.own or any(core in text for core in known.written):
+        current = self._current
+        if current.own or any(core in text for core in current.written):
             return self.text(text)
         return text
 
@@ -213,10 +215,10 @@ class Redactor:
 
         Without `encoded`, in Base64 or as hexadecimal digits nothing is looked for.
         """
-        known = self._known
-        if known.own:
+        current = self._current
+        if current.own:
             return True
-        for probe in known.probes_in_bytes if encoded else known.written_in_bytes:
+        for probe in current.probes_in_bytes if encoded else current.written_in_bytes:
             if probe in data:
                 return True
         return False
@@ -239,10 +241,10 @@ def mark_of(secret: str) -> str:
     return hashlib.sha256(b"evalcore sealed " + secret.encode("utf-8", "replace")).hexdigest()[:2]
 
 
-def _known(secrets: frozenset[str], patterns: tuple[str, ...]) -> _Known:
+def _secrets_of(secrets: frozenset[str], patterns: tuple[str, ...]) -> _Secrets:
     needles = spellings_of(secrets)
     probes, written = probes_of(needles), probes_of(secrets)
-    return _Known(
+    return _Secrets(
         secrets,
         patterns,
         probes,

@@ -32,7 +32,7 @@ def probes_of(spellings: Iterable[str]) -> tuple[str, ...]:
     cores: list[str] = []
     for spelling in sorted(spellings, key=lambda text: len(_core(text))):
         core = _core(spelling)
-        if not any(known in spelling for known in cores):
+        if not any(shorter in spelling for shorter in cores):
             cores.append(core)
     return tuple(cores)
 

@@ -19,7 +19,7 @@ class RedactedStream(io.TextIOWrapper):
 
 
 def redact_standard_streams() -> None:
-    """Let everything that this process prints pass the redactor, whoever prints it."""
+    """Let everything that this process prints pass the redactor."""
     sys.stdout = _redacted(sys.stdout)
     sys.stderr = _redacted(sys.stderr)
 

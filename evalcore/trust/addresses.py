@@ -46,14 +46,14 @@ def _origin(split: SplitResult) -> tuple[str, str | None, int | None]:
 
 
 def _is_plain_path(path: str) -> bool:
-    """Whether no part of a path means another folder, spelled in whatever way."""
+    """Whether no part of a path means another folder, in any spelling."""
     parts = re.split(r"[/\\]", unquote(unquote(path.partition("?")[0])))
     return _DOTS.isdisjoint(parts)
 
 
 def _starts_with(path: str, base: str) -> bool:
-    wanted = base.strip("/")
-    return not wanted or f"{path.strip('/')}/".startswith(f"{wanted}/")
+    prefix = base.strip("/")
+    return not prefix or f"{path.strip('/')}/".startswith(f"{prefix}/")
 
 
 def is_allowed_store(address: str, allowed: Iterable[str]) -> bool:

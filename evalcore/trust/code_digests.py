@@ -36,12 +36,12 @@ _MOST_WORDS: Final = 2_000
 class CodeDigests:
     """The digests of a suite's code; for one plan, in which no file changes."""
 
-    def __init__(self, folder: Path, here: Path | None = None) -> None:
+    def __init__(self, folder: Path, current: Path | None = None) -> None:
         """Take the suite's folder and the current one, below which modules are looked for.
 
         Files count below these and below the folder's repository.
         """
-        roots = [folder.resolve(), (here or Path.cwd()).resolve()]
+        roots = [folder.resolve(), (current or Path.cwd()).resolve()]
         self._folder = roots[0]
         self._roots = tuple(dict.fromkeys(roots))
         self._bounds = tuple(dict.fromkeys([repository_root(folder), *roots]))
@@ -50,7 +50,7 @@ class CodeDigests:
         self._imports: dict[tuple[Path, str], tuple[frozenset[str], tuple[str, ...]]] = {}
         self._files: dict[tuple[str, tuple[Path, ...]], tuple[Path, ...]] = {}
         self._members: dict[tuple[Path, str], tuple[Path | None, bool]] = {}
-        self._places: dict[str, Path | None] = {}
+        self._installed_folders: dict[str, Path | None] = {}
 
     def digests(self, names: Iterable[str]) -> dict[str, str]:
         """Return the digest (hex) of each name that has code below the root."""
@@ -72,19 +72,19 @@ class CodeDigests:
 
     def _digest(self, files: Iterable[Path]) -> str | None:
         """Return a digest of files: their names within the bounds, and what they hold."""
-        described = {self._shown(path): self._content(path).hex() for path in files}
+        described = {self._relative_name(path): self._content(path).hex() for path in files}
         if not described:
             return None
         return hashlib.sha256(orjson.dumps(sorted(described.items()))).hexdigest()
 
-    def _shown(self, path: Path) -> str:
+    def _relative_name(self, path: Path) -> str:
         bound = next(bound for bound in self._bounds if path.is_relative_to(bound))
         return path.relative_to(bound).as_posix()
 
     def _content(self, path: Path) -> bytes:
         """Return the SHA-256 of a file; of one beyond 64 MiB of its size and time."""
-        known = self._contents.get(path)
-        if known is None:
+        digest = self._contents.get(path)
+        if digest is None:
             try:
                 status = path.stat()
                 if status.st_size > _READ_BYTES:
@@ -93,8 +93,8 @@ class CodeDigests:
                     data = path.read_bytes()
             except OSError:
                 data = b""
-            known = self._contents[path] = hashlib.sha256(data).digest()
-        return known
+            digest = self._contents[path] = hashlib.sha256(data).digest()
+        return digest
 
     def _counts(self, path: Path) -> Path | None:
         """Return the resolved path if it is a file below the bounds that is not installed."""
@@ -127,29 +127,28 @@ class CodeDigests:
 
     # Python
 
-    def _module(self, name: str, places: tuple[Path, ...]) -> tuple[Path, ...]:
-        """Return the files of a module and of the packages that it stands in."""
-        key = (name, places)
+    def _module(self, name: str, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+        """Return the files of a module and of its packages."""
+        key = (name, folders)
         if key not in self._files:
-            self._files[key] = self._looked_up(name, places)
+            self._files[key] = self._looked_up(name, folders)
         return self._files[key]
 
-    def _looked_up(self, name: str, places: tuple[Path, ...]) -> tuple[Path, ...]:
+    def _looked_up(self, name: str, folders: tuple[Path, ...]) -> tuple[Path, ...]:
         parts = name.split(".")
         # The engine's own modules are no part of a suite.
         if parts[0] == "evalcore" or not _MODULE.fullmatch(name):
             return ()
-        for place in places:
-            files = tuple(self._below(place, parts))
+        for folder in folders:
+            files = tuple(self._below(folder, parts))
             if files:
                 return files
         if parts[0] in sys.stdlib_module_names:
             return ()
-        installed = self._installed_place(parts[0])
+        installed = self._installed_folder(parts[0])
         return () if installed is None else tuple(self._below(installed, parts))
 
-    def _below(self, place: Path, parts: list[str]) -> Iterator[Path]:
-        folder = place
+    def _below(self, folder: Path, parts: list[str]) -> Iterator[Path]:
         for part in parts:
             counted, leads_on = self._member(folder, part)
             if counted is not None:
@@ -168,13 +167,13 @@ class CodeDigests:
             self._members[key] = (package or module, leads_on)
         return self._members[key]
 
-    def _installed_place(self, top: str) -> Path | None:
+    def _installed_folder(self, top: str) -> Path | None:
         """Return the folder in which Python would find a module; None if it is nowhere."""
-        if top not in self._places:
-            self._places[top] = _place_of(top)
-        return self._places[top]
+        if top not in self._installed_folders:
+            self._installed_folders[top] = _installed_folder_of(top)
+        return self._installed_folders[top]
 
-    def _closure(self, files: Iterable[Path], places: tuple[Path, ...]) -> set[Path]:
+    def _closure(self, files: Iterable[Path], folders: tuple[Path, ...]) -> set[Path]:
         """Return Python files with all that they import from below the bounds."""
         closed: set[Path] = set()
         open_files = list(files)
@@ -183,20 +182,20 @@ class CodeDigests:
             if path in closed:
                 continue
             closed.add(path)
-            names, entries = self._imported(path, places)
+            names, entries = self._imported(path, folders)
             # What a file puts on `sys.path` holds for what is imported after it as well.
-            folders = (_folder_at(path.parent, entry) for entry in entries)
-            inside = [one for one in folders if one is not None and self._is_inside(one)]
-            places = tuple(dict.fromkeys([*places, *inside]))
+            added = (_folder_at(path.parent, entry) for entry in entries)
+            inside = [path for path in added if path is not None and self._is_inside(path)]
+            folders = tuple(dict.fromkeys([*folders, *inside]))
             for name in names:
-                open_files.extend(self._module(name, places))
+                open_files.extend(self._module(name, folders))
         return closed
 
     def _imported(
-        self, path: Path, places: tuple[Path, ...]
+        self, path: Path, folders: tuple[Path, ...]
     ) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the names that a file imports, and what it puts on `sys.path`."""
-        package = _package_of(path, places)
+        package = _package_of(path, folders)
         key = (path, package)
         if key not in self._imports:
             from evalcore.trust.imported_names import imported_names, path_entries
@@ -214,48 +213,50 @@ class CodeDigests:
     def _named_by(self, words: Iterable[str], folders: list[Path], depth: int) -> set[Path]:
         """Return the files among words, looked for in the folders, with what they import."""
         candidates = list(_candidates(words))[:_MOST_WORDS]
-        places = list(dict.fromkeys(folders))
+        folders = list(dict.fromkeys(folders))
         # `cd there && python x.py`
         for word in candidates:
-            inner = _folder_at(places[0], word)
-            if inner is not None and self._is_inside(inner) and inner not in places:
-                places.append(inner)
+            inner = _folder_at(folders[0], word)
+            if inner is not None and self._is_inside(inner) and inner not in folders:
+                folders.append(inner)
         files: set[Path] = set()
         for word, after in zip(candidates, [*candidates[1:], ""], strict=True):
-            files |= self._word(word, after, places, depth)
+            files |= self._word(word, after, folders, depth)
         return files
 
-    def _word(self, word: str, after: str, places: list[Path], depth: int) -> set[Path]:
+    def _word(self, word: str, after: str, folders: list[Path], depth: int) -> set[Path]:
         if word == "-m" and _MODULE.fullmatch(after):
-            searched = tuple(places)
+            searched = tuple(folders)
             modules = [*self._module(after, searched), *self._module(f"{after}.__main__", searched)]
             return self._closure(modules, searched)
         if word.startswith("-") or "\0" in word:
             return set()
-        for place in places:
-            counted = self._counts(place / word)
+        for folder in folders:
+            counted = self._counts(folder / word)
             if counted is not None:
-                return self._program(counted, *places, depth=depth)
-        return self._inline(word, tuple(places)) if "import" in word else set()
+                return self._program(counted, *folders, depth=depth)
+        return self._inline(word, tuple(folders)) if "import" in word else set()
 
-    def _inline(self, text: str, places: tuple[Path, ...]) -> set[Path]:
+    def _inline(self, text: str, folders: tuple[Path, ...]) -> set[Path]:
         """Return what a Python text imports that stands in a command: `python -c "import x"`."""
         from evalcore.trust.imported_names import imported_names
 
         names = imported_names(text.encode("utf-8", "replace"))
-        return self._closure((path for one in names for path in self._module(one, places)), places)
+        return self._closure(
+            (path for module in names for path in self._module(module, folders)), folders
+        )
 
-    def _program(self, path: Path, *places: Path, depth: int = 0) -> set[Path]:
+    def _program(self, path: Path, *folders: Path, depth: int = 0) -> set[Path]:
         """Return a file with what it imports, or names if it is a shell script."""
         kind = _kind_of(path)
         if kind == "python":
-            searched = tuple(dict.fromkeys([_top_of(path), path.parent, *places, *self._roots]))
+            searched = tuple(dict.fromkeys([_top_of(path), path.parent, *folders, *self._roots]))
             return self._closure([path], searched)
         if kind == "script":
             return self._scripts(path)
         if kind == "shell" and depth < 3:
             text = _text(path).decode("utf-8", "replace")
-            return {path} | self._named_by([text], [*places, path.parent], depth + 1)
+            return {path} | self._named_by([text], [*folders, path.parent], depth + 1)
         return {path}
 
     def _scripts(self, path: Path) -> set[Path]:
@@ -269,8 +270,8 @@ class CodeDigests:
             closed.add(current)
             for match in _SCRIPT_IMPORT.finditer(_text(current)):
                 target = current.parent / match[1].decode("utf-8", "replace")
-                found = (self._counts(one) for one in _script_files(target))
-                open_files.extend(one for one in found if one is not None)
+                files = (self._counts(file) for file in _script_files(target))
+                open_files.extend(file for file in files if file is not None)
         return closed
 
     def _is_inside(self, folder: Path) -> bool:
@@ -286,26 +287,26 @@ def _candidates(words: Iterable[str]) -> Iterator[str]:
             inner = []
         elif " " in word:
             with suppress(ValueError):  # a quotation mark without its second
-                inner += [one for one in shlex.split(word) if " " in one]
-        for one in [word, *inner]:
-            if "::" in one:
-                yield one.partition("::")[0]
+                inner += [part for part in shlex.split(word) if " " in part]
+        for part in [word, *inner]:
+            if "::" in part:
+                yield part.partition("::")[0]
         yield from inner
 
 
-def _folder_at(place: Path, word: str) -> Path | None:
+def _folder_at(folder: Path, word: str) -> Path | None:
     try:
-        return (place / word).resolve() if (place / word).is_dir() else None
+        return (folder / word).resolve() if (folder / word).is_dir() else None
     except (OSError, ValueError):
         return None
 
 
-def _place_of(top: str) -> Path | None:
+def _installed_folder_of(top: str) -> Path | None:
     from importlib.util import find_spec
 
     try:
         spec = find_spec(top)
-    except Exception:  # noqa: BLE001 - somebody's import hook, or a module without a spec
+    except Exception:  # noqa: BLE001 - a foreign import hook, or a module without a spec
         return None
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     if folders:
@@ -348,12 +349,12 @@ def _top_of(path: Path) -> Path:
     return folder
 
 
-def _package_of(path: Path, places: tuple[Path, ...]) -> str:
-    """Return what relative imports of a file begin at, as the places name it."""
+def _package_of(path: Path, folders: tuple[Path, ...]) -> str:
+    """Return the package that a file's relative imports start from, as the folders name it."""
     top = _top_of(path)
-    # A namespace package has no `__init__`: the innermost place above it names it.
-    above = [place for place in places if top.is_relative_to(place)]
-    base = max(above, key=lambda place: len(place.parts), default=top)
+    # A namespace package has no `__init__`: the innermost folder above it names it.
+    above = [folder for folder in folders if top.is_relative_to(folder)]
+    base = max(above, key=lambda folder: len(folder.parts), default=top)
     return ".".join(path.parent.relative_to(base).parts)
 
 

@@ -1,4 +1,4 @@
-"""Run somebody else's program within limits of time, output and memory."""
+"""Run foreign programs within limits of time, output and memory."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ async def run_command(
     Its environment is PATH, HOME, LANG, LC_*, TMPDIR, SYSTEMROOT, a mark of this process, and
     `env`. `stdin` is a file to
     it, so it may leave it unread and open `/dev/stdin`. It runs in a session of its own: after
-    `timeout_s` or on cancellation the whole process group gets SIGTERM and soon SIGKILL; whatever
-    is left of the group when the program has ended is killed as well. (A descendant that makes a
+    `timeout_s` or on cancellation the whole process group gets SIGTERM and soon SIGKILL; processes
+    of the group that outlive the program are killed as well. (A descendant that makes a
     session of its own escapes that, and is not waited for; it ends with this process, also when
     that is killed.) Of each of the two outputs at most
     `output_limit` bytes are kept: the beginning of stdout, the end of stderr. `memory_limit`
@@ -216,12 +216,12 @@ def _program(argv: Sequence[str] | str, memory_limit: int | None) -> list[str]:
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if name in _INHERITED or name.startswith("LC_")
     }
-    return {"PATH": os.defpath, **kept, **extra, MARK_NAME: watchdog().mark}
+    return {"PATH": os.defpath, **inherited, **extra, MARK_NAME: watchdog().mark}
 
 
 def _not_started(argv: Sequence[str] | str, cwd: Path, error: Exception) -> CommandResult:

@@ -15,7 +15,7 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class Declared(NamedTuple):
-    """The functions and classes of a module, and whatever else may be a name of it.
+    """The functions and classes of a module, and all that may be a name of it.
 
     Names of inner scopes are among the latter: what is not among them, the module does not have.
     """

@@ -51,30 +51,30 @@ def _resolved(
     root, folder = root.resolve(), folder.resolve()
     if not folder.is_relative_to(root):
         raise ValueError(f"{folder} does not lie below {root}")
-    places: list[Path] = []
+    candidates: list[Path] = []
     for start in _upward(folder, root):
         candidate = Path(os.path.normpath(start / name))
         if not candidate.is_relative_to(root):
             continue
-        places.append(candidate)
-        found = entry_at(candidate)
-        if found is None:
+        candidates.append(candidate)
+        entry = entry_at(candidate)
+        if entry is None:
             continue
-        if not found.is_relative_to(root):
+        if not entry.is_relative_to(root):
             message = f"{kind} {name!r} leads outside {root} through a symbolic link"
             raise NotAllowedError(f"{message}; {_RULE}")
-        return found
-    if not places:
+        return entry
+    if not candidates:
         message = f"{kind} {name!r} lies outside {root}"
         raise NotAllowedError(f"{message}; {_RULE}")
-    looked = ", ".join(str(place) for place in dict.fromkeys(places))
+    looked = ", ".join(str(path) for path in dict.fromkeys(candidates))
     raise UsageError(f"there is no {kind} {name!r}; looked for {looked}")
 
 
 def _upward(folder: Path, root: Path) -> Iterator[Path]:
-    for place in (folder, *folder.parents):
-        yield place
-        if place == root:
+    for ancestor in (folder, *folder.parents):
+        yield ancestor
+        if ancestor == root:
             return
 
 

@@ -1,4 +1,4 @@
-"""Somebody else's function, called where it can neither block nor end the run."""
+"""Calls of foreign functions, which can neither block nor end the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_TEXT: Final = 4_000
 
 
 class ForeignError(Exception):
-    """Somebody else's function raised; `__cause__` is what, the text says it on one line."""
+    """A foreign function raised `__cause__`; the text describes it on one line."""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -71,7 +71,7 @@ def has_foreign_tasks() -> bool:
 
 
 def text_of_error(error: BaseException) -> str:
-    """Return the type and the text of an exception on one line, whatever its `__str__` does."""
+    """Return the type and the text of an exception on one line, even if its `__str__` raises."""
     try:
         message = " ".join(str(error).split())
     except BaseException:  # noqa: BLE001 - a foreign __str__
@@ -94,9 +94,9 @@ async def _in_thread(call: Callable[[], Any]) -> Returned:
     def run() -> None:
         try:
             returned = Returned(context.run(call), None)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever awaits
+        except BaseException as error:  # noqa: BLE001 - raised in the task that awaits
             returned = Returned(None, error)
-        with suppress(RuntimeError):  # the loop has ended, nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended: no task waits
             loop.call_soon_threadsafe(deliver, returned)
 
     threading.Thread(target=run, name="evalcore-foreign", daemon=True).start()

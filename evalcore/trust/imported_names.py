@@ -41,14 +41,14 @@ def path_entries(source: bytes) -> tuple[str, ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    found = {"", ".."}
+    entries = {"", ".."}
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="path"))):
-                found.update(_text(inner) for inner in ast.walk(node))
+                entries.update(_text(inner) for inner in ast.walk(node))
             case _:
                 continue
-    return tuple(sorted(found))
+    return tuple(sorted(entries))
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -75,7 +75,11 @@ def _imported_by(node: ast.AST, package: str) -> Iterator[str]:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _LOADERS:
             yield _absolute(_text(node.args[0]) if node.args else "", package)
         case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List() | ast.Tuple() as listed):
-            yield from (f"{package}.{_text(one)}" for one in listed.elts if package and _text(one))
+            yield from (
+                f"{package}.{_text(element)}"
+                for element in listed.elts
+                if package and _text(element)
+            )
         case _:
             return
 

@@ -71,9 +71,9 @@ class ImportPolicy:
                 return _callable_in(module, attributes, reference, method)
             if not self.allows(name):
                 raise self._refusal(reference, name)
-            found = _callable_in(importlib.import_module(name), attributes, reference, method)
-            self._check_origin(found, reference)
-            return found
+            function = _callable_in(importlib.import_module(name), attributes, reference, method)
+            self._check_origin(function, reference)
+            return function
 
     def check(self, reference: str) -> None:
         """Raise `UsageError` if there is surely no such callable; nothing is imported.
@@ -91,9 +91,9 @@ class ImportPolicy:
             if isinstance(refusal, UsageError):
                 raise refusal
             return
-        place = locate(root, name)
-        if place is not None and place.name != "__init__.py":
-            _check_declared(place, attributes.partition(".")[0], reference)
+        file = locate(root, name)
+        if file is not None and file.name != "__init__.py":
+            _check_declared(file, attributes.partition(".")[0], reference)
 
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""
@@ -103,17 +103,17 @@ class ImportPolicy:
         if name.partition(".")[0] in sys.stdlib_module_names:
             return None
         for root in (path.resolve() for path in self.roots):
-            place = locate(root, name)
-            if place is not None and place.is_file():
+            file = locate(root, name)
+            if file is not None and file.is_file():
                 return root
         return None
 
-    def _check_origin(self, found: Callable[..., Any], reference: str) -> None:
+    def _check_origin(self, function: Callable[..., Any], reference: str) -> None:
         # A module on the list has its own imports in reach: `mine:run` with
         # `from subprocess import run` in mine.py would grant what is not on the list.
-        if not (inspect.isroutine(found) or inspect.isclass(found)):
+        if not (inspect.isroutine(function) or inspect.isclass(function)):
             return
-        origin = getattr(found, "__module__", None)
+        origin = getattr(function, "__module__", None)
         if isinstance(origin, str) and not self.allows(origin):
             message = (
                 f"{reference}: it is defined in module '{origin}', which is not allowed; "
@@ -154,12 +154,12 @@ class ImportPolicy:
 
 @contextmanager
 def _loading(reference: str) -> Iterator[None]:
-    """Turn whatever somebody's module raises, `sys.exit` included, into a `UsageError`."""
+    """Turn every exception of a foreign module, `sys.exit` included, into a `UsageError`."""
     try:
         yield
     except EvalError:
         raise
-    # Somebody else's module may raise anything, and `sys.exit()` in it must not end the run.
+    # A foreign module may raise anything, and `sys.exit()` in it must not end the run.
     except (Exception, SystemExit) as error:
         module = reference.partition(":")[0]
         message = f"{reference}: importing '{module}' failed: {type(error).__name__}: {error}"
@@ -194,22 +194,22 @@ def _callable_in(
     for name in attributes.split("."):
         if name.startswith("__"):
             raise NotAllowedError(f"{reference}: '{name}' cannot be named; name a public function")
-        found = getattr(value, name, _MISSING)
-        if found is _MISSING:
+        member = getattr(value, name, _MISSING)
+        if member is _MISSING:
             owner = getattr(value, "__name__", type(value).__name__)
             names = [
                 key for key, member in getattr(value, "__dict__", {}).items() if callable(member)
             ]
             hint = _did_you_mean(name, names)
             raise UsageError(f"{reference}: '{owner}' has no '{name}'.{hint}")
-        if isinstance(found, ModuleType):
+        if isinstance(member, ModuleType):
             rest = attributes.rpartition(".")[2]
             message = (
                 f"{reference}: '{name}' is a module; name the function's own module, "
-                f"'{found.__name__}:{rest}'"
+                f"'{member.__name__}:{rest}'"
             )
             raise NotAllowedError(message)
-        value = found
+        value = member
     if not callable(value) and not (method and callable(getattr(value, method, None))):
         what = f"not callable and has no '{method}'" if method else "not callable"
         raise UsageError(f"{reference}: it is {what} but of type {type(value).__name__}")

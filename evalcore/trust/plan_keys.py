@@ -1,8 +1,8 @@
 """The key that signs plans: `EVALCORE_PLAN_KEY`, else one of the user's own.
 
-A worker executes what a stored plan names, so it has to know who planned it. Whoever has the key
-may. Every run has a key of its own, derived from this one: what is handed to a worker process of
-one run signs no other.
+A worker executes what a stored plan names, so it has to know who planned it: a plan is accepted
+if it is signed with the key. Every run has a key of its own, derived from this one, so the key of
+a worker process of one run signs no other.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def _process_control() -> Callable[..., int] | None:
         return None
     control.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
     _overwrite_environment()
-    found: Callable[..., int] = control
-    return found
+    process_control: Callable[..., int] = control
+    return process_control
 
 
 def _overwrite_environment() -> None:

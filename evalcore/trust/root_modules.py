@@ -36,9 +36,9 @@ def locate(root: Path, name: str) -> Path | None:
         if not folder.is_dir() or not _is_inside(folder / "__init__.py", root):
             return None
     files = (folder / last / "__init__.py", folder / f"{last}.py")
-    place = next((file for file in files if file.is_file()), folder / last)
-    exists = place in files or place.is_dir()
-    return place if exists and _is_inside(place, root) else None
+    file = next((file for file in files if file.is_file()), folder / last)
+    exists = file in files or file.is_dir()
+    return file if exists and _is_inside(file, root) else None
 
 
 def _is_inside(path: Path, root: Path) -> bool:
@@ -48,17 +48,17 @@ def _is_inside(path: Path, root: Path) -> bool:
 class _RootFinder(MetaPathFinder):
     """Finds modules below one root. `modules` are those it found that were then loaded.
 
-    `wanted` names the packages on the way to the module that is being loaded: for them a folder
-    without `__init__.py` comes before an installed package of the same name, whose `__init__`
-    must not run. `thread` is loading something; others, the engine's, find what is installed.
+    `parent_packages` are those of the module that is being loaded: for them a folder without
+    `__init__.py` comes before an installed package of the same name, whose `__init__` must not run.
+    `thread` is loading something; others, the engine's, find what is installed.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.modules: dict[str, ModuleType] = {}
-        self.wanted: frozenset[str] = frozenset()
+        self.parent_packages: frozenset[str] = frozenset()
         self.thread: int | None = None
-        self._found: set[str] = set()
+        self._located: set[str] = set()
 
     def find_spec(
         self,
@@ -74,22 +74,25 @@ class _RootFinder(MetaPathFinder):
             return None
         if path is not None and str(self.root.joinpath(*packages[:-1])) not in path:
             return None
-        place = locate(self.root, fullname)
-        if place is None:
+        file = locate(self.root, fullname)
+        if file is None:
             return None
-        if place.is_dir():
-            if fullname not in self.wanted and PathFinder.find_spec(fullname, path) is not None:
+        if file.is_dir():
+            if (
+                fullname not in self.parent_packages
+                and PathFinder.find_spec(fullname, path) is not None
+            ):
                 return None
             namespace = ModuleSpec(fullname, None, is_package=True)
-            namespace.submodule_search_locations = [str(place)]
-            self._found.add(fullname)
+            namespace.submodule_search_locations = [str(file)]
+            self._located.add(fullname)
             return namespace
-        self._found.add(fullname)
-        return spec_from_file_location(fullname, place)
+        self._located.add(fullname)
+        return spec_from_file_location(fullname, file)
 
     def keep(self) -> None:
         """Note which of the found modules were loaded."""
-        self.modules = {name: sys.modules[name] for name in self._found if name in sys.modules}
+        self.modules = {name: sys.modules[name] for name in self._located if name in sys.modules}
 
     def hide(self) -> None:
         """Take this root's modules out of `sys.modules`."""
@@ -104,7 +107,7 @@ class _RootFinder(MetaPathFinder):
                 del sys.modules[name]
 
     def hide_orphans(self) -> None:
-        """Take out the submodules whose package is now, again, somebody else's."""
+        """Take out the submodules whose package is now, again, from elsewhere."""
         for name, module in self.modules.items():
             top = name.partition(".")[0]
             stranger = sys.modules.get(top) is not self.modules.get(top)
@@ -123,14 +126,14 @@ class RootModules:
         """Return module `name`, which `locate` found below `root`; load it once per root.
 
         What it imports is looked for below `root`, then below `siblings` (both resolved), then
-        where Python looks. Whatever the module raises while it is loaded goes through.
+        where Python looks. Exceptions of the module go through.
         """
         with self._lock:
             finder = self._finder(root)
             if name in finder.modules:
                 return finder.modules[name]
-            loaded, place = sys.modules.get(name), locate(root, name)
-            if loaded is not None and place is not None and _is_from(loaded, place):
+            loaded, file = sys.modules.get(name), locate(root, name)
+            if loaded is not None and file is not None and _is_from(loaded, file):
                 return loaded
             active = [finder, *(self._finder(other) for other in siblings if other != root)]
             with self._in_sight(name, active):
@@ -148,14 +151,14 @@ class RootModules:
             sys.modules.update(finder.modules)
         _hide_strangers(name, active[0].root)
         parts = name.split(".")
-        active[0].wanted = frozenset(".".join(parts[:end]) for end in range(1, len(parts)))
+        active[0].parent_packages = frozenset(".".join(parts[:end]) for end in range(1, len(parts)))
         for finder in active:
             finder.thread = get_ident()
         _place_finders(first=active)
         try:
             yield
         finally:
-            active[0].wanted = frozenset()
+            active[0].parent_packages = frozenset()
             for finder in active:
                 finder.thread = None
             for finder in active:
@@ -176,8 +179,8 @@ def _place_finders(*, first: Sequence[_RootFinder] = (), last: Sequence[_RootFin
 def _hide_strangers(name: str, root: Path) -> None:
     """Take a package of the same name from elsewhere out of `sys.modules`, with all below it."""
     top = name.partition(".")[0]
-    present, place = sys.modules.get(top), locate(root, top)
-    if present is None or (place is not None and _is_from(present, place)):
+    present, file = sys.modules.get(top), locate(root, top)
+    if present is None or (file is not None and _is_from(present, file)):
         return
     for other in [key for key in sys.modules if key == top or key.startswith(f"{top}.")]:
         del sys.modules[other]
@@ -187,11 +190,11 @@ def _is_installed(top: str) -> bool:
     return PathFinder.find_spec(top) is not None
 
 
-def _is_from(module: ModuleType, place: Path) -> bool:
+def _is_from(module: ModuleType, path: Path) -> bool:
     file = getattr(module, "__file__", None)
     if file is not None:
-        return Path(file).resolve() == place.resolve()
-    return str(place) in list(getattr(module, "__path__", ()))
+        return Path(file).resolve() == path.resolve()
+    return str(path) in list(getattr(module, "__path__", ()))
 
 
 @cache

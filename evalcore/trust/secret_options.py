@@ -27,7 +27,7 @@ _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 # What a function is given; it may have the same options.
 _OPEN: Final = "config"
 _LITERAL: Final = re.compile(r"\$\{\{ literal (\[.*\]) \}\}", re.DOTALL)
-_TELLING: Final = re.compile(
+_SECRET_NAME: Final = re.compile(
     r"auth(?!ors?\b)|cookie|key|token(?!s)|secret|passw|credential|signature", re.IGNORECASE
 )
 
@@ -48,11 +48,11 @@ class SecretOption(NamedTuple):
         if not self.may_be_literal:
             return False
         if _LITERAL.search(self.text):
-            return True  # somebody wrote our own sign for it
+            return True  # a suite wrote the engine's own mark
         defaults = any(match[2] for match in REFERENCE.finditer(self.text))
         if self.path[0] in _KEYS:
             return defaults or REFERENCE.sub("", self.text).strip() != ""
-        if not _TELLING.search(self.path[-1]):
+        if not _SECRET_NAME.search(self.path[-1]):
             return False
         return defaults or (MARK not in self.text and self.text != "")
 
@@ -72,7 +72,7 @@ def telling_values(mapping: Mapping[str, str]) -> tuple[str, ...]:
 
     The process covers them from now on.
     """
-    values = tuple(value for name, value in mapping.items() if _TELLING.search(name))
+    values = tuple(value for name, value in mapping.items() if _SECRET_NAME.search(name))
     PROCESS.learn(values)
     return values
 
@@ -102,9 +102,9 @@ def secret_options(options: Mapping[str, Any]) -> Iterator[SecretOption]:
             for key, value in inner.items():
                 if isinstance(key, str) and isinstance(value, str):
                     yield SecretOption((name, key), value)
-    given = options.get(_OPEN)
-    if isinstance(given, Mapping):
-        for option in secret_options({**given, _OPEN: None}):
+    inner_options = options.get(_OPEN)
+    if isinstance(inner_options, Mapping):
+        for option in secret_options({**inner_options, _OPEN: None}):
             yield SecretOption((_OPEN, *option.path), option.text)
 
 
@@ -115,12 +115,12 @@ def without_literals(
 
     `file` defines the target `target`; it lies in the suite's `folder` or above.
     """
-    place = os.path.relpath(file.resolve(), folder.resolve())
+    file_path = os.path.relpath(file.resolve(), folder.resolve())
     stored = dict(options)
     for option in secret_options(options):
         if option.is_literal:
             PROCESS.learn([option.text])
-            where = orjson.dumps([place, target, *option.path]).decode()
+            where = orjson.dumps([file_path, target, *option.path]).decode()
             _put(stored, option.path, f"${{{{ literal {where} }}}}")
     return stored
 
@@ -133,20 +133,20 @@ def resolved(
     The target's own addresses stay as they are: `address_values` says what stands for the
     references in them. Raise `TargetError` that names the variable or the file that is missing.
     """
-    given = dict(options)
+    with_secrets = dict(options)
     secret = set()
     for option in secret_options(options):
         if option.path[0] in _ADDRESSES:
             continue
         if MARK in option.text:
-            _put(given, option.path, _text_of(option, folder, variables))
+            _put(with_secrets, option.path, _text_of(option, folder, variables))
             secret.add(option.path)
         elif option.path[0] in _KEYS:
             secret.add(option.path)
         elif option.is_literal:
             PROCESS.learn([option.text])
-    PROCESS.learn(text for path in secret if (text := _text_at(given, path)))
-    return given, frozenset(secret)
+    PROCESS.learn(text for path in secret if (text := _text_at(with_secrets, path)))
+    return with_secrets, frozenset(secret)
 
 
 def address_values(
@@ -177,11 +177,11 @@ def known_addresses(options: Mapping[str, Any], variables: Variables) -> Iterato
 
 def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options without those secret ones that are references; addresses stay."""
-    given = dict(options)
+    stored = dict(options)
     for option in secret_options(options):
         if MARK in option.text and option.path[0] not in _ADDRESSES:
-            _put(given, option.path, None)
-    return given
+            _put(stored, option.path, None)
+    return stored
 
 
 def _addresses(options: Mapping[str, Any]) -> Iterator[SecretOption]:
@@ -193,7 +193,7 @@ def _text_at(options: Mapping[str, Any], path: tuple[str, ...]) -> str:
     value: Any = options
     for key in path:
         value = value[key]
-    named = path[0] in _KEYS or _TELLING.search(path[-1]) is not None
+    named = path[0] in _KEYS or _SECRET_NAME.search(path[-1]) is not None
     return value if named and isinstance(value, str) else ""
 
 
@@ -226,11 +226,11 @@ def _value_of(
         raise TargetError(
             _KIND, f"{message} {folder} or above, or in `readable_names` of evalcore.toml"
         )
-    found = variables.value(name, match[2], secret=secret)
-    if found is None:
+    value = variables.value(name, match[2], secret=secret)
+    if value is None:
         message = f"{option.name}: the environment variable {name} is not set"
         raise TargetError(_KIND, f"{message} in the process that runs the suite")
-    return found
+    return value
 
 
 def _written(reference: str, option: str, folder: Path) -> str:
@@ -238,8 +238,8 @@ def _written(reference: str, option: str, folder: Path) -> str:
     lost = f"{option} is written literally in a file that is not here, or not as it was any more"
     error = TargetError(_KIND, f"{lost}; write it as ${{{{ NAME }}}} and set that variable")
     try:
-        place, target, *path = orjson.loads(reference)
-        file = (folder / place).resolve()
+        file_path, target, *path = orjson.loads(reference)
+        file = (folder / file_path).resolve()
         # The file that defines a suite's targets lies beside it or above, in its repository.
         holder = file.parent.parent if file.parent.name == ".agentv" else file.parent
         inside = file.is_relative_to(repository_root(folder))

@@ -29,8 +29,8 @@ def sanitize_terminal(text: str) -> str:
     What a service that reads the log would obey begins with `\x3a` or `\x23` then. Tab and newline
     stay. The result can be encoded in UTF-8.
     """
-    shown = _UNPRINTABLE.sub(_escaped, text)
-    return _LOG_COMMAND.sub(_inert, shown) if "::" in shown or "##" in shown else shown
+    escaped = _UNPRINTABLE.sub(_escaped, text)
+    return _LOG_COMMAND.sub(_inert, escaped) if "::" in escaped or "##" in escaped else escaped
 
 
 def _inert(match: re.Match[str]) -> str:

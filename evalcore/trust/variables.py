@@ -45,10 +45,10 @@ class Variables:
 
     def value(self, name: str, default: str | None = None, *, secret: bool = False) -> str | None:
         """Return what the variable holds, `default` if it is not set."""
-        found = self.values.get(name)
-        if found is None and secret:
-            found = self.keys.get(name)
-        return default if found is None else found
+        text = self.values.get(name)
+        if text is None and secret:
+            text = self.keys.get(name)
+        return default if text is None else text
 
 
 def nearest_env_file(folder: Path) -> Path | None:
@@ -81,7 +81,7 @@ def variables_from(
     }
     keys = {name: _readable(environment[name]) for name in PROVIDER_KEYS if name in environment}
     values = {**from_file, **readable}
-    # Whoever may read them may repeat them; of a variable that both set, both values are secret.
+    # A suite that may read them may repeat them; a variable that both set has two secret values.
     PROCESS.learn_environment({**environment, **keys, **from_file})
     PROCESS.learn_environment(values, values)
     return Variables(values, names, keys)

@@ -1,4 +1,4 @@
-"""What ends the programs of a process that was killed, and whatever they have started.
+"""Ends the programs of a process that was killed, and all that they have started.
 
 A shell of a few hundred kilobytes waits for the end of a pipe that only this process holds open.
 Then it kills the process groups that it was told of and, where there is a `/proc`, every process
@@ -55,7 +55,7 @@ class Watchdog:
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
         hide_process()
-        with suppress(OSError):  # without a shell nobody watches; the programs run all the same
+        with suppress(OSError):  # without a shell there is no watch; the programs run all the same
             self._shell = subprocess.Popen(
                 ["/bin/sh", "-c", _PROGRAM, "watchdog", f"{MARK_NAME}={self.mark}"],
                 stdin=subprocess.PIPE,

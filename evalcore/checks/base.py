@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Final, Required, Self, dataclass_transform, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Protocol,
+    Required,
+    Self,
+    dataclass_transform,
+    get_type_hints,
+)
 
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
@@ -13,9 +22,51 @@ from typing_extensions import TypedDict
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import KEPT_LENGTH, json_text, shorten
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.model.assertion import Verdict
+from evalcore.model.assertion import Assertion, Verdict
 
 STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class AssertionValueError(ValueError):
+    """An assertion has the right shape and is still wrong; the message says what would work.
+
+    `loc` is the path of the mistake within the assertion.
+    """
+
+    def __init__(self, message: str, *loc: str | int) -> None:
+        super().__init__(message)
+        self.loc = loc
+
+
+class Reader(Protocol):
+    """What a function that reads an assertion may ask of the loader.
+
+    Every method raises `AssertionValueError` with a path below the assertion.
+    """
+
+    def parse_json(self, text: str, *loc: str | int) -> Any:
+        """Return the value of a JSON text; NaN, infinities and duplicate keys are refused."""
+
+    def validate(self, shape: Any, value: Any, *loc: str | int) -> Any:
+        """Return the value, which stands at `loc`, as pydantic validates it."""
+
+    def judges(self, written: Mapping[str, Any], *loc: str | int) -> list[dict[str, Any]]:
+        """Return who judges by `judge`, `judges`, `model`, …, as `checks.judge.Judge` takes it."""
+
+    def inline_judge(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the judge that a mapping `{provider, model, …}` describes."""
+
+    def embedding(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return who embeds: the target that is named, or one called `embeddings`."""
+
+    def prompt(self, written: str | None) -> str | None:
+        """Return the text of a prompt, from its file if it names one."""
+
+    def compare_fields(self, paths: Iterable[str]) -> None:
+        """Note fields that are compared with those of the expected output."""
+
+    def member(self, raw: Any, *loc: str | int) -> Assertion | None:
+        """Return the assertion at `loc`; None if it is wrong, which is noted."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

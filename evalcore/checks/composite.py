@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Required
 
-from evalcore.checks.base import Check
+from pydantic import Discriminator, Field, Tag, with_config
+from typing_extensions import TypedDict
+
+from evalcore.checks.base import STRICT, AssertionValueError, Check, Reader
 from evalcore.checks.graded import aspect, scored
-from evalcore.checks.judge import Judge
+from evalcore.checks.judge import Judge, passing_score
 from evalcore.checks.judged import LlmGrader
 from evalcore.checks.negation import apply_negation
-from evalcore.checks.program import Command, Program, payload_of, run_grader
+from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, json_text, one_line
 from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, Weight
+from evalcore.declared.types import Share, Text, TextOrTexts, Weight, text_or_mapping
+from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
 from evalcore.model.tolerance import reaches
@@ -44,7 +48,7 @@ class Aggregator(Declared):
     """How the members' scores become one: their mean, the least, a share, a program, a judge."""
 
     type: Literal["mean", "threshold", "minimum", "code", "judge"]
-    command: Command | None = None
+    command: TextOrTexts | None = None
     cwd: Text | None = None
     config: dict[str, Any] | None = None
     weights: dict[str, Weight] | None = None
@@ -199,3 +203,119 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
         cost_usd=fsum(costs) if costs else None,
         latency_ms=fsum(times) if times else None,
     )
+
+
+@with_config(STRICT)
+class AggregatorKeys(TypedDict, total=False):
+    """How the members' scores become one."""
+
+    type: Required[
+        Literal[
+            "weighted_average",
+            "weighted-average",
+            "weighted_mean",
+            "weighted-mean",
+            "mean",
+            "threshold",
+            "minimum",
+            "min",
+            "code-grader",
+            "code_grader",
+            "code",
+            "llm-grader",
+            "llm_grader",
+            "judge",
+        ]
+    ]
+    weights: dict[str, Weight]
+    threshold: Share
+    command: TextOrTexts
+    path: Text
+    cwd: Text
+    config: dict[str, Any]
+    prompt: Text
+    judge: Text
+    target: Text
+    model: Text
+
+
+AggregatorItem = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[AggregatorKeys, Tag("<mapping>")],
+    Discriminator(text_or_mapping),
+]
+
+
+@with_config(STRICT)
+class CompositeKeys(TypedDict, total=False):
+    """The keys of `composite`; its members stand under one of three names."""
+
+    assertions: Annotated[list[Any], Field(min_length=1)]
+    evaluators: Annotated[list[Any], Field(min_length=1)]
+    members: Annotated[list[Any], Field(min_length=1)]
+    aggregator: AggregatorItem
+    threshold: Share
+
+
+def read_composite(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `composite` means."""
+    keys = [key for key in ("assertions", "evaluators", "members") if key in written]
+    if len(keys) != 1:
+        raise AssertionValueError("a composite has its members under 'assertions'")
+    listed = [reader.member(raw, keys[0], index) for index, raw in enumerate(written[keys[0]])]
+    members = [member for member in listed if member is not None]
+    names = [member.name for member in members]
+    for name in names:
+        if names.count(name) > 1:
+            raise AssertionValueError(f"two members are called '{name}'; give them a 'name'")
+    aggregator = _read_aggregator(written.get("aggregator", "weighted_average"), reader)
+    for name in aggregator.get("weights") or ():
+        if members and name not in names:
+            message = f"aggregator.weights: no member is called '{name}'.{suggest(name, names)}"
+            raise AssertionValueError(message)
+    return "composite", {
+        "members": [list(member) for member in members],
+        "aggregator": aggregator,
+        "threshold": passing_score(written),
+    }
+
+
+def _read_aggregator(raw: Any, reader: Reader) -> dict[str, Any]:
+    written = {"type": raw} if isinstance(raw, str) else dict(raw)
+    kind = _AGGREGATORS.get(written["type"].replace("-", "_"))
+    if kind is None:
+        known = ("weighted_average", "threshold", "minimum", "code-grader", "llm-grader")
+        message = f"aggregator: unknown type '{written['type']}'.{suggest(written['type'], known)}"
+        raise AssertionValueError(message)
+    written["type"] = kind
+    if kind == "threshold" and "threshold" not in written:
+        raise AssertionValueError("aggregator 'threshold' needs 'threshold': the share that passes")
+    if kind == "code":
+        if ("command" in written) == ("path" in written):
+            raise AssertionValueError("aggregator 'code-grader' needs 'command'")
+        written["command"] = written.pop("path", written.get("command"))
+    if kind == "judge":
+        judges = reader.judges(written, "aggregator")
+        return {
+            "type": kind,
+            "judges": judges,
+            "prompt": reader.prompt(written.get("prompt", _JUDGE_PROMPT)),
+        }
+    return written
+
+
+_AGGREGATORS: Final = {
+    "weighted_average": "mean",
+    "weighted_mean": "mean",
+    "mean": "mean",
+    "threshold": "threshold",
+    "minimum": "minimum",
+    "min": "minimum",
+    "code_grader": "code",
+    "code": "code",
+    "llm_grader": "judge",
+    "judge": "judge",
+}
+_JUDGE_PROMPT: Final = (
+    "Several checks were made of an output. Decide from their results, and from the output itself, "
+    "how good it is on the whole.\n\nResults: {{results}}"
+)

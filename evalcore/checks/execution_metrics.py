@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.graded import aspect, by_aspects
+from evalcore.checks.judge import passing_score
 from evalcore.checks.measures import NOT_MEASURED
 from evalcore.checks.subject import Subject
 from evalcore.checks.trajectory import calls_of
@@ -61,6 +63,17 @@ class ExecutionMetrics(Check):
         tolerance = self.exploration_tolerance
         text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"
         return aspect(text, reaches(tolerance, abs(value - bound)))
+
+
+def read_execution_metrics(
+    written: Mapping[str, Any], _reader: object
+) -> tuple[str, dict[str, Any]]:
+    """Return the check that `execution-metrics` means."""
+    names = ExecutionMetrics.__annotations__.keys()
+    fields = {key: value for key, value in written.items() if key in names}
+    if not any(key.startswith(("max_", "target_")) for key in fields):
+        raise AssertionValueError("checks nothing: give at least one maximum")
+    return "execution-metrics", {**fields, "threshold": passing_score(written)}
 
 
 def _measured(subject: Subject) -> dict[str, float | None]:

@@ -11,9 +11,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import Check, Reader
 from evalcore.checks.graded import aspect, by_aspects, scored
 from evalcore.checks.json import ABSENT, same_json, value_at
+from evalcore.checks.judge import passing_score
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import json_text, quote
@@ -138,6 +139,21 @@ class FieldAccuracy(Check):
             score = float(all(entry["passed"] for entry in aspects))
             return scored(score, self.threshold, aspects)
         return by_aspects(aspects, self.threshold)
+
+
+def read_field_accuracy(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `field-accuracy` means."""
+    compared: Sequence[ComparedField] = written["fields"]
+    reader.compare_fields(field.path for field in compared)
+    fields: dict[str, Any] = {
+        "fields": [
+            {**field.model_dump(exclude_unset=True), "match": field.match} for field in compared
+        ],
+        "threshold": passing_score(written),
+    }
+    if "aggregation" in written:
+        fields["aggregation"] = written["aggregation"]
+    return "field-accuracy", fields
 
 
 def expected_object(value: Any) -> Any:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any, Required
 
-from pydantic import Field, Strict
+from pydantic import with_config
+from typing_extensions import TypedDict
 
-from evalcore.checks.judge import JudgedCheck
+from evalcore.checks.base import STRICT, AssertionValueError, Reader
+from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
+from evalcore.checks.judge import JudgedCheck, JudgedKeys, read_judged
 from evalcore.checks.material import UnknownVariableError, material_of
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import one_line
-from evalcore.declared.base import Declared
+from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Answer, Judges, JudgeSpec, added
-from evalcore.judging.grading import Judgement, grade_freely, prompt_digest
+from evalcore.judging.grading import DEFAULT_PROMPT, Judgement, grade_freely, prompt_digest
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
 from evalcore.model.assertion import Outcome, Verdict, broken
@@ -89,16 +92,6 @@ class LlmGrader(JudgedCheck):
         return judges.on(_advisory_or_not(verdict, judges, panel, judgement.prompt_sha256))
 
 
-class StoredCriterion(Declared):
-    """One criterion; `levels` are the scores that a judge may give it, and what they mean."""
-
-    id: str
-    outcome: str
-    weight: float = 1.0
-    required: float | None = None
-    levels: list[Annotated[tuple[float, str], Strict(False)]] = Field(default_factory=list)
-
-
 class Rubrics(JudgedCheck):
     """The judges answer every criterion in one call; score = Σ earned weight / Σ weight.
 
@@ -128,6 +121,96 @@ class Rubrics(JudgedCheck):
             details=_rubric_details(rubric, criteria),
         )
         return judges.on(_advisory_or_not(verdict, judges, panel, rubric.prompt_sha256))
+
+
+@with_config(STRICT)
+class LlmGraderKeys(JudgedKeys, total=False):
+    """The keys of `llm-grader`; with `rubrics` it is answered criterion by criterion."""
+
+    prompt: Text
+    rubrics: Criteria
+
+
+@with_config(STRICT)
+class RubricsKeys(JudgedKeys, total=False):
+    """The keys of `rubrics`."""
+
+    criteria: Required[Criteria]
+    prompt: Text
+
+
+def read_llm_grader(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `llm-grader` means."""
+    fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
+    if "rubrics" in written:
+        return "rubrics", {**fields, "criteria": read_criteria(written["rubrics"])}
+    return "llm-grader", fields
+
+
+def read_rubrics(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `rubrics` means."""
+    fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
+    return "rubrics", {**fields, "criteria": read_criteria(written["criteria"])}
+
+
+@with_config(STRICT)
+class SuiteJudgeKeys(TypedDict, total=False):
+    """The keys of `llm_judge` in suite files."""
+
+    path: Text
+    criteria: Text
+    min_score: Share
+    config: dict[str, Any] | None
+    value: Any
+    threshold: Share
+
+
+@with_config(STRICT)
+class LlmJudgeConfig(JudgedKeys, total=False):
+    """The keys in the `config` of `llm_judge`."""
+
+    rubric: Any
+    criteria: Any
+    prompt: Text
+    min_score: Share
+    judges: Any  # judges of their own as well: {provider, model, …}
+    judge: Any
+    target: Any
+
+
+def read_llm_judge(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `llm_judge` means.
+
+    What is judged by stands in `config.rubric` (`criteria`, `value`): a text, the path of one, or a
+    list of criteria.
+    """
+    config = reader.validate(LlmJudgeConfig, written.get("config") or {}, "config")
+    own = {key: written[key] for key in ("criteria", "min_score") if key in written}
+    keys = {**config, **own, "value": written.get("value")}
+    names = [key for key in ("rubric", "criteria", "value") if keys.get(key) is not None]
+    if len(names) > 1:
+        raise AssertionValueError(f"'{names[0]}' and '{names[1]}' mean the same; keep one")
+    if not names and not keys.get("prompt"):
+        raise AssertionValueError("needs a rubric: what a good output does (`config.rubric`)")
+    rubric = keys[names[0]] if names else None
+    threshold = written.get("threshold")
+    fields = {
+        **read_judged({**keys, "threshold": threshold} if threshold is not None else keys, reader),
+        "prompt": reader.prompt(keys.get("prompt")),
+    }
+    if isinstance(rubric, list):
+        criteria = reader.validate(Criteria, rubric, *_rubric_place(names[0], written))
+        return "rubrics", {**fields, "criteria": read_criteria(criteria)}
+    if rubric is not None and (not isinstance(rubric, str) or not rubric.strip()):
+        raise AssertionValueError(f"the rubric is a text or a list of criteria, not {rubric!r}")
+    text = reader.prompt(rubric)
+    if text is not None:
+        fields["prompt"] = f"{fields['prompt'] or DEFAULT_PROMPT}\n\nCriteria:\n{text}"
+    return "llm-grader", fields
+
+
+def _rubric_place(name: str, written: Mapping[str, Any]) -> tuple[str, ...]:
+    return (name,) if name == "value" or name in written else ("config", name)
 
 
 def _threshold(check: JudgedCheck) -> float:

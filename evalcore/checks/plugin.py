@@ -12,14 +12,16 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Required
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from evalcore.checks.base import Check
 from evalcore.checks.python_call import PythonCheck
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import describe_error, one_line
+from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
@@ -30,6 +32,8 @@ from evalcore.trust.local_objects import find_callable
 # promptfoo's name of it, and how its Python wrapper spells that keyword.
 _PASSED = ("passed", "pass", "pass_")
 _RUNNER = Path(__file__).with_name("plugin_runner.py")
+
+Reference = Annotated[str, Field(pattern=CALLABLE)]
 
 
 class Custom(Check):
@@ -109,7 +113,7 @@ class Python(Check):
 
     expected_field: ClassVar[str] = "callable"
 
-    callable: Annotated[str, Field(pattern=CALLABLE)]
+    callable: Reference
     config: dict[str, Any] | None = None
     threshold: float | None = None
     behaviour: str | None = None
@@ -181,3 +185,34 @@ def _grading_verdict(answer: Any, who: str) -> Verdict:
         return broken(one_line(f"{who}: 'reason' has to be a text, not {reason!r}"))
     base = PASSED if passed else FAILED
     return base._replace(score=float(score), message=one_line(reason))
+
+
+class PythonKeys(TypedDict, total=False):
+    """The keys of `python`."""
+
+    callable: Required[Reference]
+
+
+class SuitePythonKeys(PythonKeys, total=False):
+    """The keys of `python` in suite files."""
+
+    path: Text
+    config: dict[str, Any] | None
+    threshold: Share
+    value: Any
+    behaviour: str
+
+
+def read_python(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    """Return the check that `python` means in workflow files."""
+    return "python", {
+        "callable": written["callable"],
+        "config": written.get("config") or {},
+        "threshold": written.get("threshold"),
+    }
+
+
+def read_suite_python(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    """Return the check that `python` means in suite files."""
+    names = ("callable", "config", "threshold", "behaviour")
+    return "python", {name: written[name] for name in names if name in written}

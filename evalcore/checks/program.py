@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Required
 
-from pydantic import Field
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import STRICT, AssertionValueError, Check
 from evalcore.checks.graded import scored
 from evalcore.checks.grader_environment import environment_of
+from evalcore.checks.judge import passing_score
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.subject import Subject
 from evalcore.checks.wording import one_line
-from evalcore.declared.types import Count, Share, Text
+from evalcore.declared.types import Count, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
 from evalcore.model.assertion import Verdict, broken
+from evalcore.trust.secret_options import secret_options
 from evalcore.trust.text import last_words, tail_line
 
 DEFAULT_TIMEOUT_MS: Final = 60_000.0
 _OUTPUT_LIMIT: Final = 8 << 20
-Command = Text | Annotated[list[Text], Field(min_length=1)]
 Duration = Annotated[float, Field(gt=0)]
 
 
@@ -52,7 +54,7 @@ class CodeGrader(Check):
     show the end of what it wrote to standard error.
     """
 
-    command: Command
+    command: TextOrTexts
     cwd: Text | None = None
     config: dict[str, Any] | None = None
     timeout_ms: Duration = DEFAULT_TIMEOUT_MS
@@ -74,6 +76,37 @@ class CodeGrader(Check):
         if answer.reasoning:
             details["reasoning"] = answer.reasoning
         return verdict._replace(details=details or None)
+
+
+@with_config(STRICT)
+class CodeGraderKeys(TypedDict, total=False):
+    """The keys of `code-grader`; `timeout` is in seconds."""
+
+    command: Required[TextOrTexts]
+    cwd: Text
+    config: dict[str, Any]
+    timeout_ms: Duration
+    timeout: Duration
+    env: dict[str, str]
+    memory_mb: Count
+    threshold: Share
+
+
+def read_code_grader(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    """Return the check that `code-grader` means."""
+    names = CodeGraderKeys.__annotations__.keys()
+    fields = {key: value for key, value in written.items() if key in names}
+    if "timeout" in fields and "timeout_ms" in fields:
+        raise AssertionValueError("'timeout' (s) and 'timeout_ms' are both given; keep one")
+    for option in secret_options({"env": fields.get("env")}):
+        if option.is_literal:
+            raise AssertionValueError(
+                f"'{option.name}' holds a secret as it is, which would be stored; write "
+                f"${{{{ {option.path[-1]} }}}} and set that variable"
+            )
+    if "timeout" in fields:
+        fields["timeout_ms"] = fields.pop("timeout") * 1000
+    return "code-grader", {**fields, "threshold": passing_score(written)}
 
 
 def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""The table of checks: under which name which class stands."""
+"""The table of checks: under which name which class stands, and how files write it."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from enum import Flag, auto
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,56 +15,233 @@ if TYPE_CHECKING:
     from evalcore.checks.base import Check
 
 
+class Dialect(Flag):
+    """The kinds of files that write assertions."""
+
+    WORKFLOW = auto()
+    TEST = auto()
+    SUITE = auto()
+
+
+_W, _T, _S = Dialect.WORKFLOW, Dialect.TEST, Dialect.SUITE
+
+
+class Word(NamedTuple):
+    """How files write a check: what stands after `type:`, and which keys beside it.
+
+    `fixed` are fields that the word says. `keys` maps a key of the file to the field that it means;
+    None stands for every field under its own name. `config` are the keys that stand in `config:`.
+    A check whose keys are not its fields names a TypedDict of its module (`written`) and a function
+    of its module (`reads`) that turns a mapping of that shape into a check's name and its fields.
+    """
+
+    dialects: Dialect
+    word: str
+    fixed: Mapping[str, Any] = {}
+    keys: Mapping[str, str] | None = None
+    config: tuple[str, ...] = ()
+    written: str | None = None
+    reads: str | None = None
+
+
 class CheckRow(NamedTuple):
-    """Where a check stands; its module is imported when the check is first used."""
+    """Where a check stands, and how files write it; its module is imported on first use."""
 
     module: str
     name: str
+    words: tuple[Word, ...] = ()
     is_async: bool = False
 
 
+# A `config` whose keys the reading function knows.
+ANY: Final = ("*",)
+_FOLD: Final = {"fold": True}
+_NO_FOLD: Final = {"fold": False}
+_AS_IT_IS: Final = {"trim": None}
+_TRIMMED: Final = {"trim": "ecmascript"}
+_PYTHON: Final = {"dialect": "python"}
+_ECMASCRIPT: Final = {"dialect": "ecmascript"}
+_VALUES: Final = {"value": "values"}
+_PATTERN: Final = {"value": "pattern"}
+_PATH_AND_VALUE: Final = {"path": "path", "value": "value"}
+_VALUE_AS_MAXIMUM: Final = {"value": "threshold"}
+
 CHECKS: Final[Mapping[str, CheckRow]] = {
-    "contains": CheckRow("text", "Contains"),
-    "contains-any": CheckRow("text", "ContainsAny"),
-    "contains-all": CheckRow("text", "ContainsAll"),
-    "starts-with": CheckRow("text", "StartsWith"),
-    "ends-with": CheckRow("text", "EndsWith"),
-    "equals": CheckRow("text", "Equals"),
-    "word-count": CheckRow("text", "WordCount"),
-    "regex": CheckRow("regex", "Regex"),
-    "is-json": CheckRow("json", "IsJson"),
-    "contains-json": CheckRow("json", "ContainsJson"),
+    "contains": CheckRow(
+        "text",
+        "Contains",
+        (Word(_W | _T, "contains", _NO_FOLD), Word(_W | _T, "icontains", _FOLD)),
+    ),
+    "contains-any": CheckRow(
+        "text",
+        "ContainsAny",
+        (
+            Word(_W | _T, "contains-any", _NO_FOLD, _VALUES),
+            Word(_W | _T, "icontains-any", _FOLD, _VALUES),
+        ),
+    ),
+    "contains-all": CheckRow(
+        "text",
+        "ContainsAll",
+        (
+            Word(_W | _T, "contains-all", _NO_FOLD, _VALUES),
+            Word(_W | _T, "icontains-all", _FOLD, _VALUES),
+        ),
+    ),
+    "starts-with": CheckRow(
+        "text",
+        "StartsWith",
+        (Word(_W, "starts-with", _AS_IT_IS), Word(_T, "starts-with", _TRIMMED)),
+    ),
+    "ends-with": CheckRow(
+        "text",
+        "EndsWith",
+        (Word(_W, "ends-with", _AS_IT_IS), Word(_T, "ends-with", _TRIMMED)),
+    ),
+    "equals": CheckRow(
+        "text",
+        "Equals",
+        (
+            Word(_W, "equals", config=("mode",), written="EqualsKeys", reads="read_equals"),
+            Word(_T, "equals", _TRIMMED),
+        ),
+    ),
+    "word-count": CheckRow(
+        "text",
+        "WordCount",
+        (Word(_W, "word-count", written="WordCountKeys", reads="read_word_count"),),
+    ),
+    "regex": CheckRow(
+        "regex",
+        "Regex",
+        (
+            Word(_W, "regex", _PYTHON, _PATTERN, config=("flags",)),
+            Word(_T, "regex", _ECMASCRIPT, {**_PATTERN, "flags": "flags"}),
+        ),
+    ),
+    "is-json": CheckRow(
+        "json",
+        "IsJson",
+        (Word(_W, "is-json", keys={"value": "schema"}), Word(_T, "is-json", keys={})),
+    ),
+    "contains-json": CheckRow(
+        "json", "ContainsJson", (Word(_W, "contains-json", keys={"value": "schema"}),)
+    ),
     "equals-json": CheckRow("json", "EqualsJson"),
-    "levenshtein": CheckRow("similarity", "Levenshtein"),
-    "bleu": CheckRow("similarity", "Bleu"),
-    "rouge-n": CheckRow("similarity", "RougeN"),
-    "cost": CheckRow("measures", "Cost"),
-    "latency": CheckRow("measures", "Latency"),
-    "tokens": CheckRow("measures", "Tokens"),
-    "input-tokens": CheckRow("measures", "InputTokens"),
-    "output-tokens": CheckRow("measures", "OutputTokens"),
-    "output-contains": CheckRow("paths", "OutputContains"),
-    "output-equals": CheckRow("paths", "OutputEquals"),
-    "output-matches": CheckRow("paths", "OutputMatches"),
+    "levenshtein": CheckRow("similarity", "Levenshtein", (Word(_W, "levenshtein"),)),
+    "bleu": CheckRow("similarity", "Bleu", (Word(_W, "bleu"),)),
+    "rouge-n": CheckRow("similarity", "RougeN", (Word(_W, "rouge-n"),)),
+    "cost": CheckRow(
+        "measures",
+        "Cost",
+        (
+            Word(_W, "cost"),
+            Word(_T, "cost", written="CostKeys", reads="read_cost"),
+            Word(_S, "metric.total_cost_usd.max", keys=_VALUE_AS_MAXIMUM),
+        ),
+    ),
+    "latency": CheckRow(
+        "measures",
+        "Latency",
+        (Word(_W | _T, "latency"), Word(_S, "metric.latency_ms.max", keys=_VALUE_AS_MAXIMUM)),
+    ),
+    "tokens": CheckRow("measures", "Tokens", (Word(_W, "tokens"),)),
+    "input-tokens": CheckRow(
+        "measures", "InputTokens", (Word(_S, "metric.tokens.input.max", keys=_VALUE_AS_MAXIMUM),)
+    ),
+    "output-tokens": CheckRow(
+        "measures", "OutputTokens", (Word(_S, "metric.tokens.output.max", keys=_VALUE_AS_MAXIMUM),)
+    ),
+    "token-maxima": CheckRow(
+        "measures",
+        "TokenMaxima",
+        (Word(_T, "token-usage", written="TokenKeys", reads="read_token_usage"),),
+    ),
+    "output-contains": CheckRow(
+        "paths", "OutputContains", (Word(_S, "output.contains", keys=_PATH_AND_VALUE),)
+    ),
+    "output-equals": CheckRow(
+        "paths", "OutputEquals", (Word(_S, "output.equals", keys=_PATH_AND_VALUE),)
+    ),
+    "output-matches": CheckRow(
+        "paths",
+        "OutputMatches",
+        (Word(_S, "output.matches", written="MatchesKeys", reads="read_matches"),),
+    ),
     "at-path": CheckRow("paths", "AtPath"),
     "at-path-later": CheckRow("paths", "AtPath", is_async=True),
-    "no-errors": CheckRow("behavior", "NoErrors"),
-    "node-executed": CheckRow("behavior", "NodeExecuted"),
-    "node-invocations": CheckRow("behavior", "NodeInvocations"),
-    "llm-grader": CheckRow("judged", "LlmGrader", is_async=True),
-    "rubrics": CheckRow("judged", "Rubrics", is_async=True),
-    "code-grader": CheckRow("program", "CodeGrader", is_async=True),
-    "composite": CheckRow("composite", "Composite", is_async=True),
-    "tool-trajectory": CheckRow("trajectory", "ToolTrajectory"),
-    "field-accuracy": CheckRow("field_accuracy", "FieldAccuracy"),
-    "execution-metrics": CheckRow("execution_metrics", "ExecutionMetrics"),
-    "token-maxima": CheckRow("measures", "TokenMaxima"),
-    "similar": CheckRow("similar", "Similar", is_async=True),
+    "no-errors": CheckRow("behavior", "NoErrors", (Word(_S, "behavior.no_errors"),)),
+    "node-executed": CheckRow("behavior", "NodeExecuted", (Word(_S, "behavior.node_executed"),)),
+    "node-invocations": CheckRow(
+        "behavior",
+        "NodeInvocations",
+        (Word(_S, "behavior.node_invocations.max", keys={"node_id": "node_id", "value": "max"}),),
+    ),
+    "llm-grader": CheckRow(
+        "judged",
+        "LlmGrader",
+        (
+            Word(_T, "llm-grader", written="LlmGraderKeys", reads="read_llm_grader"),
+            Word(_W, "llm_judge", config=ANY, keys={}, reads="read_llm_judge"),
+            Word(_S, "llm_judge", written="SuiteJudgeKeys", reads="read_llm_judge"),
+        ),
+        is_async=True,
+    ),
+    "rubrics": CheckRow(
+        "judged",
+        "Rubrics",
+        (Word(_T, "rubrics", written="RubricsKeys", reads="read_rubrics"),),
+        is_async=True,
+    ),
+    "code-grader": CheckRow(
+        "program",
+        "CodeGrader",
+        (Word(_T, "code-grader", written="CodeGraderKeys", reads="read_code_grader"),),
+        is_async=True,
+    ),
+    "composite": CheckRow(
+        "composite",
+        "Composite",
+        (Word(_T, "composite", written="CompositeKeys", reads="read_composite"),),
+        is_async=True,
+    ),
+    "tool-trajectory": CheckRow(
+        "trajectory",
+        "ToolTrajectory",
+        (Word(_T, "tool-trajectory", written="TrajectoryKeys", reads="read_trajectory"),),
+    ),
+    "field-accuracy": CheckRow(
+        "field_accuracy",
+        "FieldAccuracy",
+        (Word(_T, "field-accuracy", reads="read_field_accuracy"),),
+    ),
+    "execution-metrics": CheckRow(
+        "execution_metrics",
+        "ExecutionMetrics",
+        (Word(_T, "execution-metrics", reads="read_execution_metrics"),),
+    ),
+    "similar": CheckRow(
+        "similar",
+        "Similar",
+        (
+            Word(_T, "similar", written="SimilarKeys", reads="read_similar"),
+            Word(_W, "similar", config=ANY, written="SimilarValue", reads="read_similar_config"),
+        ),
+        is_async=True,
+    ),
     "script-score": CheckRow("script_score", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
     "condition": CheckRow("conditions.check", "EvalCondition", is_async=True),
     "custom": CheckRow("plugin", "Custom", is_async=True),
-    "python": CheckRow("plugin", "Python", is_async=True),
+    "python": CheckRow(
+        "plugin",
+        "Python",
+        (
+            Word(_W, "python", config=ANY, written="PythonKeys", reads="read_python"),
+            Word(_S, "python", written="SuitePythonKeys", reads="read_suite_python"),
+        ),
+        is_async=True,
+    ),
 }
 
 # The names of the checks that have to be awaited.

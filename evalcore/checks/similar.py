@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar
+from typing import Any, ClassVar, Final, Required
 
-from evalcore.checks.base import Check
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from evalcore.checks.base import STRICT, Check, Reader
 from evalcore.checks.judge import Judge
 from evalcore.checks.subject import Subject
+from evalcore.declared.types import Scalar, Share, Text, TextOrTexts
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.panel import Panel
@@ -15,6 +20,8 @@ from evalcore.judging.texts import expected_text
 from evalcore.judging.vectors import cosine
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+
+DEFAULT_THRESHOLD: Final = 0.8
 
 
 class Similar(Check):
@@ -26,7 +33,7 @@ class Similar(Check):
     nested: ClassVar[bool] = True
 
     value: str | list[str] | None = None
-    threshold: float = 0.8
+    threshold: float = DEFAULT_THRESHOLD
     judges: list[Judge] = field(default_factory=list)
 
     @property
@@ -61,3 +68,54 @@ class Similar(Check):
             latency_ms=metrics.latency_ms,
             cost_usd=metrics.cost_usd,
         )
+
+
+@with_config(STRICT)
+class SimilarKeys(TypedDict, total=False):
+    """The keys of `similar` in test files."""
+
+    value: TextOrTexts
+    threshold: Share
+    judge: Text
+    target: Text
+    model: Text
+
+
+class SimilarValue(TypedDict, total=False):
+    """The keys of `similar` in workflow files."""
+
+    value: Required[Scalar]
+
+
+@with_config(STRICT)
+class SimilarConfig(TypedDict, total=False):
+    """The keys in the `config` of `similar` in workflow files and suites."""
+
+    judge: Text
+    target: Text
+    model: Text
+    provider: Text
+    base_url: Text
+    api_key: Text
+    threshold: Share
+
+
+def read_similar(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `similar` means in test files."""
+    return "similar", {
+        "value": written.get("value"),
+        "threshold": float(written.get("threshold", DEFAULT_THRESHOLD)),
+        "judges": [reader.embedding(written)],
+    }
+
+
+def read_similar_config(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+    """Return the check that `similar` means in workflow files and suites."""
+    config = reader.validate(SimilarConfig, written.get("config") or {}, "config")
+    threshold = written.get("threshold")
+    if threshold is None:
+        threshold = config.get("threshold", DEFAULT_THRESHOLD)
+    options = {key: value for key, value in config.items() if key != "threshold"}
+    judge = reader.inline_judge(options) if "provider" in options else reader.embedding(options)
+    value = str(written["value"])
+    return "similar", {"value": value, "threshold": float(threshold), "judges": [judge]}

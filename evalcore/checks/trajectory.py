@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Required
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, with_config
+from typing_extensions import TypedDict
 
-from evalcore.checks.base import Check
+from evalcore.checks.base import STRICT, AssertionValueError, Check
 from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.json import ABSENT, same_json, value_at
+from evalcore.checks.judge import passing_score
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
@@ -86,6 +88,11 @@ class ExpectedCall(Declared):
         return value
 
     @property
+    def written_match(self) -> dict[str, Any]:
+        """How this call's own arguments are compared, if the file says it."""
+        return {"args_match": self.args_match} if "args_match" in self.model_fields_set else {}
+
+    @property
     def text(self) -> str:
         """The call as a report shows it."""
         if self.args in (None, "any"):
@@ -115,10 +122,11 @@ def checked_args_match(value: Any) -> Any:
     is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
     if not is_list and value not in _ARGS_MATCHES:
         known = ", ".join(_ARGS_MATCHES)
-        raise ValueError(f"'args_match' is one of {known}, or a list of arguments' names")
+        raise AssertionValueError(f"'args_match' is one of {known}, or a list of arguments' names")
     return value
 
 
+Mode = Literal["any_order", "in_order", "exact", "superset", "subset"]
 Minimums = Annotated[dict[str, Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
@@ -130,7 +138,7 @@ class ToolTrajectory(Check):
 
     nested: ClassVar[bool] = True
 
-    mode: Literal["any_order", "in_order", "exact", "superset", "subset"]
+    mode: Mode
     minimums: Annotated[dict[str, Annotated[int, Field(ge=0)]] | None, Field(min_length=1)] = None
     expected: list[ExpectedCall] | None = None
     threshold: Share | None = None
@@ -138,10 +146,10 @@ class ToolTrajectory(Check):
     def __post_init__(self) -> None:
         """Refuse a mode without what it compares with."""
         if self.mode != "any_order" and self.minimums is not None:
-            raise ValueError("'minimums' belong to the mode any_order")
+            raise AssertionValueError("'minimums' belong to the mode any_order")
         if self.minimums is None and self.expected is None:
             parts = "'minimums' or 'expected'" if self.mode == "any_order" else "'expected'"
-            raise ValueError(f"mode {self.mode} needs {parts}")
+            raise AssertionValueError(f"mode {self.mode} needs {parts}")
 
     def check(self, subject: Subject) -> Verdict:
         """Compare the calls."""
@@ -155,6 +163,31 @@ class ToolTrajectory(Check):
         aspects = aspects or [aspect("nothing is expected", True)]
         names = ", ".join(call.name for call in calls)
         return by_aspects(aspects, self.threshold, actual=f"called: {names or 'nothing'}")
+
+
+@with_config(STRICT)
+class TrajectoryKeys(TypedDict, total=False):
+    """The keys of `tool-trajectory`; `args_match` is the default of the expected calls."""
+
+    mode: Required[Mode]
+    minimums: Minimums
+    expected: list[ExpectedCall]
+    args_match: Any
+    threshold: Share
+
+
+def read_trajectory(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    """Return the check that `tool-trajectory` means."""
+    general = checked_args_match(written.get("args_match", "superset"))
+    fields: dict[str, Any] = {key: written[key] for key in ("mode", "minimums") if key in written}
+    if "expected" in written:
+        fields["expected"] = [
+            {**call.model_dump(exclude_unset=True), "args_match": general} | call.written_match
+            for call in written["expected"]
+        ]
+    fields["threshold"] = passing_score(written)
+    ToolTrajectory.from_stored(fields)
+    return "tool-trajectory", fields
 
 
 def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> list[dict[str, Any]]:

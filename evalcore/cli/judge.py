@@ -14,13 +14,12 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, mode_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
-from evalcore.formats.assertions.grader_errors import AssertionValueError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.label_file import Label, read_labels
 from evalcore.formats.parts.interpolation import variables_for
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
-from evalcore.formats.test_file.assertions import make_assertion
+from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
@@ -137,11 +136,9 @@ def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _
     for key, option in (("judge", "name"), ("model", "model"), ("prompt", "prompt")):
         if flags[option] is not None:
             raw[key] = flags[option]
-    try:
-        assertion = make_assertion(raw, graders, (), problems)
-    except AssertionValueError as error:
-        raise UsageError(str(error)) from None
-    problems.raise_if_any()
+    assertion = AssertionReader(graders).read(raw, (), problems)
+    if assertion is None:
+        raise UsageError("; ".join(problem.message for problem in problems.noted))
     for other in graders.others:
         other.raise_if_any()
     if graders.default is None and "judge" not in raw:

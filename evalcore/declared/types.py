@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import NoneType
 from typing import Annotated, Any, TypeVar, Union, get_args
 
-from pydantic import Field, GetCoreSchemaHandler, Strict
+from pydantic import Discriminator, Field, GetCoreSchemaHandler, Strict, Tag
 from pydantic_core import core_schema
 
 from evalcore.model.measures import LARGEST
@@ -35,3 +35,16 @@ class _NotNull:
 
 OrAbsent = Annotated[T | None, _NotNull()]
 """A value, or None where the key is left out; null is a mistake."""
+Scalar = Annotated[
+    str | int | float | bool,
+    Field(description="Text; numbers and booleans are taken as Python's str()"),
+]
+TextOrTexts = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
+    Discriminator(lambda value: "<list>" if isinstance(value, list) else "<text>"),
+]
+
+
+def text_or_mapping(value: object) -> str:
+    """Name the member of a union by the kind of value, so that a mistake is reported once."""
+    return "<mapping>" if isinstance(value, dict) else "<text>"

@@ -1,22 +1,27 @@
-"""Assertions of test files that need a judge, a program or a trajectory → checks and parameters."""
+"""What assertions name outside themselves: judges among the targets, prompts in files."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, NoReturn
 
 from pydantic import ValidationError
 
+from evalcore.checks.base import AssertionValueError
 from evalcore.errors import EvalError
-from evalcore.formats.assertions.grader_errors import AssertionValueError
 from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.text.documents import parse_json
+from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.judging.fences import variables_of
 from evalcore.judging.grading import VARIABLES
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.shape_errors import explain
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
@@ -29,7 +34,7 @@ _LARGEST_PROMPT: Final = 1 << 20
 _PROMPT_SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
 _METADATA: Final = re.compile(r"metadata\.[\w.-]+")
 
-MakeMember = Callable[[Mapping[str, Any]], Assertion]
+ReadMember = Callable[[Any, Loc, Problems], Assertion | None]
 
 
 class Graders:
@@ -71,19 +76,13 @@ class Graders:
         """Return the judge that a mapping describes, as `JudgeSpec` takes it.
 
         `{provider, model, …}` is a target of its own: `provider` is a target's name, whose options
-        the others are laid over, or a kind of target. Without it: the target `name`, or the
-        suite's judge, with another model or temperature.
+        the others are laid over, or a kind of target.
         """
         options = {str(key): value for key, value in raw.items() if key != "provider"}
         if "model_name" in options:
             options["model"] = options.pop("model_name")
         provider = raw.get("provider")
-        if provider is None and set(options) <= {"name", "target", "model", "temperature"}:
-            name = options.pop("target", None)
-            found = {**options, "name": options.get("name", name)}
-            self.use(found["name"], loc, problems)
-            return found
-        if provider is None or not isinstance(provider, str):
+        if not isinstance(provider, str):
             raise AssertionValueError("a judge of its own has a 'provider', such as openai")
         name = f"{provider}/{options['model']}" if "model" in options else provider
         targets = self.targets
@@ -121,65 +120,43 @@ class Graders:
                 self.use(name, (where, key), problems)
                 return
 
-    def read(
-        self, kind: str, raw: Mapping[str, Any], loc: Loc, problems: Problems, make: MakeMember
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the check of a validated assertion and its parameters.
+    def at(self, loc: Loc, problems: Problems, read_member: ReadMember) -> GraderReader:
+        """Return the reader of the assertion at `loc`."""
+        return GraderReader(self, loc, problems, read_member)
 
-        Raise `AssertionValueError` for what is wrong with it; unknown judges are noted. `make`
-        makes the members of a composite.
-        """
-        match kind:
-            case "llm-grader":
-                return self._llm_grader(raw, loc, problems)
-            case "rubrics":
-                return "rubrics", {
-                    **self._judged(raw, loc, problems),
-                    "prompt": self.prompt(raw.get("prompt")),
-                    "criteria": criteria_params(raw["criteria"]),
-                }
-            case _:
-                from evalcore.formats.assertions.other_graders import read_other
-
-                return read_other(self, kind, raw, loc, problems, make)
-
-    def _llm_grader(
-        self, raw: Mapping[str, Any], loc: Loc, problems: Problems
-    ) -> tuple[str, dict[str, Any]]:
-        params = self._judged(raw, loc, problems)
-        params["prompt"] = self.prompt(raw.get("prompt"))
-        if "rubrics" in raw:
-            return "rubrics", {**params, "criteria": criteria_params(raw["rubrics"])}
-        return "llm-grader", params
-
-    def _judged(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> dict[str, Any]:
-        return {
-            "judges": self.judges(raw, loc, problems),
-            "votes": raw.get("votes", 1),
-            "aggregation": raw.get("aggregation", "mean"),
-            "threshold": threshold_of(raw),
-        }
-
-    def judges(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> list[dict[str, Any]]:
+    def judges(
+        self, written: Mapping[str, Any], loc: Loc, problems: Problems
+    ) -> list[dict[str, Any]]:
         """Return who judges, as `JudgeSpec` takes it; note names that no target has."""
-        given = [key for key in ("judge", "target", "judges") if key in raw]
-        if len(given) > 1:
-            raise AssertionValueError(f"'{given[0]}' and '{given[1]}' name judges; keep one")
-        common = {key: raw[key] for key in ("model", "temperature") if key in raw}
-        if not given:
+        keys = [key for key in ("judge", "target", "judges") if key in written]
+        if len(keys) > 1:
+            raise AssertionValueError(f"'{keys[0]}' and '{keys[1]}' name judges; keep one")
+        common = {key: written[key] for key in ("model", "temperature") if key in written}
+        if not keys:
             self._use_default(loc, problems)
             return [common]
-        listed = raw[given[0]]
-        found = []
-        for index, one in enumerate(listed if isinstance(listed, list) else [listed]):
-            place = (*loc, given[0], index) if isinstance(listed, list) else (*loc, given[0])
-            entry = {"name": one} if isinstance(one, str) else dict(one)
-            if "name" in entry and "target" in entry:
-                raise AssertionValueError("a judge has 'name' or 'target', which mean the same")
-            entry["name"] = entry.pop("target", entry.get("name"))
-            self.use(entry["name"], place, problems)
-            found.append({**common, **entry})
-        return found
+        key, listed = keys[0], written[keys[0]]
+        if not listed:
+            raise AssertionValueError(f"'{key}' names no judge")
+        if not isinstance(listed, list):
+            return [{**common, **self._judge(listed, (*loc, key), problems)}]
+        return [
+            {**common, **self._judge(entry, (*loc, key, index), problems)}
+            for index, entry in enumerate(listed)
+        ]
+
+    def _judge(self, written: Any, loc: Loc, problems: Problems) -> dict[str, Any]:
+        if isinstance(written, Mapping) and "provider" in written:
+            return self.inline(written, loc, problems)
+        if not written or not isinstance(written, str | Mapping):
+            message = f"a judge is a target's name or {{provider, model}}: {written!r}"
+            raise AssertionValueError(message)
+        judge = {"name": written} if isinstance(written, str) else dict(written)
+        if "name" in judge and "target" in judge:
+            raise AssertionValueError("a judge has 'name' or 'target', which mean the same")
+        judge["name"] = judge.pop("target", judge.get("name"))
+        self.use(judge["name"], loc, problems)
+        return judge
 
     def embedding(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> dict[str, Any]:
         """Return who embeds, as `JudgeSpec` takes it: the target named, or one called so."""
@@ -247,90 +224,69 @@ class Graders:
         return " " not in written and written.lower().endswith(_PROMPT_SUFFIXES)
 
 
-def threshold_of(raw: Mapping[str, Any]) -> float | None:
-    """Return the score from which a graded assertion passes; None where it says nothing."""
-    for key in ("threshold", "required", "min_score"):
-        value = raw.get(key)
-        if value is not None and not isinstance(value, bool):
-            return float(value)
-    return None
+class GraderReader(NamedTuple):
+    """What a check asks while its assertion at `loc` is read (`evalcore.checks.base.Reader`)."""
+
+    graders: Graders
+    loc: Loc
+    problems: Problems
+    read_member: ReadMember
+
+    def parse_json(self, text: str, *loc: str | int) -> Any:
+        """Return the value of a JSON text; NaN, infinities and duplicate keys are refused."""
+        try:
+            return json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            reason = _json_mistake(text) or str(error)
+            raise AssertionValueError(f"is not JSON: {reason}", *loc) from None
+
+    def validate(self, shape: Any, value: Any, *loc: str | int) -> Any:
+        """Return the value as pydantic validates it; note every mistake in it."""
+        try:
+            return adapter(shape).validate_python(value)
+        except ValidationError as error:
+            *before, (last_loc, last_message) = explain(error, value, shape)
+            for place, message in before:
+                self.problems.add((*self.loc, *loc, *place), message)
+            raise AssertionValueError(last_message, *loc, *last_loc) from None
+
+    def judges(self, written: Mapping[str, Any], *loc: str | int) -> list[dict[str, Any]]:
+        """Return who judges; note names that no target has."""
+        return self.graders.judges(written, (*self.loc, *loc), self.problems)
+
+    def inline_judge(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the judge that `{provider, model, …}` describes."""
+        return self.graders.inline(written, self.loc, self.problems)
+
+    def embedding(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return who embeds."""
+        return self.graders.embedding(written, self.loc, self.problems)
+
+    def prompt(self, written: str | None) -> str | None:
+        """Return the text of a prompt, from its file if it names one."""
+        return self.graders.prompt(written)
+
+    def compare_fields(self, paths: Iterable[str]) -> None:
+        """Note fields that are compared with those of the expected output."""
+        self.graders.reference_fields.compare(paths)
+
+    def member(self, raw: Any, *loc: str | int) -> Assertion | None:
+        """Return the assertion at `loc`; None if it is wrong, which is noted."""
+        return self.read_member(raw, (*self.loc, *loc), self.problems)
 
 
-def criteria_params(raw: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return criteria as `Criterion` takes them; raise `AssertionValueError`."""
-    found: list[dict[str, Any]] = []
-    for index, one in enumerate(raw):
-        entry = {"outcome": one} if isinstance(one, str) else dict(one)
-        found.append(_criterion(entry, index))
-    ids = [one["id"] for one in found]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise AssertionValueError(f"two criteria have the id '{name}'")
-    if not any(one["weight"] for one in found):
-        raise AssertionValueError("no criterion has any weight")
-    return found
-
-
-def _criterion(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
-    where = f"criteria[{index}]"
-    if "outcome" in entry and "description" in entry:
-        raise AssertionValueError(f"{where}: 'description' is another name of 'outcome'; keep one")
-    outcome = entry.get("outcome", entry.get("description"))
-    levels = _levels(entry["score_ranges"], where) if "score_ranges" in entry else []
-    if outcome is None and not levels:
-        raise AssertionValueError(f"{where}: 'outcome' is required: what the output has to do")
-    if "min_score" in entry and entry.get("required") not in (None, True, False):
-        raise AssertionValueError(f"{where}: 'required' and 'min_score' are both numbers; keep one")
-    return {
-        "id": entry.get("id") or f"criterion-{index + 1}",
-        "outcome": outcome or "; ".join(meaning for _, meaning in levels),
-        "weight": float(entry.get("weight", 1.0)),
-        "required": _required(entry, levels),
-        "levels": levels,
-    }
-
-
-def _required(entry: Mapping[str, Any], levels: Sequence[Any]) -> float | None:
-    if entry.get("required") is False:
-        return None
-    if "min_score" in entry:
-        return float(entry["min_score"])
-    required = entry.get("required")
-    if required is True:
-        return 0.8 if levels else 1.0
-    return None if required is None else float(required)
-
-
-def _levels(raw: Any, where: str) -> list[tuple[float, str]]:
-    """Return the scores of a criterion and what they mean, the lowest first."""
-    levels: list[tuple[float, str]] = []
-    if isinstance(raw, Mapping):
-        for key, meaning in raw.items():
-            try:
-                levels.append((float(key), meaning))
-            except ValueError:
-                message = f"{where}: score_ranges: '{key}' is no number"
-                raise AssertionValueError(message) from None
-    else:
-        for one in raw:
-            low, high = one["score_range"]
-            if low > high:
-                message = f"{where}: score_ranges: [{low:g}, {high:g}] begins after its end"
-                raise AssertionValueError(message)
-            levels.extend((edge, one["outcome"]) for edge in dict.fromkeys((low, high)))
-    levels.sort(key=lambda level: level[0])
-    if levels[0][0] < 0 or levels[-1][0] <= 0:
-        raise AssertionValueError(f"{where}: score_ranges: scores go from 0 up to more than 0")
-    return [(float(score), meaning) for score, meaning in levels]
-
-
-def check_member(raw: Any, loc: Loc, problems: Problems) -> dict[str, Any] | None:
-    """Return the validated mapping of a composite's member, or note what is wrong with it."""
-    from evalcore.formats.test_file.shapes import AssertionShape
-
+def _json_mistake(text: str) -> str:
     try:
-        checked: dict[str, Any] = adapter(AssertionShape).validate_python(raw)
-    except ValidationError as error:
-        problems.add_invalid(error, raw, AssertionShape, loc)
-        return None
-    return checked
+        parse_json(text.encode(errors="replace"))
+    except ValueError as reason:
+        return json_reason(reason)
+    return ""
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]} is not a number that JSON can hold")

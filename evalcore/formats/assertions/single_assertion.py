@@ -8,7 +8,6 @@ from typing import Any
 from evalcore.errors import LoadError, UsageError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Format
 
@@ -21,32 +20,20 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
     if format_ == Format.WORKFLOW_HARNESS:
         from evalcore.formats.workflow_harness.assertions import read_assertion
 
-        found = read_assertion(raw, (), problems, block=None, folder=folder)
+        assertion = read_assertion(raw, (), problems, block=None, folder=folder)
     elif format_ == Format.TEST_FILE:
-        found = _test_file_assertion(raw, problems, folder)
+        from evalcore.formats.test_file.assertions import AssertionReader
+
+        assertion = AssertionReader(Graders(folder)).read(raw, (), problems)
     elif format_ == Format.SUITE:
         from evalcore.formats.suite_file.assertions import SuiteAssertions
         from evalcore.formats.text.camel_case import Renames
 
-        found = SuiteAssertions(Graders(folder), Renames()).read(raw, (), problems)
+        assertion = SuiteAssertions(Graders(folder), Renames()).read(raw, (), problems)
     else:
         known = ", ".join(FORMATS)
         raise UsageError(f"no single assertions of format '{format_}'; formats: {known}")
     problems.raise_if_any()
-    if found is None:
+    if assertion is None:
         raise LoadError(())
-    return found
-
-
-def _test_file_assertion(raw: Any, problems: Problems, folder: Path) -> Assertion | None:
-    from pydantic import ValidationError
-
-    from evalcore.formats.test_file.cases import AssertionMaker
-    from evalcore.formats.test_file.shapes import AssertionShape
-
-    try:
-        checked = adapter(AssertionShape).validate_python(raw)
-    except ValidationError as error:
-        problems.add_invalid(error, raw, AssertionShape)
-        return None
-    return next(iter(AssertionMaker(Graders(folder)).make([checked], (), problems)), None)
+    return assertion

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalcore.checks.dialects import assertion_schema
+from evalcore.checks.registry import Dialect
 from evalcore.declared.base import camel_case
 from evalcore.formats.suite_file.assertions import OTHER_TYPES
-from evalcore.formats.suite_file.shapes import AssertionShape, SuiteFile
+from evalcore.formats.suite_file.shapes import SuiteFile
 from evalcore.mistakes.shape_lookup import adapter
 
 
@@ -16,8 +18,8 @@ def suite_file_schema() -> dict[str, Any]:
     Of assertions in the words of other formats only the type is checked here.
     """
     schema = adapter(SuiteFile).json_schema()
-    own = adapter(AssertionShape).json_schema()
-    definitions = schema["$defs"] | own.pop("$defs")
+    definitions = schema["$defs"]
+    own = assertion_schema(Dialect.SUITE, definitions)
     other = {
         "type": "object",
         "required": ["type"],

@@ -1,142 +1,161 @@
 """Assertions in the words of test files → the engine's checks.
 
 Regular expressions are ECMAScript's; `starts-with`, `ends-with` and `equals` trim as ECMAScript
-does (docs/reference/test-files.md).
+does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from evalcore.formats.assertions.grader_errors import AssertionValueError
+from pydantic import ValidationError
+
+from evalcore.checks.base import AssertionValueError
+from evalcore.checks.dialects import AssertionType, assertion_types
+from evalcore.checks.registry import Dialect
 from evalcore.formats.assertions.graders import Graders
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import describe, suggest_assertion
 from evalcore.model.assertion import Assertion
 
-DEFAULT_REQUIRED = 0.8
+DEFAULT_REQUIRED: Final = 0.8
+MAX_SHARED_ASSERTIONS: Final = 1_000
+_PLAIN_KEYS: Final = 2  # `type` and `value`
+_LONGEST_NAME: Final = 30
 
-_MEASURES = {"latency": "latency", "cost": "cost", "token-usage": "tokens"}
+
+class AssertionReader:
+    """Reads assertions; those that are written alike are one object."""
+
+    def __init__(self, graders: Graders) -> None:
+        self._graders = graders
+        types = assertion_types(Dialect.TEST)
+        self._types = {
+            spelling: kind
+            for name, kind in types.items()
+            for spelling in (name, name.replace("-", "_"))
+        }
+        # By what is written: of texts alone, to which nothing else is equal.
+        self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+        # By what was validated: `1` and `true` are told apart there.
+        self._validated: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+
+    def read_all(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> list[Assertion]:
+        """Return the assertions of a list; every mistake in them is noted."""
+        assertions = []
+        texts = self._texts
+        for index, entry in enumerate(raw or ()):
+            try:
+                assertion = texts.get(tuple(entry.items()))
+            except (AttributeError, TypeError):  # no mapping, or a list as value
+                assertion = None
+            if assertion is None:
+                assertion = self.read(entry, (*loc, index), problems, label)
+            if assertion is not None:
+                assertions.append(assertion)
+        return assertions
+
+    def read(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> Assertion | None:
+        """Return the assertion at `loc`; None, and every mistake noted, if it is wrong."""
+        kind = self._type(raw, loc, problems, label)
+        if kind is None:
+            return None
+        try:
+            written = kind.validate(raw)
+        except ValidationError as error:
+            problems.add_invalid(error, raw, kind.shape, loc, label=label)
+            return None
+        key = tuple(written.items())
+        try:
+            assertion = self._validated.get(key)
+        except TypeError:  # a list as value
+            return self._new(kind, written, loc, problems, label)
+        if assertion is None:
+            assertion = self._new(kind, written, loc, problems, label)
+            # `required: true` and `required: 1` are equal to Python and differ here. What many
+            # tests repeat comes up early; values of a test's own would fill any cache.
+            is_full = len(self._validated) >= MAX_SHARED_ASSERTIONS
+            if assertion is not None and not is_full and assertion.required is None:
+                self._share(key, assertion)
+        return assertion
+
+    def _share(self, key: tuple[tuple[str, Any], ...], assertion: Assertion) -> None:
+        if "required" in dict(key):
+            return
+        self._validated[key] = assertion
+        if all(type(value) is str for _, value in key):
+            self._texts[key] = assertion
+
+    def _type(self, raw: Any, loc: Loc, problems: Problems, label: str) -> AssertionType | None:
+        if not isinstance(raw, dict):
+            problems.add(loc, f"expected a mapping, got {describe(raw)}", label=label)
+            return None
+        name = raw.get("type")
+        kind = self._types.get(name) if isinstance(name, str) else None
+        if kind is None:
+            problems.add((*loc, "type"), self._type_mistake(raw), label=label)
+        return kind
+
+    def _new(
+        self,
+        kind: AssertionType,
+        written: Mapping[str, Any],
+        loc: Loc,
+        problems: Problems,
+        label: str,
+    ) -> Assertion | None:
+        before = problems.count
+        try:
+            reader = self._graders.at(loc, problems, self.read) if kind.word.reads else None
+            check, params = kind.read(written, reader)
+            required = required_score(written)
+        except AssertionValueError as error:
+            problems.add((*loc, *error.loc), str(error), label=label)
+            return None
+        if problems.count > before:
+            return None
+        name, value = kind.name, written.get("value")
+        if len(written) == _PLAIN_KEYS and type(value) is str:
+            shown = f"{name}-{value[:_LONGEST_NAME]}"
+            return Assertion._make((name, check, shown, params, *_DEFAULTS))
+        return Assertion(
+            name,
+            check,
+            written.get("name") or _name(name, value),
+            params,
+            None,
+            float(written.get("weight", 1.0)),
+            required,
+            written.get("negate", False),
+        )
+
+    def _type_mistake(self, raw: Mapping[str, Any]) -> str:
+        if "type" not in raw:
+            for key in raw:
+                if key in self._types:
+                    return f"is required; write {{type: {key}, value: …}}"
+            return "is required"
+        if not isinstance(raw["type"], str):
+            return f"expected text, got {describe(raw['type'])}"
+        return f"unknown assertion {describe(raw['type'])}." + suggest_assertion(
+            raw["type"], list(self._types)
+        )
 
 
-GRADER_TYPES = frozenset(
-    {
-        "llm-grader",
-        "rubrics",
-        "code-grader",
-        "composite",
-        "tool-trajectory",
-        "field-accuracy",
-        "execution-metrics",
-        "similar",
-    }
+_DEFAULTS: Final = tuple(
+    Assertion._field_defaults[name]
+    for name in Assertion._fields
+    if name in Assertion._field_defaults
 )
 
 
-# Of the types that look for one text: the check and what it needs beside the text.
-_TEXT_CHECKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "contains": ("contains", {"fold": False}),
-    "icontains": ("contains", {"fold": True}),
-    "starts-with": ("starts-with", {"trim": "ecmascript"}),
-    "ends-with": ("ends-with", {"trim": "ecmascript"}),
-    "equals": ("equals", {"trim": "ecmascript"}),
-}
-
-
-def make_text_assertion(kind: str, value: str) -> Assertion | None:
-    """Return an assertion of which only type and text are written; None for other types.
-
-    The same as `make_assertion` gives, in half the time.
-    """
-    row = _TEXT_CHECKS.get(kind)
-    if row is None:
-        return None
-    check, params = row
-    name = f"{kind}-{value[:30]}"
-    params = {"value": value, **params}
-    return Assertion._make((kind, check, name, params, None, 1.0, None, False, None, None))
-
-
-def make_assertion(
-    raw: Mapping[str, Any],
-    graders: Graders | None = None,
-    loc: Loc = (),
-    problems: Problems | None = None,
-) -> Assertion:
-    """Return the assertion of a validated mapping; raise `AssertionValueError`.
-
-    `graders` know the suite's folder and targets; what is wrong with those is noted at `loc`.
-    """
-    kind = raw["type"].replace("_", "-")
-    value = raw.get("value")
-    params: dict[str, Any]
-    if kind in GRADER_TYPES:
-        check, params = _grader(kind, raw, graders, loc, problems)
-    elif kind in _TEXT_CHECKS:
-        check, more = _TEXT_CHECKS[kind]
-        params = {"value": value, **more}
-    elif kind == "regex":
-        check = "regex"
-        params = {"pattern": value, "flags": raw.get("flags", ""), "dialect": "ecmascript"}
-    elif kind == "is-json":
-        check, params = kind, {"schema": None}
-    elif isinstance(value, list):
-        check, params = kind.removeprefix("i"), {"values": value, "fold": kind[0] == "i"}
-    else:
-        check, params = _measure(kind, raw)
-    required = _required(raw) if "required" in raw or "min_score" in raw else None
-    return Assertion(
-        kind,
-        check,
-        raw.get("name") or _name(kind, value),
-        params,
-        None,
-        float(raw.get("weight", 1.0)),
-        required,
-        raw.get("negate", False),
-    )
-
-
-def _measure(kind: str, raw: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    other = {"cost": "budget", "token-usage": "max_total"}.get(kind, "threshold")
-    given = [name for name in ("threshold", other) if name in raw]
-    if len(set(given)) > 1:
-        raise AssertionValueError(f"'{other}' is another name of 'threshold'; keep one")
-    maxima = {name: raw[name] for name in ("max_input", "max_output") if name in raw}
-    threshold = raw[given[0]] if given else None
-    if maxima:
-        return "token-maxima", {"max_total": threshold, **maxima}
-    if threshold is None:
-        raise AssertionValueError("'threshold' is required: the most that is allowed")
-    return _MEASURES[kind], {"threshold": threshold}
-
-
-def _grader(
-    kind: str,
-    raw: Mapping[str, Any],
-    graders: Graders | None,
-    loc: Loc,
-    problems: Problems | None,
-) -> tuple[str, dict[str, Any]]:
-    found = problems or Problems("assertion", lambda _: None)
-    known = graders or Graders(Path())
-
-    def make(member: Mapping[str, Any]) -> Assertion:
-        return make_assertion(member, known, loc, found)
-
-    check, params = known.read(kind, raw, loc, found, make)
-    if problems is None and found.noted:
-        raise AssertionValueError(found.noted[0].message)
-    return check, params
-
-
-def _required(raw: Mapping[str, Any]) -> float | None:
+def required_score(written: Mapping[str, Any]) -> float | None:
     """Return the score below which the test fails: `required: true` means 0.8."""
-    if "required" in raw and "min_score" in raw:
+    if "required" in written and "min_score" in written:
         raise AssertionValueError("'required' and its alias 'min_score' are both given; keep one")
-    required = raw.get("required", raw.get("min_score"))
+    required = written.get("required", written.get("min_score"))
     if isinstance(required, bool):
         return DEFAULT_REQUIRED if required else None
     return None if required is None else float(required)
@@ -145,4 +164,6 @@ def _required(raw: Mapping[str, Any]) -> float | None:
 def _name(kind: str, value: str | Sequence[str] | None) -> str:
     if value is None:
         return kind.replace("-", "_")
-    return f"{kind}-{value[:30]}" if isinstance(value, str) else f"{kind}-{len(value)}"
+    if isinstance(value, str):
+        return f"{kind}-{value[:_LONGEST_NAME]}"
+    return f"{kind}-{len(value)}"

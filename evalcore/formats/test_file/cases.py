@@ -9,17 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evalcore.formats.assertions.grader_errors import AssertionValueError
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.parts.workspaces import WorkspaceReader
-from evalcore.formats.test_file.assertions import (
-    make_assertion,
-    make_text_assertion,
-)
+from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.input_messages import (
     InputOrigin,
     as_messages,
@@ -49,7 +45,6 @@ NOTHING_TO_CHECK = (
 )
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
 DEFAULT_GRADER = {"type": "llm-grader"}
-MAX_SHARED_ASSERTIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,7 @@ class TestReader:
         self.warnings = CaseWarnings("tests with unused criteria", strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self._validate = adapter(TestShape).validate_python
-        self._maker = AssertionMaker(defaults.graders)
+        self._reader = AssertionReader(defaults.graders)
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
@@ -109,15 +104,13 @@ class TestReader:
         try:
             if type(raw) is not dict or "assert" in raw:
                 checked = adapter(TestAlias).validate_python(raw)
-            elif (shared := self._maker.find_all(raw.get("assertions"))) is not None:
-                checked = self._validate({**raw, "assertions": []})
-                checked["assertions"] = shared
             else:
                 checked = self._validate(raw)
         except ValidationError as error:
             case_id = raw.get("id") if isinstance(raw, dict) else None
             problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
             self.ids.note(case_id, loc, problems)
+            self._note_assertions(raw, loc, problems)
             return None
         for alias, name in (("assert", "assertions"), ("expected_outcome", "criteria")):
             if alias in checked:
@@ -128,17 +121,23 @@ class TestReader:
         test: TestShape = checked
         return test
 
+    def _note_assertions(self, raw: Any, loc: Loc, problems: Problems) -> None:
+        """Note the mistakes in the assertions of a test that is wrong elsewhere."""
+        for key in ("assertions", "assert") if isinstance(raw, dict) else ():
+            if isinstance(raw.get(key), list):
+                self._reader.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
+
     def _assertions(self, test: TestShape, loc: Loc, problems: Problems) -> tuple[Assertion, ...]:
         """Return the test's assertions, then the suite's; the default grader if there is none."""
         execution: TestExecution = test.get("execution") or {}
-        before, case_id = problems.count, test["id"]
-        own = self._maker.make(test.get("assertions"), (*loc, "assertions"), problems, case_id)
+        before, label = problems.count, _label(test["id"])
+        own = self._reader.read_all(test.get("assertions"), (*loc, "assertions"), problems, label)
         if execution:
             inner = (*loc, "execution", "assertions")
-            own.extend(self._maker.make(execution.get("assertions"), inner, problems, case_id))
+            own.extend(self._reader.read_all(execution.get("assertions"), inner, problems, label))
         if test.get("rubrics"):
             rubric = {"type": "rubrics", "criteria": test["rubrics"]}
-            own.extend(self._maker.make([rubric], (*loc, "rubrics"), problems, case_id))
+            own.extend(self._reader.read_all([rubric], (*loc, "rubrics"), problems, label))
         if not self.defaults.skip and not execution.get("skip_defaults"):
             own.extend(self.defaults.assertions)
         criteria = test.get("criteria")
@@ -147,10 +146,10 @@ class TestReader:
             nothing = "assertions" in test or not (criteria or has_reference)
             if nothing and problems.count == before:
                 graded = criteria and "assertions" in test
-                problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=_label(case_id))
-            return tuple(self._maker.make([DEFAULT_GRADER], loc, problems, case_id))
+                problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=label)
+            return tuple(self._reader.read_all([DEFAULT_GRADER], loc, problems, label))
         if criteria and not any(assertion.type in GRADERS for assertion in own):
-            text = UNUSED_CRITERIA.format(id=case_id)
+            text = UNUSED_CRITERIA.format(id=test["id"])
             self.warnings.add(text, (*loc, "criteria"), problems)
         return tuple(own)
 
@@ -241,73 +240,6 @@ class TestReader:
         messages = [*before, *as_messages(own)]
         first = test.get("conversation", defaults.conversation)
         return with_files(messages, files, len(before), first=first)
-
-
-class AssertionMaker:
-    """Makes assertions of validated mappings; those that are written alike are one object."""
-
-    def __init__(self, graders: Graders | None = None) -> None:
-        self._graders = graders
-        self._shared: dict[tuple[tuple[str, Any], ...], Assertion] = {}
-        # Of those, the ones whose values are all text: nothing else is equal to them.
-        self._texts: dict[tuple[tuple[str, Any], ...], Assertion] = {}
-
-    def find_all(self, raw: Any) -> list[Assertion] | None:
-        """Return the assertions of a raw list if each was made before of one written alike.
-
-        Those need not be validated again. None where one was not.
-        """
-        if type(raw) is not list:
-            return None
-        assertions = []
-        try:
-            for entry in raw:
-                assertion = self._texts.get(tuple(entry.items()))
-                if assertion is None:
-                    return None
-                assertions.append(assertion)
-        except (AttributeError, TypeError):  # no mapping, or a list as value
-            return None
-        return assertions
-
-    def make(
-        self, raw: Any, loc: Loc, problems: Problems, case_id: str | None = None
-    ) -> list[Assertion]:
-        """Return the assertions; note those that are wrong all the same."""
-        if raw and type(raw[0]) is Assertion:
-            return list(raw)  # of `find_all`
-        assertions = []
-        for index, entry in enumerate(raw or ()):
-            try:
-                assertions.append(self._assertion(entry, (*loc, index), problems))
-            except AssertionValueError as error:
-                problems.add((*loc, index), str(error), label=_label(case_id))
-        return assertions
-
-    def _assertion(self, raw: dict[str, Any], loc: Loc, problems: Problems) -> Assertion:
-        # `required: true` and `required: 1` are equal to Python and differ here.
-        if "required" in raw or "min_score" in raw:
-            return make_assertion(raw, self._graders, loc, problems)
-        key = tuple(raw.items())
-        try:
-            assertion = self._shared.get(key)
-        except TypeError:  # a list as value
-            return make_assertion(raw, self._graders, loc, problems)
-        if assertion is not None:
-            return assertion
-        plain = len(raw) == 2 and "value" in raw
-        assertion = make_text_assertion(raw["type"], raw["value"]) if plain else None
-        if assertion is None:
-            before = problems.count
-            assertion = make_assertion(raw, self._graders, loc, problems)
-            if problems.count > before:
-                return assertion
-        # What many tests repeat comes up early; values of a test's own would fill any cache.
-        if len(self._shared) < MAX_SHARED_ASSERTIONS:
-            self._shared[key] = assertion
-            if all(type(value) is str for value in raw.values()):
-                self._texts[key] = assertion
-        return assertion
 
 
 def _label(case_id: object) -> str:

@@ -27,8 +27,8 @@ from evalcore.formats.parts.test_sources import (
     suite_tests,
 )
 from evalcore.formats.parts.workspaces import WorkspaceReader
+from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import (
-    AssertionMaker,
     SuiteDefaults,
     TestReader,
 )
@@ -219,7 +219,9 @@ class _SuiteLevel:
         return SuiteDefaults(
             folder=folder,
             graders=self.graders,
-            assertions=tuple(AssertionMaker(self.graders).make(raw.get(key), (key,), problems)),
+            assertions=tuple(
+                AssertionReader(self.graders).read_all(raw.get(key), (key,), problems)
+            ),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
             threshold=self.threshold,

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalcore.checks.dialects import assertion_schema
+from evalcore.checks.registry import Dialect
 from evalcore.formats.test_file.shapes import TestFile
 from evalcore.mistakes.shape_lookup import adapter
 
 
 def test_file_schema() -> dict[str, Any]:
     """Return the schema of a whole test file."""
-    return adapter(TestFile).json_schema()
+    schema = adapter(TestFile).json_schema()
+    definitions = schema["$defs"]
+    definitions["Assertion"] = assertion_schema(Dialect.TEST, definitions)
+    listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
+    for shape in (schema, definitions["TestAlias"], definitions["TestExecution"]):
+        for key in {"assert", "assertions"} & shape["properties"].keys():
+            shape["properties"][key] = listed
+    return schema

@@ -7,96 +7,11 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
+from evalcore.checks.criteria import Criteria
 from evalcore.declared.types import Count, Share, Text, Weight
-from evalcore.formats.assertions.grader_shapes import GRADER_SHAPES, Common, Criteria
 from evalcore.formats.parts.shared_shapes import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.parts.target_shapes import TargetShape
 from evalcore.formats.parts.workspace_shapes import WorkspaceValue
-
-
-@with_config(STRICT)
-class TextAssertion(Common, total=False):
-    """The output against one text; `starts-with`, `ends-with` and `equals` trim both sides."""
-
-    type: Required[
-        Literal[
-            "contains",
-            "icontains",
-            "starts-with",
-            "starts_with",
-            "ends-with",
-            "ends_with",
-            "equals",
-            "regex",
-        ]
-    ]
-    value: Required[Text]
-
-
-@with_config(STRICT)
-class ListAssertion(Common, total=False):
-    """The output against several texts."""
-
-    type: Required[
-        Literal[
-            "contains-any",
-            "contains_any",
-            "contains-all",
-            "contains_all",
-            "icontains-any",
-            "icontains_any",
-            "icontains-all",
-            "icontains_all",
-        ]
-    ]
-    value: Required[Annotated[list[str], Field(min_length=1)]]
-
-
-@with_config(STRICT)
-class JsonAssertion(Common, total=False):
-    """The output is strict JSON text."""
-
-    type: Required[Literal["is-json", "is_json"]]
-
-
-@with_config(STRICT)
-class LatencyAssertion(Common, total=False):
-    """The latency in milliseconds is at most `threshold`."""
-
-    type: Required[Literal["latency"]]
-    threshold: Required[Weight]
-
-
-@with_config(STRICT)
-class CostAssertion(Common, total=False):
-    """The cost in US dollars is at most `threshold`, which may be called `budget`."""
-
-    type: Required[Literal["cost"]]
-    threshold: Weight
-    budget: Weight
-
-
-@with_config(STRICT)
-class TokenAssertion(Common, total=False):
-    """Tokens are at most `threshold` (`max_total`), `max_input`, `max_output`."""
-
-    type: Required[Literal["token-usage", "token_usage"]]
-    threshold: Weight
-    max_total: Weight
-    max_input: Weight
-    max_output: Weight
-
-
-AssertionShape = Annotated[
-    TextAssertion
-    | ListAssertion
-    | JsonAssertion
-    | LatencyAssertion
-    | CostAssertion
-    | TokenAssertion
-    | GRADER_SHAPES,
-    Field(discriminator="type"),
-]
 
 
 @with_config(OPEN)
@@ -177,7 +92,7 @@ class TestExecution(TypedDict, total=False):
     targets: Annotated[list[Text], Field(min_length=1)]
     threshold: Share
     skip_defaults: bool
-    assertions: list[AssertionShape]
+    assertions: list[Any]
 
 
 @with_config(STRICT)
@@ -205,7 +120,7 @@ class TestShape(TypedDict, total=False):
     workspace: WorkspaceValue
     metadata: dict[str, Any]
     rubrics: Criteria
-    assertions: list[AssertionShape]
+    assertions: list[Any]
     # `assert` stands in `TestAlias`: it is a keyword of Python.
     conversation: bool
     conversation_id: str
@@ -213,7 +128,7 @@ class TestShape(TypedDict, total=False):
     fixtures: TestFixture
 
 
-_SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[AssertionShape]}, total=False)
+_SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
 
 
 @with_config(STRICT)
@@ -231,7 +146,7 @@ class TestSuite(_SuiteAlias, total=False):
     tags: list[str]
     input: Input
     input_files: list[Text]
-    assertions: list[AssertionShape]
+    assertions: list[Any]
     execution: SuiteExecution
     workspace: WorkspaceValue
     targets: list[TargetShape]

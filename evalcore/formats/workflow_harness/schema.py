@@ -8,7 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from evalcore.formats.workflow_harness.shapes import AssertionShape, CustomAssertion, WorkflowFile
+from evalcore.checks.dialects import assertion_schema
+from evalcore.checks.registry import Dialect
+from evalcore.formats.workflow_harness.assertions import CustomAssertion
+from evalcore.formats.workflow_harness.shapes import WorkflowFile
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
 
@@ -17,12 +20,12 @@ def workflow_file_schema() -> dict[str, Any]:
     """Return the file's schema with the assertions that the loader checks one by one put in."""
     schema = adapter(WorkflowFile).json_schema()
     block = _blocks()
-    assertion = adapter(AssertionShape).json_schema()
     custom = adapter(CustomAssertion).json_schema()
     definitions = schema["$defs"]
-    for part in (block, assertion, custom):
+    for part in (block, custom):
         definitions |= part.pop("$defs", {})
     definitions["Block"] = block
+    assertion = assertion_schema(Dialect.WORKFLOW, definitions)
     definitions["Assertion"] = {"anyOf": [assertion, custom]}
     listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
     definitions["EvalCase"]["properties"]["expected"] = {

@@ -1,0 +1,188 @@
+"""Assertion types: how each kind of file writes the checks, derived from the table of checks."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache, cached_property
+from typing import Annotated, Any, Final, Literal, Required, Union, get_type_hints
+
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from evalcore.checks.base import STRICT, defaults
+from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
+from evalcore.declared.types import Scalar, Share, Text, Weight
+from evalcore.mistakes.shape_lookup import adapter
+
+
+@with_config(STRICT)
+class TestKeys(TypedDict, total=False):
+    """The keys of every assertion of a test file."""
+
+    name: Text
+    weight: Weight
+    negate: bool
+    required: Annotated[bool | Share, Field(union_mode="left_to_right")]
+    min_score: Share
+    flags: str
+
+
+@with_config(STRICT)
+class WorkflowKeys(TypedDict, total=False):
+    """The keys of every assertion of a workflow file; some ignore `threshold` and `value`."""
+
+    weight: Weight
+    transform: str
+    metric: str
+    config: dict[str, Any] | None
+    threshold: float | None
+    value: Any
+
+
+@with_config(STRICT)
+class SuiteKeys(TypedDict, total=False):
+    """The keys of every assertion of a suite file."""
+
+    name: Text
+    weight: Weight
+    metric: Text
+
+
+_COMMON: Final[Mapping[Dialect, Any]] = {
+    Dialect.WORKFLOW: WorkflowKeys,
+    Dialect.TEST: TestKeys,
+    Dialect.SUITE: SuiteKeys,
+}
+# What a dialect takes for a type: test files refuse empty texts, workflow files take numbers.
+_TYPES: Final[Mapping[Dialect, Mapping[Any, Any]]] = {
+    Dialect.WORKFLOW: {str: Scalar, list[str]: list[Scalar]},
+    Dialect.TEST: {
+        str: Text,
+        list[str]: Annotated[list[str], Field(min_length=1)],
+        float: Weight,
+    },
+    Dialect.SUITE: {float: Weight, str | None: Text},
+}
+
+
+class AssertionType:
+    """One word of a dialect: the shape of its assertions, and the check that they mean."""
+
+    def __init__(self, dialect: Dialect, word: Word, check: str, row: CheckRow) -> None:
+        self.dialect, self.word, self.check = dialect, word, check
+        self._row = row
+
+    @property
+    def name(self) -> str:
+        """What stands after `type:`."""
+        return self.word.word
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """The keys beside `type:` and the fields that they mean."""
+        if self.word.keys is not None:
+            return self.word.keys
+        names = (each.name for each in fields(self._class))
+        return {name: name for name in names if name not in self.word.fixed}
+
+    @cached_property
+    def shape(self) -> Any:
+        """The TypedDict of such an assertion."""
+        common = get_type_hints(_COMMON[self.dialect], include_extras=True)
+        shape = TypedDict(  # type: ignore[misc]
+            "".join(part.capitalize() for part in self.name.replace(".", "-").split("-")),
+            {"type": Required[Literal[self._tags]], **common, **self._own_keys()},
+            total=False,
+        )
+        shape.__doc__ = self._class.__doc__
+        return with_config(STRICT)(shape)
+
+    @cached_property
+    def validate(self) -> Callable[[Any], dict[str, Any]]:
+        """Return a mapping that has the shape; raise pydantic's `ValidationError`."""
+        validated: Callable[[Any], dict[str, Any]] = adapter(self.shape).validate_python
+        return validated
+
+    @cached_property
+    def base(self) -> Mapping[str, Any]:
+        """The stored fields that no key says."""
+        check = self._class
+        stored = {key: value for key, value in defaults(check).items() if key not in check.omitted}
+        return {**stored, **self.word.fixed}
+
+    def read(self, written: Mapping[str, Any], reader: Any) -> tuple[str, dict[str, Any]]:
+        """Return the name and the stored fields of the check that a validated mapping means.
+
+        Raises `AssertionValueError` for values that do not fit together.
+        """
+        if self.word.reads is not None:
+            read: tuple[str, dict[str, Any]] = self._member(self.word.reads)(written, reader)
+            return read
+        stored = dict(self.base)
+        for key, name in self.keys.items():
+            if key in written and not (written[key] is None and name in stored):
+                stored[name] = self._value(name, written[key])
+        config = written.get("config") or {}
+        stored.update({key: str(config[key]) for key in self.word.config if key in config})
+        return self.check, stored
+
+    def _value(self, name: str, value: Any) -> Any:
+        if self.dialect is Dialect.WORKFLOW:
+            if self._hints[name] is str:
+                return str(value)
+            if self._hints[name] == list[str]:
+                return [str(member) for member in value]
+        return value
+
+    def _own_keys(self) -> dict[str, Any]:
+        if self.word.written is not None:
+            return get_type_hints(self._member(self.word.written), include_extras=True)
+        optional, types = defaults(self._class), _TYPES[self.dialect]
+        own = {}
+        for key, name in self.keys.items():
+            hint = types.get(self._hints[name], self._hints[name])
+            is_nullable = self.dialect is Dialect.WORKFLOW and key == "threshold"
+            if name not in optional:
+                own[key] = Required[hint]
+            else:
+                own[key] = hint | None if is_nullable else hint
+        return own
+
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        return get_type_hints(self._class, include_extras=True)
+
+    @property
+    def _class(self) -> Any:
+        return find_check(self.check)
+
+    def _member(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"evalcore.checks.{self._row.module}"), name)
+
+    @property
+    def _tags(self) -> tuple[str, ...]:
+        if self.dialect is Dialect.TEST:
+            return tuple(dict.fromkeys((self.name, self.name.replace("-", "_"))))
+        return self.name, f"not-{self.name}"
+
+
+@cache
+def assertion_types(dialect: Dialect) -> Mapping[str, AssertionType]:
+    """Return the types that a dialect knows, by their names; nothing is imported for it."""
+    return {
+        word.word: AssertionType(dialect, word, check, row)
+        for check, row in CHECKS.items()
+        for word in row.words
+        if dialect in word.dialects
+    }
+
+
+def assertion_schema(dialect: Dialect, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an assertion of a dialect; its parts are put into `definitions`."""
+    shapes = tuple(kind.shape for kind in assertion_types(dialect).values())
+    union = Annotated[Union[shapes], Field(discriminator="type")]  # type: ignore[valid-type]  # noqa: UP007
+    schema = adapter(union).json_schema()
+    definitions |= schema.pop("$defs")
+    return schema

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import click
 import pytest
 from typing_extensions import is_typeddict
 
+from evalcore.checks.dialects import assertion_types
+from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers.registry import scorers_table
 from evalcore.cli.main import cli
 from evalcore.formats.parts import shared_shapes as shapes
@@ -112,22 +114,22 @@ def documented_keys() -> Iterator[str]:
                 yield from get_type_hints(shape)
 
 
-def assertion_types(union: Any) -> Iterator[str]:
-    for member in get_args(get_args(union)[0]):
-        yield from get_args(get_type_hints(member)["type"])
+DIALECTS = (Dialect.WORKFLOW, Dialect.TEST, Dialect.SUITE)
+TYPES = [kind for dialect in DIALECTS for kind in assertion_types(dialect).values()]
 
 
-@pytest.mark.parametrize("key", sorted(set(documented_keys())))
+def assertion_keys() -> set[str]:
+    return {key for kind in TYPES for key in get_type_hints(kind.shape)}
+
+
+@pytest.mark.parametrize("key", sorted({*documented_keys(), *assertion_keys()}))
 def test_every_key_of_the_formats_is_documented(key: str) -> None:
     assert re.search(rf"`[^`]*\b{key}\b[^`]*`", FORMATS)
 
 
 @pytest.mark.parametrize(
     "name",
-    sorted(
-        {name.replace("_", "-") for name in assertion_types(test_file_shapes.AssertionShape)}
-        | {name.removeprefix("not-") for name in workflow_harness_shapes.ASSERTION_TYPES}
-    ),
+    sorted({kind.name for kind in TYPES if kind.dialect is not Dialect.SUITE}),
 )
 def test_every_assertion_type_is_documented(name: str) -> None:
     assert f"`{name}`" in FORMATS

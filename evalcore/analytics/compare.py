@@ -14,7 +14,7 @@ from evalcore.model.comparison import (
     CaseState,
     Comparison,
     Difference,
-    Kind,
+    DifferenceKind,
     Paired,
     Tolerances,
     Unsettled,
@@ -218,7 +218,7 @@ class Comparer:
         listed: dict[tuple[str, int], list[Difference]] = {}
         most = max(_FEWEST_LISTED, MAX_LISTED // len(compared))
         for name, index, case, kind, *values in self._rows("listed_differences", most=most):
-            difference = Difference(compared[index].variant, case, Kind(kind), *values)
+            difference = Difference(compared[index].variant, case, DifferenceKind(kind), *values)
             listed.setdefault((name, index), []).append(difference)
         for index, candidate in enumerate(compared):
             compared[index] = replace(
@@ -246,5 +246,5 @@ def _states(histogram: Mapping[str, int]) -> dict[CaseState, int]:
     return {state: histogram[state] for state in CaseState if state in histogram}
 
 
-def _counted(counts: Any, kind: str, number: int) -> dict[Kind, int]:
-    return {**counts, Kind(kind): number} if number else dict(counts)
+def _counted(counts: Any, kind: str, number: int) -> dict[DifferenceKind, int]:
+    return {**counts, DifferenceKind(kind): number} if number else dict(counts)

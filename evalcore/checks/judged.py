@@ -16,7 +16,7 @@ from evalcore.checks.subject import Subject
 from evalcore.checks.wording import one_line
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
-from evalcore.judging.asking import Answer, Judges, JudgeSpec, added
+from evalcore.judging.asking import JudgeAnswer, Judges, JudgeSpec, added
 from evalcore.judging.grading import DEFAULT_PROMPT, Judgement, grade_freely, prompt_digest
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
@@ -34,7 +34,7 @@ class _Metered:
         self._judges = judges
         self.metrics: list[Metrics] = []
 
-    async def ask(self, spec: JudgeSpec, question: Any) -> Answer:
+    async def ask(self, spec: JudgeSpec, question: Any) -> JudgeAnswer:
         answer = await self._judges.ask(spec, question)
         self.metrics.append(answer.metrics)
         return answer

@@ -10,7 +10,7 @@ import orjson
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.run_inputs import RunInputs
-from evalcore.judging.asking import NO_JUDGE, Answer, Embedded, JudgeSpec, Question
+from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request
 from evalcore.model.identity import judge_name, target_identity
@@ -68,7 +68,7 @@ class RunJudges:
                 raise TargetError("judge", f"judge '{target.name}': {error}") from error
         return self._built[key]
 
-    def work(self, item: WorkItem, question: Question, complete: Complete, kind: str) -> Work:
+    def work(self, item: WorkItem, question: JudgeQuestion, complete: Complete, kind: str) -> Work:
         """Return the question as work of a target; only models read its system message."""
         system = {"role": "system", "content": question.system}
         is_model = kind_facts(kind).asks_model
@@ -101,7 +101,7 @@ class ItemJudges:
     def __init__(self, run: RunJudges, item: WorkItem, complete: Complete) -> None:
         self._run, self._item, self._complete = run, item, complete
 
-    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:
+    async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:
         """Return the judge's reply; raise `TargetError` where there is none, or `SkippedError`."""
         target = self._run.target(spec, self._item)
         runnable = self._run.runnable(spec, target)
@@ -119,7 +119,7 @@ class ItemJudges:
             raise TargetError("judge", f"judge '{target.name}' gave no output")
         calls = evidence.details.get("calls") or ()
         model = calls[-1].get("model") if calls else spec.model
-        return Answer(evidence.output, target.name, model, evidence.metrics)
+        return JudgeAnswer(evidence.output, target.name, model, evidence.metrics)
 
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
         """Return a vector for each text; raise as `ask` does.

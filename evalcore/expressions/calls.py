@@ -19,7 +19,7 @@ from evalcore.expressions.collection_methods import (
     TUPLE_METHODS,
     VIEW_METHODS,
 )
-from evalcore.expressions.compiler import Compiler, compile_elements
+from evalcore.expressions.compiler import ExpressionCompiler, compile_elements
 from evalcore.expressions.frames import BUDGET, SCOPE, Frame, Run
 from evalcore.expressions.functions import (
     FIRST_IS_FUNCTION,
@@ -31,7 +31,7 @@ from evalcore.expressions.functions import (
 from evalcore.expressions.lookup import suggestion
 from evalcore.expressions.loops import compile_lambda
 from evalcore.expressions.text_methods import TEXT_METHODS
-from evalcore.expressions.values import VIEWS, Failure, describe
+from evalcore.expressions.values import VIEWS, EvaluationFailure, describe
 
 Named = Callable[[Frame], dict[str, Any]]
 
@@ -50,7 +50,7 @@ _NEEDING_FUNCTIONS: Final = FIRST_IS_FUNCTION | {"isinstance"}
 _ARGUMENTS: Final = re.compile(r"[\w.<>]+\(\) (?:takes|missing|got)")
 
 
-def compile_call(compiler: Compiler, node: ast.Call) -> Run:
+def compile_call(compiler: ExpressionCompiler, node: ast.Call) -> Run:
     """Return the function of a call."""
     compiler.cost += 1
     for keyword in node.keywords:
@@ -85,8 +85,8 @@ def compile_call(compiler: Compiler, node: ast.Call) -> Run:
 def _unknown(name: str) -> Run:
     def run(frame: Frame) -> Any:
         if name in frame[SCOPE]:
-            raise Failure("TypeError", f"{name!r} is a value and cannot be called")
-        raise Failure("NameError", f"no function {name!r}{suggestion(name, FUNCTIONS)}")
+            raise EvaluationFailure("TypeError", f"{name!r} is a value and cannot be called")
+        raise EvaluationFailure("NameError", f"no function {name!r}{suggestion(name, FUNCTIONS)}")
 
     return run
 
@@ -94,11 +94,11 @@ def _unknown(name: str) -> Run:
 def _wrong_arguments(name: str, error: TypeError) -> Exception:
     """Return the error without the names of what stands behind a function."""
     if _ARGUMENTS.match(str(error)):
-        return Failure("TypeError", f"{name}() does not take these arguments")
+        return EvaluationFailure("TypeError", f"{name}() does not take these arguments")
     return error
 
 
-def _method_call(compiler: Compiler, node: ast.Call, target: Run, name: str) -> Run:
+def _method_call(compiler: ExpressionCompiler, node: ast.Call, target: Run, name: str) -> Run:
     values, named = _arguments(compiler, node, name)
 
     def run(frame: Frame) -> Any:
@@ -118,7 +118,7 @@ _NONE: Final[Mapping[str, Callable[..., Any]]] = {}
 
 
 def find_method(value: Any, name: str) -> Callable[..., Any]:
-    """Return a method of the value's builtin class; raise `Failure` where there is none.
+    """Return a method of the value's builtin class; raise `EvaluationFailure` where there is none.
 
     What a class derived from a builtin one has of its own is never called.
     """
@@ -134,12 +134,12 @@ def find_method(value: Any, name: str) -> Callable[..., Any]:
     if method is None:
         near = suggestion(name, methods)
         message = f"{describe(value)} has no method {name!r} that can be called here{near}"
-        raise Failure("AttributeError", message)
+        raise EvaluationFailure("AttributeError", message)
     return method
 
 
 def _arguments(
-    compiler: Compiler, node: ast.Call, name: str
+    compiler: ExpressionCompiler, node: ast.Call, name: str
 ) -> tuple[Callable[[Frame], list[Any]], Named | None]:
     """Return what gives a call's values: those in order, and those with names (None for none).
 
@@ -159,7 +159,7 @@ def _arguments(
     return lambda frame: [function(frame), *values(frame)], named
 
 
-def _named(compiler: Compiler, keywords: list[ast.keyword], name: str) -> Named | None:
+def _named(compiler: ExpressionCompiler, keywords: list[ast.keyword], name: str) -> Named | None:
     if not keywords:
         return None
     parts: list[tuple[str | None, Run]] = []
@@ -184,14 +184,16 @@ def _named(compiler: Compiler, keywords: list[ast.keyword], name: str) -> Named 
 def _spread(value: Any) -> dict[str, Any]:
     """Return the names and values of what stands after `**`."""
     if not isinstance(value, Mapping):
-        raise Failure("TypeError", f"'**' takes a mapping, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"'**' takes a mapping, not {describe(value)}")
     for name in value:
         if type(name) is not str or name.startswith("_"):
-            raise Failure("TypeError", "'**' takes a mapping of names without '_' before them")
+            raise EvaluationFailure(
+                "TypeError", "'**' takes a mapping of names without '_' before them"
+            )
     return dict(value)
 
 
-def _callback(compiler: Compiler, node: ast.expr) -> Run:
+def _callback(compiler: ExpressionCompiler, node: ast.expr) -> Run:
     """Compile what stands where a function is wanted: a lambda, a name, `str.lower`, or None."""
     if isinstance(node, ast.Lambda):
         make = compile_lambda(compiler, node)
@@ -214,11 +216,11 @@ def _of_class(
     base: type, method: Callable[..., Any], budget: Budget, value: Any = None, *rest: Any
 ) -> Any:
     if not isinstance(value, base):
-        raise Failure("TypeError", f"a {base.__name__} is wanted, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"a {base.__name__} is wanted, not {describe(value)}")
     return method(budget, value, *rest)
 
 
-def _is_instance(compiler: Compiler, node: ast.Call) -> Run:
+def _is_instance(compiler: ExpressionCompiler, node: ast.Call) -> Run:
     if len(node.args) != 2 or node.keywords or isinstance(node.args[0], ast.Starred):
         compiler.refuse(node, "isinstance() takes a value and the name of a type")
     kinds = tuple(_types(compiler, node.args[1]))
@@ -226,7 +228,7 @@ def _is_instance(compiler: Compiler, node: ast.Call) -> Run:
     return lambda frame: isinstance(value(frame), kinds)
 
 
-def _types(compiler: Compiler, node: ast.expr) -> list[type]:
+def _types(compiler: ExpressionCompiler, node: ast.expr) -> list[type]:
     if isinstance(node, ast.Name) and node.id in TYPES:
         return [TYPES[node.id]]
     if isinstance(node, ast.Tuple):

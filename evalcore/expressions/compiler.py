@@ -28,11 +28,11 @@ _REFUSED: Final = {
     ast.Starred: "'*' may stand in calls, lists, tuples and sets",
 }
 
-NodeCompilers = Mapping[type, Callable[["Compiler", Any], Run]]
+NodeCompilers = Mapping[type, Callable[["ExpressionCompiler", Any], Run]]
 """The function of each kind of node that is allowed."""
 
 
-class Compiler:
+class ExpressionCompiler:
     """Compiles the nodes of one expression.
 
     `cost` is how many steps the part being compiled takes, each time that it runs; comprehensions
@@ -102,7 +102,9 @@ class Compiler:
         return cost
 
 
-def compile_elements(compiler: Compiler, nodes: list[ast.expr]) -> Callable[[Frame], list[Any]]:
+def compile_elements(
+    compiler: ExpressionCompiler, nodes: list[ast.expr]
+) -> Callable[[Frame], list[Any]]:
     """Return the function that gives the values of a display or of a call's arguments."""
     if not any(isinstance(node, ast.Starred) for node in nodes):
         runs = [compiler.compile(node) for node in nodes]

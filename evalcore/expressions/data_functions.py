@@ -12,7 +12,15 @@ from evalcore.expressions.budget import Budget
 from evalcore.expressions.lookup import item
 from evalcore.expressions.percent import percent
 from evalcore.expressions.texts import to_text
-from evalcore.expressions.values import Failure, Lazy, check_key, describe, in_order, plain, walk
+from evalcore.expressions.values import (
+    EvaluationFailure,
+    Lazy,
+    check_key,
+    describe,
+    in_order,
+    plain,
+    walk,
+)
 
 _log: Final = logging.getLogger(__name__)
 _WIDEST: Final = 1 << 30
@@ -41,7 +49,7 @@ def parse_json(budget: Budget, text: Any, ignore_error: Any = False) -> Any:
     if type(text) is not str:
         if ignore_error:
             return text
-        raise Failure("TypeError", f"parse_json() takes a text, not {describe(text)}")
+        raise EvaluationFailure("TypeError", f"parse_json() takes a text, not {describe(text)}")
     elements = text.count(",") + text.count("[") + text.count("{")
     budget.room(len(text) + 8 * elements)
     budget.charge(elements >> 3)
@@ -50,7 +58,9 @@ def parse_json(budget: Budget, text: Any, ignore_error: Any = False) -> Any:
     except (ValueError, RecursionError) as error:
         if ignore_error:
             return text
-        raise Failure("ValueError", f"parse_json(): the text is no JSON: {error}") from None
+        raise EvaluationFailure(
+            "ValueError", f"parse_json(): the text is no JSON: {error}"
+        ) from None
 
 
 def as_yaml(budget: Budget, value: Any, trim: Any = None) -> str:
@@ -59,7 +69,9 @@ def as_yaml(budget: Budget, value: Any, trim: Any = None) -> str:
     `trim` shortens every text to so many characters.
     """
     if type(value) is Lazy:
-        raise Failure("TypeError", "as_yaml() takes no generator; make a list of it: list(…)")
+        raise EvaluationFailure(
+            "TypeError", "as_yaml() takes no generator; make a list of it: list(…)"
+        )
     budget.charge(_STEPS_PER_NODE * (1 + walk(value, budget)[0]))
     import yaml
 

@@ -6,7 +6,7 @@ import ast
 import warnings
 from typing import Final, NamedTuple
 
-from evalcore.expressions.compiler import Compiler
+from evalcore.expressions.compiler import ExpressionCompiler
 from evalcore.expressions.failure import ExpressionSyntaxError
 from evalcore.expressions.frames import Run
 from evalcore.expressions.nodes import NODES
@@ -27,7 +27,7 @@ def compile_expression(text: str) -> Code:
 
     Raises `ExpressionSyntaxError` with the position in `text`.
     """
-    compiler = Compiler(text, NODES)
+    compiler = ExpressionCompiler(text, NODES)
     run = compiler.compile(_parse(text))
     return Code(run, compiler.cost, frozenset(compiler.names))
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.lookup import attribute, item
 from evalcore.expressions.texts import formatted
-from evalcore.expressions.values import Failure
+from evalcore.expressions.values import EvaluationFailure
 
 _STEP: Final = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>[^\[\]]+)\]")
 _PARSE: Final = string.Formatter().parse
@@ -52,7 +52,7 @@ class _Filling:
         if "{" not in spec and "}" not in spec:
             return spec
         if nested:
-            raise Failure("ValueError", "fields are nested too deeply")
+            raise EvaluationFailure("ValueError", "fields are nested too deeply")
         return self.fill(spec, nested=True)
 
     def _value(self, field: str) -> Any:
@@ -63,7 +63,7 @@ class _Filling:
         while position < len(field):
             step = _STEP.match(field, position)
             if step is None:
-                raise Failure("ValueError", f"the field {{{field}}} cannot be read")
+                raise EvaluationFailure("ValueError", f"the field {{{field}}} cannot be read")
             position = step.end()
             if step["name"] is not None:
                 value = attribute(value, step["name"])
@@ -75,23 +75,29 @@ class _Filling:
     def _first(self, name: str) -> Any:
         if not name:
             if self._numbered:
-                raise Failure("ValueError", "fields with and without a number cannot be mixed")
+                raise EvaluationFailure(
+                    "ValueError", "fields with and without a number cannot be mixed"
+                )
             self._next += 1
             return self._at(self._next - 1)
         if _is_number(name):
             if self._next:
-                raise Failure("ValueError", "fields with and without a number cannot be mixed")
+                raise EvaluationFailure(
+                    "ValueError", "fields with and without a number cannot be mixed"
+                )
             self._numbered = True
             return self._at(int(name))
         if name.startswith("_") and name != "_":
-            raise Failure("AttributeError", f"names beginning with '_' are not available: {name}")
+            raise EvaluationFailure(
+                "AttributeError", f"names beginning with '_' are not available: {name}"
+            )
         if name not in self._by_name:
-            raise Failure("KeyError", f"no key {name!r}")
+            raise EvaluationFailure("KeyError", f"no key {name!r}")
         return self._by_name[name]
 
     def _at(self, index: int) -> Any:
         if index >= len(self._values):
-            raise Failure("IndexError", f"format() has no value for field {index}")
+            raise EvaluationFailure("IndexError", f"format() has no value for field {index}")
         return self._values[index]
 
 

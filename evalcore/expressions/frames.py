@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from evalcore.expressions.lookup import suggestion
-from evalcore.expressions.values import Failure
+from evalcore.expressions.values import EvaluationFailure
 
 Frame = list[Any]
 Run = Callable[[Frame], Any]
@@ -27,13 +27,13 @@ def local(distance: int, slot: int, name: str) -> Run:
     def read(frame: Frame) -> Any:
         value = frame[slot]
         if value is UNSET:
-            raise Failure("UnboundLocalError", f"{name!r} has no value yet")
+            raise EvaluationFailure("UnboundLocalError", f"{name!r} has no value yet")
         return value
 
     def around(frame: Frame) -> Any:
         value = frame[AROUND][slot]
         if value is UNSET:
-            raise Failure("UnboundLocalError", f"{name!r} has no value yet")
+            raise EvaluationFailure("UnboundLocalError", f"{name!r} has no value yet")
         return value
 
     def far(frame: Frame) -> Any:
@@ -53,7 +53,11 @@ def variable(name: str, functions: frozenset[str]) -> Run:
         except KeyError:
             pass
         if name in functions:
-            raise Failure("NameError", f"{name!r} is a function: it can be called, and no more")
-        raise Failure("NameError", f"no variable {name!r}{suggestion(name, frame[SCOPE])}")
+            raise EvaluationFailure(
+                "NameError", f"{name!r} is a function: it can be called, and no more"
+            )
+        raise EvaluationFailure(
+            "NameError", f"no variable {name!r}{suggestion(name, frame[SCOPE])}"
+        )
 
     return run

@@ -13,7 +13,7 @@ from evalcore.expressions.values import (
     LARGEST_BITS,
     NUMBERS,
     SCALARS,
-    Failure,
+    EvaluationFailure,
     Lazy,
     check_keys,
     describe,
@@ -42,17 +42,17 @@ class Callback:
 
 
 def called(value: Any) -> Callable[..., Any]:
-    """Return the function of a callback; raise `Failure` for any other value."""
+    """Return the function of a callback; raise `EvaluationFailure` for any other value."""
     if type(value) is not Callback:
-        raise Failure("TypeError", f"a function is wanted, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"a function is wanted, not {describe(value)}")
     return value.call
 
 
 def number(value: Any, name: str) -> Any:
-    """Return the value as a builtin number; raise `Failure` where it is none."""
+    """Return the value as a builtin number; raise `EvaluationFailure` where it is none."""
     value = plain(value)
     if type(value) not in NUMBERS:
-        raise Failure("TypeError", f"{name}() takes a number, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"{name}() takes a number, not {describe(value)}")
     return value
 
 
@@ -107,7 +107,7 @@ def make_dict(budget: Budget, source: Any = (), /, **by_name: Any) -> dict[Any, 
         for pair in _walked(source, budget):
             two = take(pair, budget)
             if len(two) != 2:
-                raise Failure("ValueError", f"dict() takes pairs, not {len(two)} values")
+                raise EvaluationFailure("ValueError", f"dict() takes pairs, not {len(two)} values")
             check_keys(two[:1], budget)
             mapping[two[0]] = two[1]
     mapping.update(by_name)
@@ -146,7 +146,7 @@ def _filter(budget: Budget, function: Any, values: Any) -> Lazy:
 
 def _map(budget: Budget, function: Any, *several: Any) -> Lazy:
     if not several:
-        raise Failure("TypeError", "map() takes a function and what it is applied to")
+        raise EvaluationFailure("TypeError", "map() takes a function and what it is applied to")
     return Lazy(
         map(called(function), *(_counted_or_lazy(each, budget) for each in several)), *several
     )
@@ -160,25 +160,33 @@ def _zip(budget: Budget, *several: Any, strict: Any = False) -> Lazy:
 def _reversed(budget: Budget, values: Any) -> Lazy:
     values = plain(values)
     if type(values) not in (list, tuple, str, range, dict):
-        raise Failure("TypeError", f"{describe(values)} cannot be reversed")
+        raise EvaluationFailure("TypeError", f"{describe(values)} cannot be reversed")
     return Lazy(_counted(reversed(values), budget))
 
 
 def _float(_: Budget, value: Any = 0.0) -> float:
     value = plain(value)
     if type(value) is str and len(value) > _MOST_DIGITS:
-        raise Failure("ValueError", f"float() takes a text of at most {_MOST_DIGITS} characters")
+        raise EvaluationFailure(
+            "ValueError", f"float() takes a text of at most {_MOST_DIGITS} characters"
+        )
     if type(value) not in SCALARS or value is None:
-        raise Failure("TypeError", f"float() takes a number or a text, not {describe(value)}")
+        raise EvaluationFailure(
+            "TypeError", f"float() takes a number or a text, not {describe(value)}"
+        )
     return float(value)
 
 
 def _int(_: Budget, value: Any = 0, base: Any = _MISSING) -> int:
     value = plain(value)
     if type(value) is str and len(value) > _MOST_DIGITS:
-        raise Failure("ValueError", f"int() takes a text of at most {_MOST_DIGITS} characters")
+        raise EvaluationFailure(
+            "ValueError", f"int() takes a text of at most {_MOST_DIGITS} characters"
+        )
     if type(value) not in SCALARS or value is None:
-        raise Failure("TypeError", f"int() takes a number or a text, not {describe(value)}")
+        raise EvaluationFailure(
+            "TypeError", f"int() takes a number or a text, not {describe(value)}"
+        )
     return int(value) if base is _MISSING else int(value, number(base, "int"))
 
 
@@ -215,11 +223,11 @@ def _extreme(
     default: Any,
 ) -> Any:
     if not values:
-        raise Failure("TypeError", f"{name}() takes at least one value")
+        raise EvaluationFailure("TypeError", f"{name}() takes at least one value")
     candidates = take(values[0], budget) if len(values) == 1 else list(values)
     if not candidates:
         if default is _MISSING:
-            raise Failure("ValueError", f"{name}() of nothing (give it a default)")
+            raise EvaluationFailure("ValueError", f"{name}() of nothing (give it a default)")
         return default
     kinds = set(map(type, candidates))
     if key is None and kinds in ({int}, {float}):
@@ -269,7 +277,7 @@ def _range(_: Budget, *bounds: Any) -> range:
     numbers = [plain(each) for each in bounds]
     for each in numbers:
         if type(each) not in (int, bool):
-            raise Failure("TypeError", f"range() takes integers, not {describe(each)}")
+            raise EvaluationFailure("TypeError", f"range() takes integers, not {describe(each)}")
     return range(*numbers)
 
 
@@ -279,9 +287,9 @@ def _round(_: Budget, value: Any, ndigits: Any = None) -> Any:
         return round(value)
     digits = number(ndigits, "round")
     if type(digits) is float:
-        raise Failure("TypeError", "round() takes a whole number of digits")
+        raise EvaluationFailure("TypeError", "round() takes a whole number of digits")
     if abs(digits) > LARGEST_BITS:
-        raise Failure("ValueError", "round() takes a smaller number of digits")
+        raise EvaluationFailure("ValueError", "round() takes a smaller number of digits")
     return round(value, digits)
 
 
@@ -289,7 +297,7 @@ def _slice(_: Budget, *bounds: Any) -> slice:
     numbers = [plain(each) for each in bounds]
     for each in numbers:
         if each is not None and type(each) not in (int, bool):
-            raise Failure("TypeError", f"slice() takes integers, not {describe(each)}")
+            raise EvaluationFailure("TypeError", f"slice() takes integers, not {describe(each)}")
     return slice(*numbers)
 
 
@@ -300,7 +308,7 @@ def _str(budget: Budget, value: Any = "") -> str:
 def _sum(budget: Budget, values: Any, start: Any = 0) -> Any:
     start = plain(start)
     if type(start) is str:
-        raise Failure("TypeError", "sum() adds numbers; texts are joined by ''.join(…)")
+        raise EvaluationFailure("TypeError", "sum() adds numbers; texts are joined by ''.join(…)")
     numbers = take(values, budget)
     if type(start) in NUMBERS and set(map(type, numbers)) <= NUMBERS:
         return sum(numbers, start)
@@ -318,7 +326,7 @@ TYPES: Final[Mapping[str, type]] = {
 
 def _is_instance(_: Budget, *__: Any) -> bool:
     # The compiler writes it out: the types are names in the expression, never values.
-    raise Failure("TypeError", "isinstance() takes a value and the name of a type")
+    raise EvaluationFailure("TypeError", "isinstance() takes a value and the name of a type")
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {

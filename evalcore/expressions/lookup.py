@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from evalcore.expressions.budget import Budget
-from evalcore.expressions.values import Failure, base_of, check_key, describe
+from evalcore.expressions.values import EvaluationFailure, base_of, check_key, describe
 from evalcore.mistakes.wording import nearest
 
 _MOST_NAMES = 1000
@@ -16,9 +16,11 @@ _MOST_NAMES = 1000
 def attribute(value: Any, name: str) -> Any:
     """Return the value of a mapping's key; nothing else has attributes."""
     if name.startswith("_"):
-        raise Failure("AttributeError", f"attributes beginning with '_' are not available: {name}")
+        raise EvaluationFailure(
+            "AttributeError", f"attributes beginning with '_' are not available: {name}"
+        )
     if not isinstance(value, Mapping):
-        raise Failure(
+        raise EvaluationFailure(
             "AttributeError",
             f"{describe(value)} has no attribute {name!r} here (mappings have their keys; "
             "methods must be called)",
@@ -26,7 +28,7 @@ def attribute(value: Any, name: str) -> Any:
     try:
         return value[name]
     except KeyError:
-        raise Failure("KeyError", f"no key {name!r}{suggestion(name, value)}") from None
+        raise EvaluationFailure("KeyError", f"no key {name!r}{suggestion(name, value)}") from None
 
 
 def suggestion(name: str, names: Iterable[Any]) -> str:
@@ -44,22 +46,26 @@ def item(budget: Budget, value: Any, index: Any) -> Any:
         try:
             return value[index]
         except KeyError:
-            raise Failure("KeyError", f"no key {_excerpt(index)}") from None
+            raise EvaluationFailure("KeyError", f"no key {_excerpt(index)}") from None
     if kind in (list, tuple, str, range):
         base: Any = kind
     else:
         base = base_of(value)
         if base not in (str, list, tuple):
-            raise Failure("TypeError", f"{describe(value)} cannot be indexed")
+            raise EvaluationFailure("TypeError", f"{describe(value)} cannot be indexed")
     if isinstance(index, slice):
         for bound in (index.start, index.stop, index.step):
             if bound is not None and type(bound) not in (int, bool):
-                raise Failure("TypeError", f"a slice's bounds are integers, not {describe(bound)}")
+                raise EvaluationFailure(
+                    "TypeError", f"a slice's bounds are integers, not {describe(bound)}"
+                )
         if base is not range:
             length = len(range(*index.indices(base.__len__(value))))
             budget.room(length if base is str else 8 * length)
     elif not isinstance(index, int):
-        raise Failure("TypeError", f"{describe(value)} has indices, not {describe(index)}")
+        raise EvaluationFailure(
+            "TypeError", f"{describe(value)} has indices, not {describe(index)}"
+        )
     return base.__getitem__(value, index)
 
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from evalcore.expressions.compiler import Compiler
+from evalcore.expressions.compiler import ExpressionCompiler
 from evalcore.expressions.frames import BUDGET, LOCALS, SCOPE, UNSET, Frame, Run
-from evalcore.expressions.values import Failure, Lazy, check_key, describe, iterate, take
+from evalcore.expressions.values import EvaluationFailure, Lazy, check_key, describe, iterate, take
 
 Store = Callable[[Frame, Any], None]
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -27,7 +27,7 @@ class _Level(NamedTuple):
     cost_if_passed: int
 
 
-def compile_comprehension(compiler: Compiler, node: Comprehension) -> Run:
+def compile_comprehension(compiler: ExpressionCompiler, node: Comprehension) -> Run:
     """Return the function of a comprehension; each round takes a step and its body's."""
     for generator in node.generators:
         if generator.is_async:
@@ -116,7 +116,7 @@ def _rounds(
 
 
 def _levels(
-    compiler: Compiler, generators: list[ast.comprehension], names: dict[str, int]
+    compiler: ExpressionCompiler, generators: list[ast.comprehension], names: dict[str, int]
 ) -> list[_Level]:
     levels: list[_Level] = []
     for generator in generators:
@@ -129,7 +129,7 @@ def _levels(
     return levels
 
 
-def _bind(compiler: Compiler, target: ast.expr, names: dict[str, int]) -> None:
+def _bind(compiler: ExpressionCompiler, target: ast.expr, names: dict[str, int]) -> None:
     """Give every name of a target its place."""
     if isinstance(target, ast.Name):
         compiler.check_name(target, target.id, frozenset({"_"}))
@@ -155,11 +155,11 @@ def _store(target: ast.expr, names: dict[str, int]) -> Store:
         values = take(value, frame[BUDGET])
         if starred is not None:
             if len(values) < len(stores) - 1:
-                raise Failure("ValueError", f"not enough values to unpack: {len(values)}")
+                raise EvaluationFailure("ValueError", f"not enough values to unpack: {len(values)}")
             end = len(values) - (len(stores) - 1 - starred)
             values[starred:end] = [values[starred:end]]
         if len(values) != len(stores):
-            raise Failure(
+            raise EvaluationFailure(
                 "ValueError", f"{describe(value)} of {len(values)} values for {len(stores)} names"
             )
         for store, each in zip(stores, values, strict=True):
@@ -168,7 +168,7 @@ def _store(target: ast.expr, names: dict[str, int]) -> Store:
     return run
 
 
-def compile_lambda(compiler: Compiler, node: ast.Lambda) -> Run:
+def compile_lambda(compiler: ExpressionCompiler, node: ast.Lambda) -> Run:
     """Return the function that makes the Python function of a lambda."""
     arguments = node.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
@@ -191,7 +191,9 @@ def compile_lambda(compiler: Compiler, node: ast.Lambda) -> Run:
 
         def call(*values: Any) -> Any:
             if not least <= len(values) <= most:
-                raise Failure("TypeError", f"the lambda takes {most} values, not {len(values)}")
+                raise EvaluationFailure(
+                    "TypeError", f"the lambda takes {most} values, not {len(values)}"
+                )
             budget.charge(cost)
             rest = default_values[len(values) - least :]
             return body([frame, frame[SCOPE], budget, *values, *rest])

@@ -7,19 +7,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from evalcore.expressions.calls import compile_call
-from evalcore.expressions.compiler import Compiler, NodeCompilers, compile_elements
+from evalcore.expressions.compiler import ExpressionCompiler, NodeCompilers, compile_elements
 from evalcore.expressions.frames import BUDGET, Frame, Run
 from evalcore.expressions.functions import FUNCTIONS
 from evalcore.expressions.lookup import attribute, item
 from evalcore.expressions.loops import compile_comprehension
 from evalcore.expressions.operators import BINARY, COMPARING, UNARY
 from evalcore.expressions.texts import formatted
-from evalcore.expressions.values import LARGEST, SCALARS, Failure, check_key, describe, plain
+from evalcore.expressions.values import (
+    LARGEST,
+    SCALARS,
+    EvaluationFailure,
+    check_key,
+    describe,
+    plain,
+)
 
 _CONVERSIONS: Final = {-1: None, ord("s"): "s", ord("r"): "r", ord("a"): "a"}
 
 
-def _constant(compiler: Compiler, node: ast.Constant) -> Run:
+def _constant(compiler: ExpressionCompiler, node: ast.Constant) -> Run:
     value = node.value
     if type(value) not in SCALARS:
         compiler.refuse(node, f"{describe(value)} is not available")
@@ -28,11 +35,11 @@ def _constant(compiler: Compiler, node: ast.Constant) -> Run:
     return lambda _: value
 
 
-def _name(compiler: Compiler, node: ast.Name) -> Run:
+def _name(compiler: ExpressionCompiler, node: ast.Name) -> Run:
     return compiler.lookup(compiler.check_name(node, node.id))
 
 
-def _attribute(compiler: Compiler, node: ast.Attribute) -> Run:
+def _attribute(compiler: ExpressionCompiler, node: ast.Attribute) -> Run:
     name = compiler.check_name(node, node.attr, frozenset())
     target = compiler.compile(node.value)
     compiler.cost += 1
@@ -46,7 +53,7 @@ def _attribute(compiler: Compiler, node: ast.Attribute) -> Run:
     return run
 
 
-def _subscript(compiler: Compiler, node: ast.Subscript) -> Run:
+def _subscript(compiler: ExpressionCompiler, node: ast.Subscript) -> Run:
     target = compiler.compile(node.value)
     index = (
         _slice(compiler, node.slice)
@@ -57,7 +64,7 @@ def _subscript(compiler: Compiler, node: ast.Subscript) -> Run:
     return lambda frame: item(frame[BUDGET], target(frame), index(frame))
 
 
-def _slice(compiler: Compiler, node: ast.Slice) -> Run:
+def _slice(compiler: ExpressionCompiler, node: ast.Slice) -> Run:
     bounds = [
         compiler.compile(bound) if bound is not None else (lambda _: None)
         for bound in (node.lower, node.upper, node.step)
@@ -65,7 +72,7 @@ def _slice(compiler: Compiler, node: ast.Slice) -> Run:
     return lambda frame: slice(*(plain(bound(frame)) for bound in bounds))
 
 
-def _binary(compiler: Compiler, node: ast.BinOp) -> Run:
+def _binary(compiler: ExpressionCompiler, node: ast.BinOp) -> Run:
     operator = BINARY.get(type(node.op).__name__)
     if operator is None:
         compiler.refuse(node, "this operator is not available")
@@ -74,14 +81,14 @@ def _binary(compiler: Compiler, node: ast.BinOp) -> Run:
     return lambda frame: operator(frame[BUDGET], left(frame), right(frame))
 
 
-def _unary(compiler: Compiler, node: ast.UnaryOp) -> Run:
+def _unary(compiler: ExpressionCompiler, node: ast.UnaryOp) -> Run:
     operator = UNARY[type(node.op).__name__]
     operand = compiler.compile(node.operand)
     compiler.cost += 1
     return lambda frame: operator(operand(frame))
 
 
-def _boolean(compiler: Compiler, node: ast.BoolOp) -> Run:
+def _boolean(compiler: ExpressionCompiler, node: ast.BoolOp) -> Run:
     runs = [compiler.compile(value) for value in node.values]
     compiler.cost += len(runs)
     *first, last = runs
@@ -103,7 +110,7 @@ def _boolean(compiler: Compiler, node: ast.BoolOp) -> Run:
     return conjunction if isinstance(node.op, ast.And) else disjunction
 
 
-def _compare(compiler: Compiler, node: ast.Compare) -> Run:
+def _compare(compiler: ExpressionCompiler, node: ast.Compare) -> Run:
     compiler.cost += len(node.ops)
     first = compiler.compile(node.left)
     rest = [
@@ -128,29 +135,29 @@ def _compare(compiler: Compiler, node: ast.Compare) -> Run:
     return chain
 
 
-def _conditional(compiler: Compiler, node: ast.IfExp) -> Run:
+def _conditional(compiler: ExpressionCompiler, node: ast.IfExp) -> Run:
     test = compiler.compile(node.test)
     then, otherwise = compiler.compile(node.body), compiler.compile(node.orelse)
     compiler.cost += 1
     return lambda frame: then(frame) if test(frame) else otherwise(frame)
 
 
-def _list(compiler: Compiler, node: ast.List) -> Run:
+def _list(compiler: ExpressionCompiler, node: ast.List) -> Run:
     return compile_elements(compiler, node.elts)
 
 
-def _tuple(compiler: Compiler, node: ast.Tuple) -> Run:
+def _tuple(compiler: ExpressionCompiler, node: ast.Tuple) -> Run:
     elements = compile_elements(compiler, node.elts)
     return lambda frame: tuple(elements(frame))
 
 
-def _set(compiler: Compiler, node: ast.Set) -> Run:
+def _set(compiler: ExpressionCompiler, node: ast.Set) -> Run:
     elements = compile_elements(compiler, node.elts)
     make_set = FUNCTIONS["set"]
     return lambda frame: make_set(frame[BUDGET], elements(frame))
 
 
-def _dict(compiler: Compiler, node: ast.Dict) -> Run:
+def _dict(compiler: ExpressionCompiler, node: ast.Dict) -> Run:
     pairs = [
         (None if key is None else compiler.compile(key), compiler.compile(value))
         for key, value in zip(node.keys, node.values, strict=True)
@@ -174,11 +181,11 @@ def _dict(compiler: Compiler, node: ast.Dict) -> Run:
 
 def _mapping(value: Any, make_dict: Callable[..., Any], frame: Frame) -> Any:
     if not isinstance(value, Mapping):
-        raise Failure("TypeError", f"'**' takes a mapping, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"'**' takes a mapping, not {describe(value)}")
     return make_dict(frame[BUDGET], value)
 
 
-def _joined(compiler: Compiler, node: ast.JoinedStr) -> Run:
+def _joined(compiler: ExpressionCompiler, node: ast.JoinedStr) -> Run:
     parts = [compiler.compile(part) for part in node.values]
     compiler.cost += len(parts)
 
@@ -190,7 +197,7 @@ def _joined(compiler: Compiler, node: ast.JoinedStr) -> Run:
     return run
 
 
-def _field(compiler: Compiler, node: ast.FormattedValue) -> Run:
+def _field(compiler: ExpressionCompiler, node: ast.FormattedValue) -> Run:
     value = compiler.compile(node.value)
     conversion = _CONVERSIONS[node.conversion]
     if node.format_spec is None:

@@ -16,7 +16,7 @@ from evalcore.expressions.values import (
     NUMBERS,
     SCALARS,
     VIEWS,
-    Failure,
+    EvaluationFailure,
     Lazy,
     check_key,
     describe,
@@ -38,12 +38,14 @@ def _number(value: Any) -> Any:
     if type(value) is int and not -LARGEST < value < LARGEST:
         raise LimitError(f"an integer would have more than {LARGEST_BITS} bits")
     if type(value) is complex:
-        raise Failure("ValueError", "the result is a complex number")
+        raise EvaluationFailure("ValueError", "the result is a complex number")
     return value
 
 
-def _unsupported(sign: str, left: Any, right: Any) -> Failure:
-    return Failure("TypeError", f"{describe(left)} {sign} {describe(right)} is not supported")
+def _unsupported(sign: str, left: Any, right: Any) -> EvaluationFailure:
+    return EvaluationFailure(
+        "TypeError", f"{describe(left)} {sign} {describe(right)} is not supported"
+    )
 
 
 def add(budget: Budget, left: Any, right: Any) -> Any:
@@ -117,7 +119,7 @@ def power(budget: Budget, left: Any, right: Any, modulus: Any = None) -> Any:
     if modulus is not None:
         for number in (left, right, modulus):
             if type(number) not in (int, bool):
-                raise Failure("TypeError", "pow() with three arguments takes integers")
+                raise EvaluationFailure("TypeError", "pow() with three arguments takes integers")
             _check_bits(number.bit_length())
         budget.charge(int(right).bit_length())
         return pow(left, right, modulus)
@@ -190,7 +192,7 @@ def _unary(sign: str, function: Callable[[Any], Any], kinds: frozenset[type]) ->
     def run(value: Any) -> Any:
         value = plain(value)
         if type(value) not in kinds:
-            raise Failure("TypeError", f"{sign}{describe(value)} is not supported")
+            raise EvaluationFailure("TypeError", f"{sign}{describe(value)} is not supported")
         return _number(function(value))
 
     return run
@@ -253,7 +255,9 @@ def contains(budget: Budget, item: Any, within: Any) -> bool:
     kind = type(within)
     if kind is str:
         if not isinstance(item, str):
-            raise Failure("TypeError", f"a text can only hold a text, not {describe(item)}")
+            raise EvaluationFailure(
+                "TypeError", f"a text can only hold a text, not {describe(item)}"
+            )
         budget.charge(len(within) >> 10)
         return plain(item) in within
     if kind is dict or kind in (set, frozenset):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.texts import check_widths, to_repr, to_text
-from evalcore.expressions.values import NUMBERS, Failure, describe, plain
+from evalcore.expressions.values import NUMBERS, EvaluationFailure, describe, plain
 
 _FIELD: Final = re.compile(
     r"%(?:\((?P<key>[^()]*)\))?(?P<shape>[#0\- +]*(?:[0-9]+)?(?:\.[0-9]*)?)[hlL]?(?P<kind>.)?",
@@ -49,27 +49,29 @@ class _Arguments:
     def take(self, key: str | None) -> Any:
         if key is not None:
             if type(self._values) is not dict:
-                raise Failure("TypeError", "format requires a mapping")
+                raise EvaluationFailure("TypeError", "format requires a mapping")
             self._may_remain, self._rest = True, []
             if key not in self._values:
-                raise Failure("KeyError", f"no key {key!r}")
+                raise EvaluationFailure("KeyError", f"no key {key!r}")
             return self._values[key]
         if not self._rest:
-            raise Failure("TypeError", "not enough arguments for format string")
+            raise EvaluationFailure("TypeError", "not enough arguments for format string")
         return self._rest.pop(0)
 
     def finish(self) -> None:
         if self._rest and not self._may_remain:
-            raise Failure("TypeError", "not all arguments converted during string formatting")
+            raise EvaluationFailure(
+                "TypeError", "not all arguments converted during string formatting"
+            )
 
 
 def _field(field: re.Match[str], arguments: _Arguments, budget: Budget) -> str:
     kind, shape = field["kind"], field["shape"]
     check_widths(shape, budget)
     if kind == "*":
-        raise Failure("ValueError", "a width taken from the values is not available here")
+        raise EvaluationFailure("ValueError", "a width taken from the values is not available here")
     if kind is None:
-        raise Failure("ValueError", "incomplete format")
+        raise EvaluationFailure("ValueError", "incomplete format")
     value = plain(arguments.take(field["key"]))
     if kind in "sra":
         text = (
@@ -79,7 +81,7 @@ def _field(field: re.Match[str], arguments: _Arguments, budget: Budget) -> str:
     if kind == "c" and type(value) in (str, int):
         return f"%{shape}c" % (value,)
     if kind not in _NUMERIC:
-        raise Failure("ValueError", f"unsupported format character {kind!r}")
+        raise EvaluationFailure("ValueError", f"unsupported format character {kind!r}")
     if type(value) not in NUMBERS:
-        raise Failure("TypeError", f"%{kind} takes a number, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"%{kind} takes a number, not {describe(value)}")
     return f"%{shape}{kind}" % (value,)

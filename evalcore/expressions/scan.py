@@ -18,21 +18,21 @@ _QUOTE_OR_END: Final = {
 _DEEPEST: Final = 90
 
 
-class Source(NamedTuple):
+class ExpressionSource(NamedTuple):
     """An expression's text and where it starts in the whole."""
 
     text: str
     start: int
 
 
-def split(text: str) -> list[str | Source]:
+def split(text: str) -> list[str | ExpressionSource]:
     r"""Return the parts of a text in their order: `\${` becomes `${`, no part is empty.
 
     Raises `ExpressionSyntaxError` for an expression that does not end.
     """
     if "${" not in text:
         return [text] if text else []
-    parts: list[str | Source] = []
+    parts: list[str | ExpressionSource] = []
     literal, position = "", 0
     while (match := _OPENING.search(text, position)) is not None:
         literal += text[position : match.start()]
@@ -44,7 +44,7 @@ def split(text: str) -> list[str | Source]:
         if literal:
             parts.append(literal)
             literal = ""
-        parts.append(Source(text[position:end], position))
+        parts.append(ExpressionSource(text[position:end], position))
         position = end + 1
     literal += text[position:]
     if literal:

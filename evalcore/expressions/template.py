@@ -13,9 +13,9 @@ from evalcore.expressions.failure import (
     ExpressionError,
     ExpressionSyntaxError,
 )
-from evalcore.expressions.scan import Source, split
+from evalcore.expressions.scan import ExpressionSource, split
 from evalcore.expressions.texts import to_text
-from evalcore.expressions.values import Failure, finish
+from evalcore.expressions.values import EvaluationFailure, finish
 from evalcore.mistakes.foreign_text import one_line
 
 _CACHED: Final = 16_384
@@ -49,7 +49,7 @@ class _Expression:
 
     def _named(self, error: Exception) -> ExpressionError:
         source = f"${{{self.source}}}"
-        if isinstance(error, Failure):
+        if isinstance(error, EvaluationFailure):
             return ExpressionError(error.kind, error.message, source)
         if isinstance(error, RecursionError):
             return ExpressionError("RecursionError", "it is nested too deeply", source)
@@ -63,7 +63,7 @@ class _Expression:
         return ExpressionError(kind, reason, source)
 
 
-class Template:
+class ExpressionTemplate:
     """A text whose expressions are compiled."""
 
     __slots__ = ("_parts", "_single", "_text", "constant", "names")
@@ -110,7 +110,7 @@ class Template:
 
 
 @lru_cache(maxsize=_CACHED)
-def compile_template(text: str) -> Template:
+def compile_template(text: str) -> ExpressionTemplate:
     r"""Compile a text with `${…}` (`\${` stands for `${`); the same text is compiled once.
 
     Raises `ExpressionSyntaxError`.
@@ -124,10 +124,10 @@ def compile_template(text: str) -> Template:
         code = _compiled(part, text)
         names |= code.names
         parts.append(_Expression(code, part.text.strip()))
-    return Template(parts, frozenset(names))
+    return ExpressionTemplate(parts, frozenset(names))
 
 
-def _compiled(part: Source, text: str) -> Code:
+def _compiled(part: ExpressionSource, text: str) -> Code:
     try:
         return compile_expression(part.text)
     except ExpressionSyntaxError as error:

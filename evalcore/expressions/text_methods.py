@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.fields import fill
-from evalcore.expressions.values import Failure, check_key, describe, plain, take
+from evalcore.expressions.values import EvaluationFailure, check_key, describe, plain, take
 
 Method = Callable[..., Any]
 # The most characters that one can become when its case changes.
@@ -37,7 +37,7 @@ def _argument(value: Any, budget: Budget) -> Any:
         budget.charge(sum(len(each) for each in texts if type(each) is str) >> 10)
         return texts
     if value is not None and type(value) not in (str, int, bool):
-        raise Failure("TypeError", f"a text's method does not take {describe(value)}")
+        raise EvaluationFailure("TypeError", f"a text's method does not take {describe(value)}")
     return value
 
 
@@ -81,14 +81,14 @@ def _padding(name: str) -> Method:
 def _whole(value: Any) -> int:
     value = plain(value)
     if type(value) not in (int, bool):
-        raise Failure("TypeError", f"an integer is wanted, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"an integer is wanted, not {describe(value)}")
     return int(value)
 
 
 def _text(value: Any) -> str:
     value = plain(value)
     if type(value) is not str:
-        raise Failure("TypeError", f"a text is wanted, not {describe(value)}")
+        raise EvaluationFailure("TypeError", f"a text is wanted, not {describe(value)}")
     return str(value)
 
 
@@ -136,7 +136,9 @@ def _join(budget: Budget, text: str, parts: Any) -> str:
     texts = [plain(each) for each in take(parts, budget)]
     for each in texts:
         if type(each) is not str:
-            raise Failure("TypeError", f"join() takes texts, not {describe(each)}; use str(…)")
+            raise EvaluationFailure(
+                "TypeError", f"join() takes texts, not {describe(each)}; use str(…)"
+            )
     budget.room(sum(map(len, texts)) + len(text) * max(0, len(texts) - 1))
     return text.join(texts)
 
@@ -147,7 +149,9 @@ def _format(budget: Budget, text: str, /, *values: Any, **by_name: Any) -> str:
 
 def _format_map(budget: Budget, text: str, by_name: Any) -> str:
     if not isinstance(by_name, Mapping):
-        raise Failure("TypeError", f"format_map() takes a mapping, not {describe(by_name)}")
+        raise EvaluationFailure(
+            "TypeError", f"format_map() takes a mapping, not {describe(by_name)}"
+        )
     return fill(text, (), by_name, budget)
 
 

@@ -12,7 +12,7 @@ from evalcore.expressions.values import (
     SCALARS,
     SETS,
     VIEWS,
-    Failure,
+    EvaluationFailure,
     Lazy,
     describe,
     in_order,
@@ -56,7 +56,7 @@ def _written(value: Any) -> str:
     """Return `repr(value)`, the members of sets in their order; the value is known to be flat."""
     kind = type(value)
     if kind is Lazy:
-        raise Failure("TypeError", "a generator has no text; make a list of it: list(…)")
+        raise EvaluationFailure("TypeError", "a generator has no text; make a list of it: list(…)")
     if kind in VIEWS:
         return f"{kind.__name__}({_written(list(value))})"
     if kind not in _COLLECTIONS:
@@ -96,7 +96,9 @@ def formatted(value: Any, conversion: str | None, spec: str, budget: Budget) -> 
     if not spec:
         return to_text(value, budget)
     if len(spec) > _LONGEST_SPEC:
-        raise Failure("ValueError", f"a format specification is longer than {_LONGEST_SPEC}")
+        raise EvaluationFailure(
+            "ValueError", f"a format specification is longer than {_LONGEST_SPEC}"
+        )
     value = plain(value)
     kind = type(value)
     if kind in NUMBERS or kind is str:
@@ -105,9 +107,13 @@ def formatted(value: Any, conversion: str | None, spec: str, budget: Budget) -> 
         return format(value, spec)
     if kind in (datetime.date, datetime.datetime, datetime.time):
         if _DATE_SPEC.fullmatch(spec) is None:
-            raise Failure("ValueError", "a format specification of a date takes no widths")
+            raise EvaluationFailure(
+                "ValueError", "a format specification of a date takes no widths"
+            )
         return format(value, spec)
-    raise Failure("TypeError", f"a format specification does not apply to {describe(value)}")
+    raise EvaluationFailure(
+        "TypeError", f"a format specification does not apply to {describe(value)}"
+    )
 
 
 def check_widths(spec: str, budget: Budget) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from evalcore.expressions.budget import Budget
 from evalcore.expressions.failure import ExpressionSyntaxError
-from evalcore.expressions.template import Template, compile_template
+from evalcore.expressions.template import ExpressionTemplate, compile_template
 
 _DEEPEST: Final = 200
 
@@ -22,7 +22,7 @@ class Tree:
     constant: bool
     """Whether there is no expression in the value."""
 
-    def __init__(self, value: Any, templates: list[Template]) -> None:
+    def __init__(self, value: Any, templates: list[ExpressionTemplate]) -> None:
         self._value = value
         self.names = frozenset[str]().union(*(template.names for template in templates))
         self.constant = all(template.constant for template in templates)
@@ -33,7 +33,7 @@ class Tree:
         What an expression gives is not copied: it may be a value of the scope itself.
         """
         value = self._value
-        if type(value) is Template:
+        if type(value) is ExpressionTemplate:
             return value.render(scope, budget)
         return _rendered(value, scope, None if self.constant else budget or Budget())
 
@@ -43,11 +43,11 @@ def compile_tree(value: Any) -> Tree:
 
     Raises `ExpressionSyntaxError`, whose `path` leads to the text within the value.
     """
-    templates: list[Template] = []
+    templates: list[ExpressionTemplate] = []
     return Tree(_compiled(value, (), templates), templates)
 
 
-def _compiled(value: Any, path: tuple[str | int, ...], templates: list[Template]) -> Any:
+def _compiled(value: Any, path: tuple[str | int, ...], templates: list[ExpressionTemplate]) -> Any:
     """Return the value with a template in the place of every text that has an expression."""
     if len(path) > _DEEPEST:
         raise ExpressionSyntaxError("the value is nested too deeply", path=path[:3])
@@ -69,7 +69,7 @@ def _compiled(value: Any, path: tuple[str | int, ...], templates: list[Template]
 
 def _rendered(value: Any, scope: Mapping[str, Any], budget: Budget | None) -> Any:
     kind = type(value)
-    if kind is Template:
+    if kind is ExpressionTemplate:
         return value.render(scope, budget)
     if kind is dict:
         return {key: _rendered(each, scope, budget) for key, each in value.items()}

@@ -23,7 +23,7 @@ LARGEST: Final = 1 << LARGEST_BITS
 _LAZY_DEPTH: Final = 50
 
 
-class Failure(Exception):  # noqa: N818 - not an error of its own kind
+class EvaluationFailure(Exception):  # noqa: N818 - not an error of its own kind
     """An error with a message of our own; `kind` is the exception class that Python would raise."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -148,7 +148,7 @@ def iterate(value: Any, budget: Budget) -> Iterator[Any]:
         return iter(in_order(base.copy(value), budget))
     if base is not None:
         return base.__iter__(value)  # type: ignore[no-any-return]
-    raise Failure("TypeError", f"{describe(value)} cannot be iterated over")
+    raise EvaluationFailure("TypeError", f"{describe(value)} cannot be iterated over")
 
 
 def in_order(members: Collection[Any], budget: Budget | None = None) -> list[Any]:
@@ -183,7 +183,7 @@ def length_of(value: Any) -> int:
         return len(value)
     if (base := base_of(value)) is not None:
         return base.__len__(value)  # type: ignore[no-any-return]
-    raise Failure("TypeError", f"{describe(value)} has no length")
+    raise EvaluationFailure("TypeError", f"{describe(value)} has no length")
 
 
 def check_key(key: Any, budget: Budget) -> None:
@@ -203,7 +203,7 @@ def finish(value: Any, budget: Budget) -> Any:
     """Return what an expression returns: a lazy value and a view of a mapping as a list.
 
     Raises `LimitError` for what is larger than the budget's bytes or nested too deeply, and
-    `Failure` for a lazy value within a collection.
+    `EvaluationFailure` for a lazy value within a collection.
     """
     kind = type(value)
     if kind in SCALARS:
@@ -242,9 +242,11 @@ def _refuse_lazy(value: Any, into: Any = None) -> None:
             if kind in SCALARS:
                 continue
             if kind is Lazy or kind in VIEWS:
-                raise Failure("TypeError", "a generator in a value; make a list of it: list(…)")
+                raise EvaluationFailure(
+                    "TypeError", "a generator in a value; make a list of it: list(…)"
+                )
             if into is not None and each is into:
-                raise Failure("ValueError", "a collection cannot hold itself")
+                raise EvaluationFailure("ValueError", "a collection cannot hold itself")
             if kind in _FLAT:
                 below.extend(each)
             elif kind is dict:

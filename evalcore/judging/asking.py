@@ -24,7 +24,7 @@ class JudgeSpec(NamedTuple):
     temperature: float | None = None
 
 
-class Question(NamedTuple):
+class JudgeQuestion(NamedTuple):
     """What a judge is asked. `material` are the texts of others in it; `schema` is the answer's."""
 
     system: str
@@ -33,7 +33,7 @@ class Question(NamedTuple):
     material: tuple[str, ...] = ()
 
 
-class Answer(NamedTuple):
+class JudgeAnswer(NamedTuple):
     """What a judge replied; `judge` is its target's name."""
 
     text: str
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 class Judges(Protocol):
     """Asks the judges of one work item: limits, retries, recording and cost are its business."""
 
-    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:
+    async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:
         """Return the reply.
 
         Raise `TargetError` where there is none (`NO_JUDGE`), or `SkippedError`.
@@ -69,7 +69,7 @@ class Embedded(NamedTuple):
 class NoJudges:
     """The judges where there are none."""
 
-    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:  # noqa: ARG002 - the protocol's parameters
+    async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:  # noqa: ARG002 - the protocol's parameters
         """Raise `TargetError`."""
         raise TargetError("judge", NO_JUDGE)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.judging.asking import Judges, Question
+from evalcore.judging.asking import JudgeQuestion, Judges
 from evalcore.judging.fences import SYSTEM, fill, variables_of
 from evalcore.judging.panel import Panel, Vote, aggregate, ask_panel
 from evalcore.judging.replies import aspects_of, number_of, read_object, text_of
@@ -88,7 +88,7 @@ def read_reply(text: str, material: Sequence[str] = ()) -> Reading:
     return Reading(score, text_of(value, "reasoning"), aspects_of(value))
 
 
-def question_of(prompt: str | None, material: Mapping[str, str]) -> Question:
+def question_of(prompt: str | None, material: Mapping[str, str]) -> JudgeQuestion:
     """Return the question: the prompt with its material, what it leaves out after it, the form.
 
     Raise `KeyError` for a variable that has no value.
@@ -98,7 +98,7 @@ def question_of(prompt: str | None, material: Mapping[str, str]) -> Question:
 
 def complete_question(
     prompt: str, material: Mapping[str, str], form: str, schema: Mapping[str, Any]
-) -> Question:
+) -> JudgeQuestion:
     """Return the question with the given form of its answer."""
     named = set(variables_of(prompt))
     sections = [
@@ -108,7 +108,7 @@ def complete_question(
     ]
     template = "\n\n".join([prompt, *sections, form])
     filled = fill(template, material)
-    return Question(SYSTEM, filled.text, schema, filled.material)
+    return JudgeQuestion(SYSTEM, filled.text, schema, filled.material)
 
 
 def prompt_digest(prompt: str | None, form: str = _FORMAT) -> str:

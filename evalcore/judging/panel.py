@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple, TypeVar
 
 from evalcore.errors import TargetError
-from evalcore.judging.asking import Answer, Judges, JudgeSpec, Question
+from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.replies import ReplyError
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.tolerance import reaches
@@ -32,7 +32,7 @@ class Vote(NamedTuple):
 
     judge: str
     reading: Any
-    answers: tuple[Answer, ...]
+    answers: tuple[JudgeAnswer, ...]
 
     @property
     def repairs(self) -> int:
@@ -41,7 +41,7 @@ class Vote(NamedTuple):
 
 
 async def ask_panel(
-    judges: Judges, panel: Panel, question: Question, read: Callable[[str], Any]
+    judges: Judges, panel: Panel, question: JudgeQuestion, read: Callable[[str], Any]
 ) -> list[Vote]:
     """Return the votes, each judge's together; raise `TargetError` if one gave no valid answer."""
     return [
@@ -52,14 +52,14 @@ async def ask_panel(
 
 
 async def ask_until_valid(
-    judges: Judges, spec: JudgeSpec, question: Question, read: Callable[[str], Reading]
+    judges: Judges, spec: JudgeSpec, question: JudgeQuestion, read: Callable[[str], Reading]
 ) -> Vote:
     """Return the first valid answer, after at most two repairs; raise `TargetError` without one.
 
     `read` raises `ReplyError` for what is no answer. A repair asks the same again and says what
     was wrong, not what was said: a reply may repeat what the judged text put into it.
     """
-    answers: list[Answer] = []
+    answers: list[JudgeAnswer] = []
     next_question = question
     while True:
         answer = await judges.ask(spec, next_question)
@@ -72,7 +72,7 @@ async def ask_until_valid(
             next_question = repaired(question, str(error))
 
 
-def repaired(question: Question, reason: str) -> Question:
+def repaired(question: JudgeQuestion, reason: str) -> JudgeQuestion:
     """Return the question asked again, with the reason why the reply could not be used."""
     note = f"Your reply to this was not valid: {reason}. Answer with the JSON object only."
     return question._replace(user=f"{question.user}\n\n{note}")
@@ -90,7 +90,7 @@ def aggregate(scores: Sequence[float], aggregation: str, threshold: float) -> fl
     return fmean(scores)
 
 
-def _no_answer(answers: Sequence[Answer], error: ReplyError) -> TargetError:
+def _no_answer(answers: Sequence[JudgeAnswer], error: ReplyError) -> TargetError:
     last = answers[-1]
     excerpt = one_line(last.text, _SHOWN_CHARACTERS)
     message = f"judge '{last.judge}' gave no valid verdict in {len(answers)} replies"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
-from evalcore.judging.asking import Judges, JudgeSpec, Question
+from evalcore.judging.asking import JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.grading import complete_question, prompt_digest
 from evalcore.judging.panel import MAX_REPAIRS, Panel, Vote, aggregate, ask_until_valid, repaired
 from evalcore.judging.replies import ReplyError, number_of, read_object, text_of
@@ -41,7 +41,7 @@ class Criterion(NamedTuple):
         return max(score for score, _ in self.levels)
 
 
-class Check(NamedTuple):
+class CriterionCheck(NamedTuple):
     """What a judge found of one criterion: the share of its weight that it earns, and why."""
 
     earned: float
@@ -51,7 +51,7 @@ class Check(NamedTuple):
 class RubricReading(NamedTuple):
     """A judge's checks by criterion; `missing` are those that it did not answer."""
 
-    checks: Mapping[str, Check]
+    checks: Mapping[str, CriterionCheck]
     reasoning: str
     missing: tuple[str, ...] = ()
 
@@ -118,11 +118,11 @@ def _threshold(criterion: Criterion) -> float:
     return _DEFAULT_REQUIRED if criterion.levels else _MET + 2 * ROUNDING
 
 
-_NOT_MET = Check(0.0, "not answered by the judge")
+_NOT_MET = CriterionCheck(0.0, "not answered by the judge")
 
 
 async def _complete_vote(
-    judges: Judges, spec: JudgeSpec, question: Question, criteria: Sequence[Criterion]
+    judges: Judges, spec: JudgeSpec, question: JudgeQuestion, criteria: Sequence[Criterion]
 ) -> Vote:
     """Return a judge's answer; what it left out is asked for once more, if a repair is left."""
 
@@ -162,7 +162,7 @@ def read_reply(
         raise ReplyError(f"'{name}' has to be a list, one entry for each criterion")
     by_id = {each.id: each for each in criteria}
     by_outcome = {each.outcome: each for each in criteria}
-    checks: dict[str, Check] = {}
+    checks: dict[str, CriterionCheck] = {}
     for entry in value[name]:
         if not isinstance(entry, dict):
             raise ReplyError(f"each entry of '{name}' has to be an object")
@@ -180,15 +180,17 @@ def read_reply(
     return RubricReading(checks, reasoning, missing)
 
 
-def _check(entry: Mapping[str, Any], criterion: Criterion) -> Check:
+def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:
     reasoning = text_of(entry, "reasoning") or text_of(entry, "evidence")
     if criterion.levels:
-        return Check(number_of(entry, "score", 0, criterion.most) / criterion.most, reasoning)
+        return CriterionCheck(
+            number_of(entry, "score", 0, criterion.most) / criterion.most, reasoning
+        )
     for key in _VERDICTS:
         if key in entry:
             if not isinstance(entry[key], bool):
                 raise ReplyError(f"'{key}' of criterion '{criterion.id}' has to be true or false")
-            return Check(1.0 if entry[key] else 0.0, reasoning)
+            return CriterionCheck(1.0 if entry[key] else 0.0, reasoning)
     raise ReplyError(f"criterion '{criterion.id}' has no 'satisfied', true or false")
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """In what a case differs from the baseline."""
 
     ASSERTION = "assertion"
@@ -29,7 +29,7 @@ class CaseState(StrEnum):
 
 
 # What a change of a measure cannot excuse (`allow_metric_regressions`).
-HARD_KINDS = frozenset({Kind.ASSERTION, Kind.MISSING})
+HARD_KINDS = frozenset({DifferenceKind.ASSERTION, DifferenceKind.MISSING})
 
 
 class Tolerances(NamedTuple):
@@ -56,7 +56,7 @@ class Difference(NamedTuple):
 
     variant: str
     case: str
-    kind: Kind
+    kind: DifferenceKind
     was: float | None = None
     now: float | None = None
     missing_from: str | None = None
@@ -113,9 +113,9 @@ class VariantComparison:
     compared: int = 0
     worse: int = 0
     better: int = 0
-    regression_kinds: Mapping[Kind, int] = field(default_factory=dict)
-    improvement_kinds: Mapping[Kind, int] = field(default_factory=dict)
-    unsettled_kinds: Mapping[Kind, int] = field(default_factory=dict)
+    regression_kinds: Mapping[DifferenceKind, int] = field(default_factory=dict)
+    improvement_kinds: Mapping[DifferenceKind, int] = field(default_factory=dict)
+    unsettled_kinds: Mapping[DifferenceKind, int] = field(default_factory=dict)
     missing_count: int = 0
     paired: Paired | None = None
     regressions: tuple[Difference, ...] = ()

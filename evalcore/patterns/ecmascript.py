@@ -23,9 +23,9 @@ from evalcore.patterns.character_sets import (
 from evalcore.patterns.ecmascript_syntax import LINE_TERMINATORS, WORD, WORD_FOLDED, parse
 from evalcore.patterns.ecmascript_tree import (
     Backreference,
+    CapturingGroup,
     CharacterSet,
     Choice,
-    Group,
     Literal,
     Lookaround,
     Node,
@@ -96,7 +96,7 @@ class _Writer:
                 return "".join(self.write(item, behind=behind) for item in items)
             case Choice(options):
                 return f"(?:{'|'.join(self.write(option, behind=behind) for option in options)})"
-            case Group(number, body):
+            case CapturingGroup(number, body):
                 return self._group(number, body, behind=behind)
             case Lookaround(body, looks_behind, negated):
                 opening = f"(?{'<' if looks_behind else ''}{'!' if negated else '='}"
@@ -173,14 +173,14 @@ class _Writer:
         match node:
             case Backreference():
                 return frozenset({self._number(node)}) - inside
-            case Group(number, body):
+            case CapturingGroup(number, body):
                 return self._references(body, inside | {number})
             case _:
                 references = (self._references(child, inside) for child in _children(node))
                 return frozenset().union(*references)
 
     def _groups(self, node: Node) -> frozenset[int]:
-        own = frozenset({node.number}) if isinstance(node, Group) else frozenset()
+        own = frozenset({node.number}) if isinstance(node, CapturingGroup) else frozenset()
         return own.union(*(self._groups(child) for child in _children(node)))
 
     def _size(self, node: Node) -> int:
@@ -198,7 +198,7 @@ def _children(node: Node) -> tuple[Node, ...]:
             return items
         case Choice(options):
             return options
-        case Group(_, body) | Lookaround(body) | Repeat(body):
+        case CapturingGroup(_, body) | Lookaround(body) | Repeat(body):
             return (body,)
         case Literal() | CharacterSet() | Symbol() | Backreference():
             return ()
@@ -215,7 +215,7 @@ def _may_be_empty(node: Node) -> bool:
             return all(_may_be_empty(item) for item in items)
         case Choice(options):
             return any(_may_be_empty(option) for option in options)
-        case Group(_, body):
+        case CapturingGroup(_, body):
             return _may_be_empty(body)
         case Repeat(body, low):
             return low == 0 or _may_be_empty(body)

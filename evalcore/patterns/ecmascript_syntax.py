@@ -13,16 +13,16 @@ from evalcore.patterns.character_sets import LAST_CODE, Range, complement, escap
 from evalcore.patterns.ecmascript_properties import property_members
 from evalcore.patterns.ecmascript_tree import (
     Backreference,
+    CapturingGroup,
     CharacterSet,
     Choice,
-    Group,
     Literal,
     Lookaround,
     Node,
+    PatternTree,
     Repeat,
     Sequence,
     Symbol,
-    Tree,
 )
 from evalcore.patterns.errors import PatternError
 
@@ -56,7 +56,7 @@ _OCTAL = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 _PROPERTY = re.compile(r"\{([A-Za-z0-9_=]+)\}")
 
 
-def parse(pattern: str, flags: frozenset[str]) -> Tree:
+def parse(pattern: str, flags: frozenset[str]) -> PatternTree:
     """Return the pattern's tree; raise `PatternError` where the language does not allow it."""
     return _Parser(pattern, flags).tree()
 
@@ -97,14 +97,14 @@ class _Parser:
         self.names: dict[str, int] = {}
         self.references: list[tuple[str, int]] = []
 
-    def tree(self) -> Tree:
+    def tree(self) -> PatternTree:
         body = self.disjunction()
         if self.at < len(self.text):
             self.fail("unmatched ')'")
         for name, position in self.references:
             if name not in self.names:
                 raise PatternError(f"no group is named {name!r}", position)
-        return Tree(body, self.names)
+        return PatternTree(body, self.names)
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
         raise PatternError(message, self.at if position is None else position)
@@ -202,7 +202,7 @@ class _Parser:
             self.names[name] = number
         elif self.peek() == "?":
             self.fail("unknown group; ECMAScript has (?:…) (?=…) (?!…) (?<=…) (?<!…) (?<name>…)")
-        return Group(number, self.disjunction())
+        return CapturingGroup(number, self.disjunction())
 
     def group_name(self) -> str:
         """Read a name and its `>`; the `<` has been read."""

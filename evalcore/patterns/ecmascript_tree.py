@@ -29,7 +29,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CapturingGroup:
     """A capturing group; numbers count from 1."""
 
     number: int
@@ -80,7 +80,7 @@ Node = (
     Literal
     | CharacterSet
     | Symbol
-    | Group
+    | CapturingGroup
     | Lookaround
     | Backreference
     | Repeat
@@ -90,7 +90,7 @@ Node = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PatternTree:
     """A whole pattern; `names` are the numbers of its named groups."""
 
     body: Node

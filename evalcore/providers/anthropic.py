@@ -56,7 +56,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
     if not request.stream:
         return _whole_reply(request, url, await exchange(session, request, sent))
-    stream = _Stream(request, url)
+    stream = _AnthropicStream(request, url)
     received = await exchange(session, request, sent, stream.take)
     if received.body:
         return _whole_reply(request, url, received)
@@ -130,7 +130,7 @@ def _whole_reply(request: Request, url: str, received: Received) -> Reply:
     blocks = data.get("content") if isinstance(data, dict) else None
     if not isinstance(blocks, list):
         raise nonsense(request.endpoint, url, "the answer has no content", body)
-    stream = _Stream(request, url, model=str(data.get("model") or ""))
+    stream = _AnthropicStream(request, url, model=str(data.get("model") or ""))
     stream.blocks = {
         index: {**block, "input": block.get("input")}
         for index, block in enumerate(blocks)
@@ -143,7 +143,7 @@ def _whole_reply(request: Request, url: str, received: Received) -> Reply:
 
 
 @dataclass(slots=True)
-class _Stream:
+class _AnthropicStream:
     """Puts an answer together from its blocks, streamed or not."""
 
     request: Request

@@ -35,7 +35,7 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
     if not request.stream:
         return _reply(request, url, await exchange(session, request, sent))
-    stream = _Stream(request, url)
+    stream = _OpenAIStream(request, url)
     received = await exchange(session, request, sent, stream.take)
     # A server without streams answers whole.
     return _reply(request, url, received) if received.body else stream.reply(received.latency_ms)
@@ -154,7 +154,7 @@ def _cost_of(raw: Any) -> float | None:
 
 
 @dataclass(slots=True)
-class _Stream:
+class _OpenAIStream:
     """Puts a streamed answer together."""
 
     request: Request

@@ -134,7 +134,7 @@ class _Error(_Shape):
         )
 
 
-class _File(_Shape):
+class _RecordingShape(_Shape):
     """A recording as it stands in the store and in exported files."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
@@ -190,7 +190,7 @@ def stored(text: bytes) -> bytes:
 def parse(text: bytes) -> Recording:
     """Return the recording that a JSON text holds; raise `RecordingError` with what is wrong."""
     try:
-        shape = _File.model_validate_json(text)
+        shape = _RecordingShape.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))

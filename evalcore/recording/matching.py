@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
     question: Question
 
 
-class _Entry(NamedTuple):
+class _NeighbourEntry(NamedTuple):
     candidate: Candidate
     text: str
     frame: tuple[bytes, ...]
@@ -117,17 +117,17 @@ def _json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
 
 
-def _entry(candidate: Candidate) -> _Entry:
+def _entry(candidate: Candidate) -> _NeighbourEntry:
     identity = candidate.question.identity
     messages = identity.get("messages") or [identity.get("parameters")]
     content = messages[-1].get("content") if isinstance(messages[-1], Mapping) else None
     text = content if isinstance(content, str) else _json(messages[-1]).decode()
     frame = [_json(identity.get(name)) for name in ("provider", "model", "parameters", "tools")]
     frame += [_json(len(messages)), _json(messages[:-1]), _json(identity.get("response_schema"))]
-    return _Entry(candidate, text[:_COMPARED_CHARACTERS], tuple(frame))
+    return _NeighbourEntry(candidate, text[:_COMPARED_CHARACTERS], tuple(frame))
 
 
-def _alike(sought: _Entry, entry: _Entry) -> float:
+def _alike(sought: _NeighbourEntry, entry: _NeighbourEntry) -> float:
     """Return a little for each part of the frame that is equal, and less for being near in time."""
     question, candidate = sought.candidate.question, entry.candidate.question
     away = abs(question.iteration - candidate.iteration) + abs(

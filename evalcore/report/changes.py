@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from evalcore.model.comparison import Difference, Kind, VariantComparison
+from evalcore.model.comparison import Difference, DifferenceKind, VariantComparison
 from evalcore.report.document import Report
 
 REGRESSION = "regression"
@@ -91,21 +91,21 @@ def _detail(difference: Difference) -> str:
     return f"{text} ({', '.join(doubts)})" if doubts else text
 
 
-_SPEAKING = frozenset({Kind.ASSERTION, Kind.MISSING})
-_RELATIVE = frozenset({Kind.LATENCY, Kind.COST, Kind.TOKENS})
+_SPEAKING = frozenset({DifferenceKind.ASSERTION, DifferenceKind.MISSING})
+_RELATIVE = frozenset({DifferenceKind.LATENCY, DifferenceKind.COST, DifferenceKind.TOKENS})
 
 
-def _value(kind: Kind, value: float | None) -> str:
+def _value(kind: DifferenceKind, value: float | None) -> str:
     if value is None:
         return "–"
     match kind:
-        case Kind.ASSERTION:
+        case DifferenceKind.ASSERTION:
             text = {1.0: "passed", 0.0: "failed"}.get(value, f"{value:.4g}")
-        case Kind.LATENCY:
+        case DifferenceKind.LATENCY:
             text = f"{value:.0f} ms"
-        case Kind.COST:
+        case DifferenceKind.COST:
             text = f"{value:.6g} USD"
-        case Kind.TOKENS:
+        case DifferenceKind.TOKENS:
             text = f"{value:.0f} tokens"
         case _:
             text = f"{value:.4g}"

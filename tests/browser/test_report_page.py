@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
 from tests.browser.chromium import Page, chromium_page, find_chromium
@@ -55,7 +55,7 @@ def some_run() -> MadeRun:
         cases.append(case(name, item(output=f"fine <{name}>"), variant="base", facts=facts))
         second = {"a": item(), "b": item("failed"), "c": item(None)}[name]
         cases.append(case(name, second, variant="new", facts=facts))
-    regression = Difference("new", "b", Kind.ASSERTION, 1.0, 0.0)
+    regression = Difference("new", "b", DifferenceKind.ASSERTION, 1.0, 0.0)
     compared = VariantComparison("new", "base", regressions=(regression,))
     return run_of(*cases, comparison=Comparison((compared,)))
 
@@ -187,7 +187,7 @@ def test_texts_that_have_nothing_in_common_are_not_marked(browser: Page, tmp_pat
 def test_foreign_text_is_shown_and_never_executed(browser: Page, tmp_path: Path) -> None:
     check = assertion(EVIL, "failed", actual=EVIL, expected=EVIL + "x", message=EVIL)
     facts = CaseFacts(EVIL, EVIL, (EVIL,))
-    change = Difference(EVIL, EVIL, Kind.SCORE, 1.0, 0.0)
+    change = Difference(EVIL, EVIL, DifferenceKind.SCORE, 1.0, 0.0)
     run = run_of(
         case(EVIL, item("failed", output=EVIL, assertions=[check]), variant=EVIL, facts=facts),
         case(EVIL, item(None, error={"kind": EVIL, "message": EVIL}), variant="b", facts=facts),

@@ -11,7 +11,7 @@ from pydantic import Field
 from evalcore.checks.conditions.base import Condition, ConditionServices
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked, verdict
 from evalcore.errors import TargetError
-from evalcore.judging.asking import JudgeSpec, Question
+from evalcore.judging.asking import JudgeQuestion, JudgeSpec
 from evalcore.judging.fences import SYSTEM, fill
 from evalcore.judging.panel import ask_until_valid
 from evalcore.judging.replies import ReplyError, read_object, text_of
@@ -56,7 +56,7 @@ class _Judged(Condition):
             return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
         return str(vote.reading)
 
-    def _question(self, value: Any) -> Question:
+    def _question(self, value: Any) -> JudgeQuestion:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         material = {"rubric": self.rubric, "labels": ", ".join(self.labels), "value": text}
         filled = fill(_PROMPT, material)
@@ -69,9 +69,9 @@ class _Judged(Condition):
             "required": ["label", "reasoning"],
             "additionalProperties": False,
         }
-        return Question(SYSTEM, filled.text, schema, filled.material)
+        return JudgeQuestion(SYSTEM, filled.text, schema, filled.material)
 
-    def _read(self, text: str, question: Question) -> str:
+    def _read(self, text: str, question: JudgeQuestion) -> str:
         label = _folded(text_of(read_object(text, question.material), "label"))
         if label not in map(_folded, self.labels):
             raise ReplyError(f"'label' has to be one of {', '.join(self.labels)}")

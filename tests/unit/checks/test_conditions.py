@@ -20,7 +20,7 @@ from evalcore.checks.conditions.eval_assertion import (
 )
 from evalcore.checks.conditions.kinds import CONDITION
 from evalcore.errors import TargetError
-from evalcore.judging.asking import Answer, Embedded, JudgeSpec, Question
+from evalcore.judging.asking import Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "conformance" / "workflow-eval-conditions.json").read_text()
@@ -34,10 +34,10 @@ class CannedJudges:
     def __init__(self, reply: Any = None) -> None:
         self.reply = reply
 
-    async def ask(self, spec: JudgeSpec, question: Question) -> Answer:
+    async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:
         if self.reply is None:
             raise TargetError("judge", "no judge")
-        return Answer(json.dumps(self.reply), "judge")
+        return JudgeAnswer(json.dumps(self.reply), "judge")
 
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
         if self.reply is None:

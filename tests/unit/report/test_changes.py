@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.changes import IMPROVEMENT, MISSING, REGRESSION, Change, changes
 from tests.support.report_runs import case, run_of
 
@@ -12,8 +12,8 @@ def listed(*compared: VariantComparison) -> tuple[Change, ...]:
 
 
 def test_regressions_come_before_what_is_missing_and_improvements_last() -> None:
-    one = Difference("x", "a", Kind.SCORE, 0.0, 1.0)
-    gone = Difference("x", "z", Kind.MISSING, missing_from="candidate")
+    one = Difference("x", "a", DifferenceKind.SCORE, 0.0, 1.0)
+    gone = Difference("x", "z", DifferenceKind.MISSING, missing_from="candidate")
     first = VariantComparison("x", "base", improvements=(one,), missing=(gone,))
     second = VariantComparison("y", "base", regressions=(one,))
     found = [(change.direction, change.variant) for change in listed(first, second)]
@@ -22,9 +22,9 @@ def test_regressions_come_before_what_is_missing_and_improvements_last() -> None
 
 def test_what_differs_in_one_case_is_one_change() -> None:
     differences = (
-        Difference("x", "a", Kind.ASSERTION, 1.0, 0.0),
-        Difference("x", "b", Kind.ASSERTION, 1.0, 0.0),
-        Difference("x", "a", Kind.SCORE, 1.0, 0.25),
+        Difference("x", "a", DifferenceKind.ASSERTION, 1.0, 0.0),
+        Difference("x", "b", DifferenceKind.ASSERTION, 1.0, 0.0),
+        Difference("x", "a", DifferenceKind.SCORE, 1.0, 0.25),
     )
     first, second = listed(VariantComparison("x", "base", regressions=differences))
     assert first == Change(
@@ -36,13 +36,19 @@ def test_what_differs_in_one_case_is_one_change() -> None:
 @pytest.mark.parametrize(
     ("difference", "detail"),
     [
-        (Difference("x", "a", Kind.LATENCY, 100.0, 150.0), "latency 100 ms → 150 ms (+50%)"),
-        (Difference("x", "a", Kind.COST, 0.0, 0.5), "cost 0 USD → 0.5 USD"),
-        (Difference("x", "a", Kind.TOKENS, 200.0, None), "tokens 200 tokens → –"),
-        (Difference("x", "a", Kind.MISSING, missing_from="baseline"), "not in the baseline"),
-        (Difference("x", "a", Kind.ASSERTION, 1.0, 0.0, p=0.1, settled=False),
+        (
+            Difference("x", "a", DifferenceKind.LATENCY, 100.0, 150.0),
+            "latency 100 ms → 150 ms (+50%)",
+        ),
+        (Difference("x", "a", DifferenceKind.COST, 0.0, 0.5), "cost 0 USD → 0.5 USD"),
+        (Difference("x", "a", DifferenceKind.TOKENS, 200.0, None), "tokens 200 tokens → –"),
+        (
+            Difference("x", "a", DifferenceKind.MISSING, missing_from="baseline"),
+            "not in the baseline",
+        ),
+        (Difference("x", "a", DifferenceKind.ASSERTION, 1.0, 0.0, p=0.1, settled=False),
          "passed → failed (p 0.1, may be chance)"),
-        (Difference("x", "a", Kind.ASSERTION, 1.0, 0.5), "passed → 0.5"),
+        (Difference("x", "a", DifferenceKind.ASSERTION, 1.0, 0.5), "passed → 0.5"),
     ],
     ids=["latency", "from nothing", "not measured", "missing", "chance", "share of iterations"],
 )  # fmt: skip
@@ -52,7 +58,7 @@ def test_a_change_has_both_values_in_their_unit(difference: Difference, detail: 
 
 
 def test_the_baseline_may_be_of_another_run() -> None:
-    one = Difference("x", "a", Kind.SCORE, 1.0, 0.0)
+    one = Difference("x", "a", DifferenceKind.SCORE, 1.0, 0.0)
     (change,) = listed(
         VariantComparison("x", "x", run="20260101T000000Z-0a1b2c", regressions=(one,))
     )

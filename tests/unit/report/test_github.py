@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.model.gate import Decision
 from evalcore.report.github import MOST_OF_A_KIND, render
 from evalcore.report.view import SourceLine
@@ -76,7 +76,7 @@ def test_a_failure_that_the_gates_allow_is_a_warning() -> None:
 
 
 def test_a_regression_is_a_warning() -> None:
-    difference = Difference("new", "a", Kind.ASSERTION, 1.0, 0.0)
+    difference = Difference("new", "a", DifferenceKind.ASSERTION, 1.0, 0.0)
     compared = VariantComparison("new", "base", regressions=(difference,))
     run = run_of(case("a", variant="base"), comparison=Comparison((compared,)))
     assert commands(run)[-1] == (

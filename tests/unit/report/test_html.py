@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report import html_data
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
@@ -77,7 +77,7 @@ EVIL_CASE = case(
 
 def test_foreign_text_makes_no_element_and_no_attribute() -> None:
     compared = VariantComparison(
-        EVIL, EVIL, regressions=(Difference(EVIL, EVIL, Kind.SCORE, 1.0, 0.0),)
+        EVIL, EVIL, regressions=(Difference(EVIL, EVIL, DifferenceKind.SCORE, 1.0, 0.0),)
     )
     tame = run_of(case("x", item("failed"), variant="v"))
     evil = run_of(EVIL_CASE, suite=EVIL, skipped=((EVIL, 1),), comparison=Comparison((compared,)))
@@ -171,10 +171,10 @@ def test_what_changed_is_listed_with_both_values() -> None:
     compared = VariantComparison(
         "new",
         "base",
-        regression_kinds={Kind.ASSERTION: 3},
+        regression_kinds={DifferenceKind.ASSERTION: 3},
         missing_count=1,
-        regressions=(Difference("new", "a", Kind.ASSERTION, 1.0, 0.0),),
-        missing=(Difference("new", "z", Kind.MISSING, missing_from="candidate"),),
+        regressions=(Difference("new", "a", DifferenceKind.ASSERTION, 1.0, 0.0),),
+        missing=(Difference("new", "z", DifferenceKind.MISSING, missing_from="candidate"),),
     )
     text = page(run_of(case("a", variant="base"), comparison=Comparison((compared,)))).text
     assert re.search(r"regression\s*a\s*new\s*base\s*assertion\s*passed → failed", text)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.markdown import render
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
@@ -40,8 +40,8 @@ def test_what_changed_against_the_baseline_is_listed() -> None:
         "new",
         "base",
         compared=4,
-        regression_kinds={Kind.LATENCY: 1},
-        regressions=(Difference("new", "a", Kind.LATENCY, 100.0, 150.0),),
+        regression_kinds={DifferenceKind.LATENCY: 1},
+        regressions=(Difference("new", "a", DifferenceKind.LATENCY, 100.0, 150.0),),
     )
     comparison = Comparison((compared,), unavailable=("c has no baseline",))
     lines = markdown(run_of(case("a"), comparison=comparison)).splitlines()

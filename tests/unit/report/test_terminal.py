@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.model.comparison import Comparison, Difference, Kind, VariantComparison
+from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.columns import cut, table, width_of
 from evalcore.report.terminal import Style, render_terminal
 from evalcore.report.terminal_cases import render_verbose
@@ -30,7 +30,7 @@ SKIPPED = item(None) | {"status": "skipped", "error": None, "reason": "budget"}
 
 
 def compared(*regressions: Difference, count: int = 0) -> Comparison:
-    kinds = {Kind.ASSERTION: max(count, len(regressions))}
+    kinds = {DifferenceKind.ASSERTION: max(count, len(regressions))}
     return Comparison(
         (VariantComparison("new", "base", regression_kinds=kinds, regressions=regressions),)
     )
@@ -46,7 +46,7 @@ def test_a_failure_has_what_was_expected_and_what_came() -> None:
 
 
 def test_regressions_stand_before_failures() -> None:
-    regression = Difference("new", "a", Kind.ASSERTION, 1.0, 0.0)
+    regression = Difference("new", "a", DifferenceKind.ASSERTION, 1.0, 0.0)
     run = run_of(
         case("a", variant="base"), case("a", item("failed"), variant="new"),
         comparison=compared(regression),
@@ -60,7 +60,7 @@ def test_regressions_stand_before_failures() -> None:
 
 
 def test_regressions_that_are_not_shown_are_counted() -> None:
-    regressions = [Difference("new", f"c{n}", Kind.ASSERTION, 1.0, 0.0) for n in range(4)]
+    regressions = [Difference("new", f"c{n}", DifferenceKind.ASSERTION, 1.0, 0.0) for n in range(4)]
     run = run_of(case("a", variant="base"), comparison=compared(*regressions, count=9))
     assert "… and 7 more regressions (report.json has the list)" in lines(run, most=2)
 

@@ -47,7 +47,7 @@ def options_of(suite: Suite) -> dict[str, Any]:
     return dict(suite.definition.targets["workflow"].options)
 
 
-def test_cases_are_given_executed_or_both(tmp_path: Path) -> None:
+def test_a_case_has_fixtures_is_executed_or_both(tmp_path: Path) -> None:
     cases = cases_of(tmp_path, CODE)
 
     assert cases["given"].fixture is not None
@@ -99,7 +99,7 @@ def test_with_a_provider_a_model_is_asked(
     assert case.reason_not_executable is None
 
 
-def test_references_are_not_asked_for_where_every_case_is_given(tmp_path: Path) -> None:
+def test_references_are_not_checked_if_every_case_has_fixtures(tmp_path: Path) -> None:
     text = """\
         blocks: {a: {type: llm, soul_ref: nobody, error_route: nowhere}}
         workflow: {entry: gone, transitions: [{from: a, to: lost}]}
@@ -108,7 +108,7 @@ def test_references_are_not_asked_for_where_every_case_is_given(tmp_path: Path) 
     assert list(cases_of(tmp_path, text)) == ["g"]
 
 
-def test_every_wrong_reference_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_wrong_reference_is_reported_with_its_line(tmp_path: Path) -> None:
     text = """\
 blocks:
   first:
@@ -186,7 +186,7 @@ def test_only_selected_cases_make_a_workflow_run(tmp_path: Path) -> None:
     assert places_of(found) == [(4, "workflow.entry")]
 
 
-def test_a_block_that_every_case_gives_needs_nothing(tmp_path: Path) -> None:
+def test_a_block_with_fixtures_in_every_case_needs_no_provider(tmp_path: Path) -> None:
     text = """\
         blocks:
           ask: {type: llm, soul_ref: nobody, prompt_template: x}
@@ -218,9 +218,7 @@ CHILD = 'blocks: {one: {type: code, code: "def main(data): return 1"}}\n'
         ("custom/workflows/child", "custom/workflows/child.yml"),
     ],
 )
-def test_another_workflow_is_found_and_kept_with_the_suite(
-    tmp_path: Path, reference: str, file: str
-) -> None:
+def test_a_sub_workflow_is_stored_with_the_suite(tmp_path: Path, reference: str, file: str) -> None:
     write(tmp_path, {file: CHILD})
     options = options_of(load_text(tmp_path, SUB % reference))
 
@@ -236,7 +234,9 @@ def test_another_workflow_is_found_and_kept_with_the_suite(
         ("broken.yaml", "is no workflow: it has no 'blocks'"),
     ],
 )
-def test_another_workflow_that_cannot_be_had(tmp_path: Path, reference: str, message: str) -> None:
+def test_a_sub_workflow_that_cannot_be_read_is_a_mistake(
+    tmp_path: Path, reference: str, message: str
+) -> None:
     folder = tmp_path / "suite"
     write(folder, {"broken.yaml": "a: 1\n"})
     write(tmp_path, {"outside.yaml": CHILD})
@@ -246,7 +246,7 @@ def test_another_workflow_that_cannot_be_had(tmp_path: Path, reference: str, mes
     assert (problem.line, problem.path) == (2, "blocks.sub.workflow_ref")
 
 
-def test_mistakes_of_another_workflow_are_told_in_its_file(tmp_path: Path) -> None:
+def test_mistakes_of_a_sub_workflow_are_reported_in_its_file(tmp_path: Path) -> None:
     write(tmp_path, {"child.yaml": CHILD + "workflow: {entry: two}\n"})
     (problem,) = problems_of(tmp_path, SUB % "child.yaml")
 
@@ -270,7 +270,7 @@ def test_a_provider_is_an_entry_of_the_nearest_targets_file(tmp_path: Path) -> N
     }
 
 
-def test_an_unknown_provider_is_told_with_a_suggestion(tmp_path: Path) -> None:
+def test_an_unknown_provider_is_reported_with_a_suggestion(tmp_path: Path) -> None:
     text = MODEL % ("soul_ref: s, ", "souls: {s: {provider: opnai, model_name: m}}")
     (problem,) = problems_of(tmp_path, text)
 
@@ -305,7 +305,7 @@ def test_the_blocks_own_assertions_are_read_once(tmp_path: Path) -> None:
     assert listed[:3] == ["contains", "contains", "contains-x"]
 
 
-def test_what_is_given_is_part_of_what_is_executed() -> None:
+def test_fixtures_of_blocks_are_part_of_a_cases_identity() -> None:
     from evalcore.model.evidence import Evidence
     from evalcore.model.identity import case_identity
 

@@ -181,7 +181,7 @@ def test_the_header_shows_what_separates_cells(tmp_path: Path, delimiter: str) -
     assert list(rows(tmp_path, text)) == ["a"]
 
 
-def test_blank_lines_and_nameless_empty_columns_are_nothing(tmp_path: Path) -> None:
+def test_blank_lines_and_nameless_empty_columns_are_ignored(tmp_path: Path) -> None:
     assert list(rows(tmp_path, "id,input,output,equals,\n\na,b,c,d,\n\n")) == ["a"]
 
 
@@ -233,7 +233,7 @@ def test_rows_before_and_after_an_uneven_one_are_checked_too(tmp_path: Path) -> 
     ]
 
 
-def test_broken_quoting_is_told_beside_the_mistakes_before_it(tmp_path: Path) -> None:
+def test_broken_quoting_is_reported_beside_the_mistakes_before_it(tmp_path: Path) -> None:
     text = 'id,input,output,contains\n,b,c,d\na,"b,c,d\n'
 
     assert places_of(problems_of(tmp_path, text, "cases.csv")) == [(2, "id"), (3, "")]

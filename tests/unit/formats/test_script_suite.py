@@ -70,7 +70,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize(("statement", "path", "message"), STATEMENTS.values(), ids=STATEMENTS)
-def test_a_wrong_statement_is_told_where_it_stands(
+def test_a_wrong_statement_is_reported_where_it_stands(
     statement: str, path: str, message: str, tmp_path: Path
 ) -> None:
     script = "tools: [{name: t, description: d, do: {eval: 1}}]"
@@ -115,7 +115,7 @@ LEVELS = {
 
 
 @pytest.mark.parametrize(("suite", "line", "path", "message"), LEVELS.values(), ids=LEVELS)
-def test_a_wrong_key_is_told_where_it_stands(
+def test_a_wrong_key_is_reported_where_it_stands(
     suite: str, line: int, path: str, message: str, tmp_path: Path
 ) -> None:
     found = problems(tmp_path, suite)[0]
@@ -130,7 +130,7 @@ def test_a_key_that_is_written_twice_is_a_mistake(tmp_path: Path) -> None:
     assert (found.line, found.message) == (3, "duplicate key 's' (first at line 2)")
 
 
-def test_a_tool_of_the_same_name_is_told_with_both_places(tmp_path: Path) -> None:
+def test_a_tool_of_the_same_name_is_reported_with_both_places(tmp_path: Path) -> None:
     suite = """\
         shared:
           tools: [{name: t, description: d, do: {eval: 1}}]
@@ -204,7 +204,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize(("script", "path", "message"), SCRIPTS.values(), ids=SCRIPTS)
-def test_a_mistake_in_a_script_is_told_of_the_script(
+def test_a_mistake_in_a_script_is_reported_in_the_script(
     script: str, path: str, message: str, tmp_path: Path
 ) -> None:
     found = problems(tmp_path, "suites: {s: {tests: {}}}", script)[0]
@@ -213,7 +213,7 @@ def test_a_mistake_in_a_script_is_told_of_the_script(
     assert message in found.message
 
 
-def test_mistakes_of_both_files_are_told_together(tmp_path: Path) -> None:
+def test_mistakes_of_both_files_are_reported_together(tmp_path: Path) -> None:
     found = problems(tmp_path, one_test("{evl: 1}"), "share: {}")
 
     assert [Path(problem.file).name for problem in found] == ["script.yaml", SUITE]
@@ -246,7 +246,7 @@ def test_included_files_become_part_of_the_suite(tmp_path: Path) -> None:
     assert case.input["data"] == {"t": "some text"}
 
 
-def test_a_mistake_in_an_included_file_is_told_of_that_file(tmp_path: Path) -> None:
+def test_a_mistake_in_an_included_file_is_reported_in_that_file(tmp_path: Path) -> None:
     write(tmp_path, {"parts/s.yaml": "tests:\n  a:\n    doo: {eval: 1}\n"})
     found = problems(tmp_path, "suites:\n  s: !include parts/s.yaml\n")[0]
 

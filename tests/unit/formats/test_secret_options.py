@@ -110,7 +110,7 @@ def test_a_literal_secret_that_is_not_there_any_more_is_an_error(
     assert KEY not in str(caught.value)
 
 
-def test_nobody_can_borrow_the_secret_of_another_target(tmp_path: Path) -> None:
+def test_a_target_cannot_use_the_secret_of_another_target(tmp_path: Path) -> None:
     targets = f"- {{name: rich, provider: openai, model: m, api_key: {KEY}}}"
     write(tmp_path, {"targets.yaml": targets})
     forged = """'${{ literal ["targets.yaml","rich","api_key"] }}'"""
@@ -269,7 +269,7 @@ def test_fallbacks_are_part_of_the_target_and_graders_are_loaded(tmp_path: Path)
         ("provider: opnai", "provider"),
     ],
 )
-def test_mistakes_in_a_target_are_told_with_their_place(
+def test_mistakes_in_a_target_are_reported_with_their_place(
     tmp_path: Path, entry: str, place: str
 ) -> None:
     text = f"targets:\n  - {{name: default, {entry}}}\n  - {{name: b, provider: echo}}\n{TEST}"

@@ -85,12 +85,12 @@ def test_the_page_s_example_loads(tmp_path: Path) -> None:
     [("    baseline: a", "no_regressions"), ("", "pass_rate")],
     ids=["with a baseline", "without"],
 )
-def test_the_default_gate(tmp_path: Path, baseline: str, gate: str) -> None:
+def test_the_default_gate_depends_on_the_baseline(tmp_path: Path, baseline: str, gate: str) -> None:
     policy = load(tmp_path, f"{HEAD}{baseline}\n{CASES}").definition.policy
     assert [one.gate for one in policy.gates] == [gate, "errors"]
 
 
-def test_every_mistake_of_the_suite_is_told_together(tmp_path: Path) -> None:
+def test_every_mistake_of_the_suite_is_reported_together(tmp_path: Path) -> None:
     problems = problems_of(
         tmp_path,
         """\
@@ -152,7 +152,9 @@ def test_every_mistake_of_the_suite_is_told_together(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_of_the_suite(tmp_path: Path, text: str, mistake: str) -> None:
+def test_a_mistake_of_the_suite_is_reported_where_it_stands(
+    tmp_path: Path, text: str, mistake: str
+) -> None:
     text = "\n".join(line.removeprefix("    ") for line in text.splitlines())
     assert messages(tmp_path, text, format="suite") == [mistake]
 
@@ -179,7 +181,9 @@ def test_a_mistake_of_the_suite(tmp_path: Path, text: str, mistake: str) -> None
         ("text", "an assertion is a mapping"),
     ],
 )
-def test_a_mistake_in_an_assertion(tmp_path: Path, assertion: str, mistake: str) -> None:
+def test_a_mistake_in_an_assertion_is_reported_where_it_stands(
+    tmp_path: Path, assertion: str, mistake: str
+) -> None:
     text = f"{HEAD}\n    cases: [{{id: c, input: x, assertions: [{assertion}]}}]\n"
     (found,) = messages(tmp_path, text)
     assert found.startswith("cases[0].assertions[0]")
@@ -293,13 +297,15 @@ def test_cases_may_stand_in_other_files(tmp_path: Path) -> None:
         pytest.param("", "lines.jsonl: holds no case", id="empty"),
     ],
 )
-def test_a_mistake_in_a_file_of_cases_is_told(tmp_path: Path, content: str, mistake: str) -> None:
+def test_a_mistake_in_a_file_of_cases_is_reported(
+    tmp_path: Path, content: str, mistake: str
+) -> None:
     write(tmp_path, {"lines.jsonl": content})
     (problem,) = problems_of(tmp_path, f"{HEAD}\n    cases: lines.jsonl\n")
     assert mistake in str(problem)
 
 
-def test_mistakes_of_the_suite_and_of_its_files_are_told_together(tmp_path: Path) -> None:
+def test_mistakes_of_the_suite_and_of_its_files_are_reported_together(tmp_path: Path) -> None:
     write(tmp_path, {"lines.jsonl": '{"id": 5}\n'})
     text = f"{HEAD}\n    gates: [{{gate: pass_rat}}]\n    cases: lines.jsonl\n"
     files = [Path(problem.file).name for problem in problems_of(tmp_path, text)]
@@ -365,7 +371,9 @@ def test_a_flow_may_be_a_workflow_file(tmp_path: Path) -> None:
         ("{flow: a:b, primary: x, other: y}", "unknown key 'primary'"),
     ],
 )
-def test_a_mistake_in_the_flow(tmp_path: Path, flow: str, mistake: str) -> None:
+def test_a_mistake_in_the_flow_is_reported_where_it_stands(
+    tmp_path: Path, flow: str, mistake: str
+) -> None:
     text = f"name: n\nflow: {flow}\nvariants: [{{id: a}}]\ncases: [{{id: c, input: x}}]\n"
     assert any(mistake in found for found in messages(tmp_path, text))
 
@@ -469,5 +477,7 @@ def test_fixtures_that_leave_out_a_checked_block_of_a_workflow_execute_the_rest(
         ("name: n\nflow: a:b\n", "cases: is required beside 'flow' in a suite"),
     ],
 )
-def test_half_a_suite_is_told_what_it_lacks(tmp_path: Path, text: str, mistake: str) -> None:
+def test_a_suite_without_cases_or_flow_names_the_missing_key(
+    tmp_path: Path, text: str, mistake: str
+) -> None:
     assert messages(tmp_path, text) == [mistake]

@@ -75,7 +75,7 @@ def test_a_target_is_checked_once_however_often_it_is_named(tmp_path: Path) -> N
     assert places_of(problems_of(tmp_path, text)) == [(2, "targets[0].response")]
 
 
-def test_a_target_that_nobody_names_is_not_checked(tmp_path: Path) -> None:
+def test_a_target_that_is_not_named_is_not_checked(tmp_path: Path) -> None:
     text = "targets: [{name: default, provider: echo}, {name: b, provider: openai}]"
 
     assert target(tmp_path, text).kind == "echo"
@@ -107,5 +107,7 @@ def test_a_variant_may_give_what_its_target_lacks_for_another(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "targets", ["[{name: default}]", "{default: {provider: echo}}", "[3]"], ids=str
 )
-def test_what_is_misshapen_is_told_once_and_not_missed(tmp_path: Path, targets: str) -> None:
+def test_misshapen_targets_are_reported_once_and_their_names_not_as_unknown(
+    tmp_path: Path, targets: str
+) -> None:
     assert len(problems_of(tmp_path, f"targets: {targets}\n{TEST}")) == 1

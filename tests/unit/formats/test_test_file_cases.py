@@ -204,7 +204,7 @@ def test_input_files_are_attached_to_the_last_message_the_suites_first(tmp_path:
     ]
 
 
-def test_a_missing_file_of_the_suite_is_told_once(tmp_path: Path) -> None:
+def test_a_missing_file_of_the_suite_is_reported_once(tmp_path: Path) -> None:
     text = f"input_files: [none.md]\ntests: [{TEST}, {TEST.replace('id: a', 'id: b')}]"
 
     assert places_of(problems_of(tmp_path, text)) == [(1, "input_files[0]")]

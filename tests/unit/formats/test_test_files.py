@@ -30,7 +30,7 @@ def test_the_list_of_tests_has_three_names(tmp_path: Path, key: str) -> None:
     assert list(cases_of(tmp_path, f"{key}: [{TEST}]")) == ["a"]
 
 
-def test_criteria_that_nobody_reads_are_warned_about_in_the_documents_words(tmp_path: Path) -> None:
+def test_criteria_without_a_grader_are_warned_about_in_the_documents_words(tmp_path: Path) -> None:
     text = """\
         tests:
           - id: my-test
@@ -184,7 +184,9 @@ def test_an_execution_target_may_be_the_baseline(tmp_path: Path) -> None:
         pytest.param("execution: {targets: [other]}", "default", "default", id="over variants"),
     ],
 )
-def test_the_default_target(tmp_path: Path, suite: str, option: str | None, target: str) -> None:
+def test_the_default_target_is_the_callers_the_suites_or_the_one_called_default(
+    tmp_path: Path, suite: str, option: str | None, target: str
+) -> None:
     found = definition(tmp_path, f"{TARGETS}\n{suite}", target=option)
 
     assert found.default_target == target
@@ -217,7 +219,9 @@ def test_workers_are_the_concurrency(tmp_path: Path, suite: str, workers: int | 
         ("evalcore: {name: other, tags: [b]}", "other", ("b",)),
     ],
 )
-def test_name_and_tags(tmp_path: Path, suite: str, name: str, tags: tuple[str, ...]) -> None:
+def test_name_and_tags_stand_in_either_place(
+    tmp_path: Path, suite: str, name: str, tags: tuple[str, ...]
+) -> None:
     found = definition(tmp_path, suite, TEST)
 
     assert (found.name, found.tags) == (name, tags)

@@ -60,7 +60,9 @@ def test_the_threshold(
         pytest.param("workflow: {name: w}\nevalcore: {name: own}", "own", id="evalcore's"),
     ],
 )
-def test_the_name(tmp_path: Path, rest: str, name: str) -> None:
+def test_a_suite_has_the_name_of_its_section_its_workflow_or_its_file(
+    tmp_path: Path, rest: str, name: str
+) -> None:
     assert suite(tmp_path, rest).definition.name == name
 
 

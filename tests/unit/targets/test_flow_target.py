@@ -299,7 +299,7 @@ def test_a_target_that_a_factory_returns_is_built_in_the_same_surroundings() -> 
     assert evidence.output == "hello"
 
 
-def test_a_function_of_another_program_is_told_so() -> None:
+def test_a_function_of_another_program_is_an_error_that_says_so() -> None:
     target = Target("flow", "flow", {"callable": "local:other"})
     with pytest.raises(TargetError, match="belongs to the Python program"):
         asyncio.run(build(target).answer(work_of(None)))

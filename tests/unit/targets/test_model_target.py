@@ -242,7 +242,7 @@ def test_headers_that_refer_to_variables_are_secret_and_the_others_a_part_of_the
         ("${{ HOME }}", "may not read the environment variable HOME"),
     ],
 )
-def test_a_secret_that_is_not_there_is_the_items_error_unless_nobody_is_asked(
+def test_a_missing_secret_is_the_items_error_unless_the_answer_is_replayed(
     text: str, said: str
 ) -> None:
     target = target_of("openai", model="m", api_key=text)

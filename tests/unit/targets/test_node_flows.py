@@ -121,7 +121,7 @@ def test_inputs_refer_to_earlier_outputs_of_any_type() -> None:
     assert evidence.output == '[{"n": 2, "t": "n=2"}]'
 
 
-def test_ids_with_dots_and_common_beginnings_are_told_apart() -> None:
+def test_ids_with_dots_and_common_beginnings_are_distinguished() -> None:
     evidence = execute(
         nodes(node("a", {"b": 1}), node("a.b", "dotted"), node("ab", "{a.b} {a}"), node("a-b", 1))
     )
@@ -373,7 +373,7 @@ def test_a_node_may_fail_where_its_policy_says_so() -> None:
     ]
 
 
-def test_what_is_said_of_nodes_side_by_side_stands_in_their_order() -> None:
+def test_errors_of_nodes_side_by_side_are_in_the_order_of_the_flow() -> None:
     first_ended = asyncio.Event()
 
     async def run(value: Any, context: Any) -> Any:
@@ -490,7 +490,7 @@ def test_a_limit_of_the_run_is_no_error_of_the_node() -> None:
         )
 
 
-def test_the_target_of_a_types_name_answers_where_nobody_registered_it() -> None:
+def test_the_target_of_a_types_name_answers_if_the_type_is_not_registered() -> None:
     providers = {
         "claude.agent": {"kind": "command", "options": {"command": ["cat"]}},
         "say": {"kind": "mock", "options": {"response": "never asked"}},

@@ -16,7 +16,7 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from pydantic import SecretStr
 
-from deployments.changes import CHANGED, CREATED, UNCHANGED, Change, compare
+from deployments.changes import CHANGED, CREATED, UNCHANGED, Registration, compare
 
 LOST = "evalcore: a flow run's heartbeats stopped"
 GATE_FAILED = "evalcore: a gate failed"
@@ -97,13 +97,13 @@ def wanted_automations(webhook: UUID | None) -> tuple[AutomationCore, ...]:
 
 def register_automation(
     client: SyncPrefectClient, automation: AutomationCore, *, dry: bool
-) -> Change:
+) -> Registration:
     """Register an automation; one that a person disabled stays so."""
     existing = client.read_automations_by_name(automation.name)
     if not existing:
         if not dry:
             client.create_automation(automation)
-        return Change("automation", automation.name, CREATED)
+        return Registration("automation", automation.name, CREATED)
     before = existing[0]
     change = compare("automation", automation.name, _compared(before), _compared(automation))
     if change.did == CHANGED and not dry:
@@ -126,7 +126,7 @@ def _compared(automation: AutomationCore) -> dict[str, Any]:
 
 def register_webhook(
     client: SyncPrefectClient, url: str | None, *, dry: bool
-) -> tuple[UUID | None, Change | None]:
+) -> tuple[UUID | None, Registration | None]:
     """Return the block's id and what was done; without a URL the block that is there stays.
 
     The id is None if there is none; one that would be made has a null id. The URL, which may be a
@@ -135,7 +135,7 @@ def register_webhook(
     existing = _webhook(client)
     identity = None if existing is None else existing[0]
     if url is None or (existing is not None and existing[1] == url):
-        unchanged = None if existing is None else Change("webhook", WEBHOOK_BLOCK, UNCHANGED)
+        unchanged = None if existing is None else Registration("webhook", WEBHOOK_BLOCK, UNCHANGED)
         return identity, unchanged
     if dry:
         identity = identity or UUID(int=0)
@@ -143,8 +143,8 @@ def register_webhook(
         block = Webhook(url=SecretStr(url))
         identity = block.save(WEBHOOK_BLOCK, overwrite=True)  # type: ignore[assignment]  # sync here
     if existing is None:
-        return identity, Change("webhook", WEBHOOK_BLOCK, CREATED)
-    return identity, Change("webhook", WEBHOOK_BLOCK, CHANGED, ("url",))
+        return identity, Registration("webhook", WEBHOOK_BLOCK, CREATED)
+    return identity, Registration("webhook", WEBHOOK_BLOCK, CHANGED, ("url",))
 
 
 def _webhook(client: SyncPrefectClient) -> tuple[UUID, str] | None:

@@ -10,7 +10,7 @@ CHANGED = "changed"
 UNCHANGED = "unchanged"
 
 
-class Change(NamedTuple):
+class Registration(NamedTuple):
     """What happened to one thing; `fields` are those that differed before."""
 
     kind: str
@@ -25,9 +25,9 @@ class Change(NamedTuple):
 
 def compare(
     kind: str, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]
-) -> Change:
+) -> Registration:
     """Return what has to happen so that what was before (None: nothing) becomes what is wanted."""
     if before is None:
-        return Change(kind, name, CREATED)
+        return Registration(kind, name, CREATED)
     fields = tuple(key for key, value in after.items() if before.get(key) != value)
-    return Change(kind, name, CHANGED if fields else UNCHANGED, fields)
+    return Registration(kind, name, CHANGED if fields else UNCHANGED, fields)

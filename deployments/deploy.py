@@ -13,7 +13,7 @@ from evalcore.errors import UsageError
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-    from deployments.changes import Change
+    from deployments.changes import Registration
     from deployments.definitions import Definition
     from evalcore.settings import Settings
 
@@ -109,7 +109,7 @@ def _register(
     definitions: tuple[Definition, ...],
     settings: Settings,
     options: dict[str, Any],
-) -> list[Change]:
+) -> list[Registration]:
     from prefect.exceptions import PrefectHTTPStatusError
 
     from deployments import automations, register
@@ -128,7 +128,7 @@ def _register(
     # A mistake is told before anything is registered.
     for schedule in (schedule for definition in definitions for schedule in definition.schedules):
         register.cron_schedule(schedule.cron, schedule.timezone)
-    changes: list[Change] = []
+    changes: list[Registration] = []
     try:
         for kind in types:
             name = register.pool_name(options["pool"], kind)

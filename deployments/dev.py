@@ -32,7 +32,7 @@ def dev(port: int, s3: bool, s3_port: int, store: str | None) -> int:
     Registers the deployments as `evalcore deploy --keep` does. What it keeps (database, logs,
     the S3 store's data) stands in .evalcore/dev of the current folder.
     """
-    from deployments.dev_services import Plan, Services
+    from deployments.dev_services import DevPlan, Services
 
     if s3 and store:
         raise UsageError("--s3 is a store of its own: give either --s3 or --store")
@@ -40,7 +40,7 @@ def dev(port: int, s3: bool, s3_port: int, store: str | None) -> int:
         raise UsageError(f"--port and --s3-port are both {port}: they need a port each")
     folder = Path.cwd()
     state = folder / ".evalcore" / "dev"
-    plan = Plan(folder, state, port, s3_port if s3 else None, store)
+    plan = DevPlan(folder, state, port, s3_port if s3 else None, store)
     plan.check_ports()
     with _alone(state), Services(plan, report=_print) as services:
         try:

@@ -30,7 +30,7 @@ _PATIENCE_S = 15.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class DevPlan:
     """Where everything stands: `state` is dev's own folder; `s3_port` is None without S3."""
 
     folder: Path
@@ -60,7 +60,7 @@ class Plan:
 class Services:
     """The servers, in the order of their start; leaving the context stops all of them."""
 
-    def __init__(self, plan: Plan, *, report: Callable[[str], None]) -> None:
+    def __init__(self, plan: DevPlan, *, report: Callable[[str], None]) -> None:
         self.servers: list[Server] = []
         self._plan = plan
         self._report = report

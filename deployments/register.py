@@ -28,7 +28,7 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
-from deployments.changes import CHANGED, CREATED, UNCHANGED, Change, compare
+from deployments.changes import CHANGED, CREATED, UNCHANGED, Registration, compare
 from deployments.definitions import FOLDER, Definition
 from evalcore.errors import UsageError
 from evalcore.model.suite import ProviderLimits
@@ -67,7 +67,9 @@ def pool_name(pool: str, pool_type: str) -> str:
     return pool if pool_type == "process" else f"{pool}-{pool_type}"
 
 
-def register_pool(client: SyncPrefectClient, name: str, pool_type: str, *, dry: bool) -> Change:
+def register_pool(
+    client: SyncPrefectClient, name: str, pool_type: str, *, dry: bool
+) -> Registration:
     """Register a work pool; raise `UsageError` if there is one of another type.
 
     Its job template is only written when the pool is made: what a person made of it stays, but for
@@ -80,7 +82,7 @@ def register_pool(client: SyncPrefectClient, name: str, pool_type: str, *, dry: 
         if not dry:
             pool_to_create = WorkPoolCreate(name=name, type=pool_type, base_job_template=template)
             client.create_work_pool(pool_to_create)
-        return Change("work pool", name, CREATED)
+        return Registration("work pool", name, CREATED)
     if pool.type != pool_type:
         message = (
             f"work pool '{name}' is of type {pool.type}, not {pool_type}; another name is given "
@@ -90,11 +92,11 @@ def register_pool(client: SyncPrefectClient, name: str, pool_type: str, *, dry: 
     ours = template["job_configuration"].get("job_manifest")
     current = pool.base_job_template
     if ours is None or current.get("job_configuration", {}).get("job_manifest") == ours:
-        return Change("work pool", name, UNCHANGED)
+        return Registration("work pool", name, UNCHANGED)
     if not dry:
         merged = {**current, "job_configuration": template["job_configuration"]}
         client.update_work_pool(name, WorkPoolUpdate(base_job_template=merged))
-    return Change("work pool", name, CHANGED, ("job template",))
+    return Registration("work pool", name, CHANGED, ("job template",))
 
 
 def job_template(pool_type: str) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def register_deployment(
     *,
     dry: bool,
     keep: bool = False,
-) -> Change:
+) -> Registration:
     """Register a deployment; raise `UsageError` for a schedule that cannot be.
 
     With `keep` its present parameters and schedules stay.
@@ -238,7 +240,9 @@ def wanted_limits(providers: Mapping[str, ProviderLimits]) -> dict[str, float]:
     return rates
 
 
-def register_limit(client: SyncPrefectClient, name: str, per_s: float, *, dry: bool) -> Change:
+def register_limit(
+    client: SyncPrefectClient, name: str, per_s: float, *, dry: bool
+) -> Registration:
     """Register a global limit of so many slots a second; slots that are taken stay taken."""
     declared = {
         "limit": max(1, math.ceil(per_s * BURST_S)),

@@ -14,7 +14,7 @@ _DYNAMIC: Final = frozenset(
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-class Declared(NamedTuple):
+class ModuleNames(NamedTuple):
     """The functions and classes of a module, and all that may be a name of it.
 
     Names of inner scopes are among the latter: what is not among them, the module does not have.
@@ -24,7 +24,7 @@ class Declared(NamedTuple):
     names: frozenset[str]
 
 
-def declared_names(source: bytes) -> Declared | None:
+def declared_names(source: bytes) -> ModuleNames | None:
     """Return the names of a module; None if its text does not show them all.
 
     Raise `SyntaxError` or `ValueError` for what is no Python.
@@ -41,7 +41,7 @@ def declared_names(source: bytes) -> Declared | None:
         if isinstance(node, ast.Attribute) and node.attr in _DYNAMIC:
             return None
     functions = (node.name for node in tree.body if isinstance(node, _FUNCTIONS))
-    return Declared(tuple(functions), frozenset(names))
+    return ModuleNames(tuple(functions), frozenset(names))
 
 
 def _text_of(node: ast.Name | ast.FunctionDef) -> str:

@@ -15,7 +15,7 @@ from evalcore.trust.files import place_inside, repository_root, resolve_folder
 from evalcore.workspaces.file_changes import FileState
 from evalcore.workspaces.process_folder import ProcessFolder
 from evalcore.workspaces.repositories import Checkout, Repositories
-from evalcore.workspaces.template import Template
+from evalcore.workspaces.template import WorkspaceTemplate
 
 
 class NewWorkspace(NamedTuple):
@@ -34,7 +34,7 @@ class WorkspaceMaker:
         self.suite_folder = suite_folder
         self._root, self._run_id = root, run_id
         self._lock = threading.Lock()
-        self._templates: dict[str, Template] = {}
+        self._templates: dict[str, WorkspaceTemplate] = {}
         self._process_folder: ProcessFolder | None = None
         self._repositories: Repositories | None = None
 
@@ -71,13 +71,13 @@ class WorkspaceMaker:
         folder = self.process_folder.new_folder(name)
         return folder, {} if template is None else template.copy_to(folder)
 
-    def _template(self, name: str) -> Template:
+    def _template(self, name: str) -> WorkspaceTemplate:
         with self._lock:
             template = self._templates.get(name)
             if template is None:
                 root = repository_root(self.suite_folder)
                 folder = resolve_folder(root, self.suite_folder, name)
-                template = self._templates[name] = Template(folder)
+                template = self._templates[name] = WorkspaceTemplate(folder)
             return template
 
     def _git(self) -> Repositories:

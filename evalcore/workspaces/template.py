@@ -14,12 +14,12 @@ from evalcore.workspaces.file_changes import TEXT_BYTES, FileState
 _MOST_MEMORY: Final = 64 << 20
 
 
-class _File(NamedTuple):
+class _TemplateFile(NamedTuple):
     name: str
     state: FileState
 
 
-class Template:
+class WorkspaceTemplate:
     """What a folder held when it was read; later changes in it change no workspace.
 
     Small files are kept in memory, up to 64 MiB in all; the others are read for each copy. Links
@@ -29,7 +29,7 @@ class Template:
     def __init__(self, folder: Path) -> None:
         self._source = os.fspath(folder)
         self._folders: list[tuple[str, int]] = []
-        self._files: list[_File] = []
+        self._files: list[_TemplateFile] = []
         self._room = _MOST_MEMORY
         try:
             self._read(self._source, "")
@@ -55,7 +55,7 @@ class Template:
                 content = Path(entry.path).read_bytes()
                 self._room -= len(content)
             state = FileState(status.st_mtime_ns, status.st_size, status.st_mode, content)
-            self._files.append(_File(name, state))
+            self._files.append(_TemplateFile(name, state))
 
     def copy_to(self, folder: Path) -> dict[str, FileState]:
         """Write everything into an existing folder; return its files as they are now.

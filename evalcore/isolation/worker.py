@@ -63,7 +63,7 @@ class _Running:
     left: bool = False
 
 
-class WorkerProcess:
+class IsolatedWorker:
     """A process and the connection to it. `jobs` counts those that it has been given."""
 
     def __init__(self, server: ServerProcess, pid: int, connection: socket.socket) -> None:
@@ -83,7 +83,7 @@ class WorkerProcess:
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, server: ServerProcess) -> WorkerProcess:
+    async def start(cls, server: ServerProcess) -> IsolatedWorker:
         """Start a process; raise `OSError`, `ConnectionResetError` if the server has ended."""
         ours, its = socket.socketpair()
         try:

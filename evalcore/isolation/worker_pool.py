@@ -21,7 +21,7 @@ from typing import Any, Final
 from evalcore.errors import TargetError
 from evalcore.isolation.memory import memory_is_short, memory_limit
 from evalcore.isolation.server_process import ServerProcess
-from evalcore.isolation.worker import WorkerLostError, WorkerProcess
+from evalcore.isolation.worker import IsolatedWorker, WorkerLostError
 
 # Processes beside which further jobs share.
 MOST_PROCESSES: Final = 32
@@ -58,7 +58,7 @@ class _Waiting:
     """A job that waits for a process."""
 
     alone: bool
-    worker: asyncio.Future[WorkerProcess] = field(
+    worker: asyncio.Future[IsolatedWorker] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -178,8 +178,8 @@ class _Processes:
         self._limit = limit
         self._server: ServerProcess | None = None
         self._starting_server: asyncio.Lock | None = None
-        self._workers: set[WorkerProcess] = set()
-        self._idle: list[WorkerProcess] = []
+        self._workers: set[IsolatedWorker] = set()
+        self._idle: list[IsolatedWorker] = []
         self._waiting: deque[_Waiting] = deque()
         self._starting = 0
         self._growth: asyncio.TimerHandle | None = None
@@ -203,7 +203,7 @@ class _Processes:
             finally:
                 self._give_back(worker)
 
-    async def _lease(self, *, alone: bool) -> WorkerProcess:
+    async def _lease(self, *, alone: bool) -> IsolatedWorker:
         while self._idle and not alone:
             worker = self._idle.pop()
             if worker.usable:
@@ -222,7 +222,7 @@ class _Processes:
                 self._waiting.remove(waiting)
             raise
 
-    def _give_back(self, worker: WorkerProcess) -> None:
+    def _give_back(self, worker: IsolatedWorker) -> None:
         worker.jobs -= 1
         if not worker.usable:
             if not worker.jobs:
@@ -231,11 +231,11 @@ class _Processes:
         elif worker.jobs == 0:
             self._offer(worker)
 
-    def _discard(self, worker: WorkerProcess) -> None:
+    def _discard(self, worker: IsolatedWorker) -> None:
         self._workers.discard(worker)
         self._keep(worker.end(0))
 
-    def _offer(self, worker: WorkerProcess) -> None:
+    def _offer(self, worker: IsolatedWorker) -> None:
         """Give a free worker to the job that has waited longest, or keep it warm."""
         for waiting in tuple(self._waiting):
             # A job that has to be alone gets a process that nothing has run in.
@@ -302,10 +302,10 @@ class _Processes:
         self._offer(worker)
         self._consider_growth(_GROW_AFTER_S)
 
-    async def _new_worker(self) -> WorkerProcess:
+    async def _new_worker(self) -> IsolatedWorker:
         for attempt in range(_FORKS):
             try:
-                return await WorkerProcess.start(await self._live_server())
+                return await IsolatedWorker.start(await self._live_server())
             except ConnectionResetError:
                 if attempt == _FORKS - 1:
                     raise

@@ -13,7 +13,7 @@ from evalcore.cli.options import settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
 from evalcore.formats.single_gate import GateQuestion, read_question
-from evalcore.gates.own_functions import Custom
+from evalcore.gates.own_functions import CustomGate
 from evalcore.gates.registry import GateSyntaxError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.comparison import Difference
@@ -63,7 +63,7 @@ def _decided(question: GateQuestion, imports: ImportPolicy) -> tuple[GateResult,
 
     apart = settings().isolation == Isolation.PROCESS
 
-    def elsewhere(gate: Custom, report: Mapping[str, Any]) -> GateResult:
+    def elsewhere(gate: CustomGate, report: Mapping[str, Any]) -> GateResult:
         return decide_in_process(gate, report, imports)
 
     with reserved_stdout():

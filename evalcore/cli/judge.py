@@ -46,7 +46,7 @@ def judge() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _JudgedAssertion:
     """What the judge is asked: an assertion, and the definition of its suite."""
 
     definition: SuiteDefinition
@@ -116,15 +116,15 @@ def _ask(
     )
 
 
-def _of_suite(flags: Mapping[str, Any], options: LoadOptions) -> _Question:
+def _of_suite(flags: Mapping[str, Any], options: LoadOptions) -> _JudgedAssertion:
     for key in ("name", "model", "prompt"):
         if flags[key] is not None:
             raise UsageError("--suite says who judges; leave out --judge, --model and --prompt")
     suite = load(flags["suite"], options)
-    return _Question(suite.definition, judged_assertion(suite, flags["assertion"]))
+    return _JudgedAssertion(suite.definition, judged_assertion(suite, flags["assertion"]))
 
 
-def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _Question:
+def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _JudgedAssertion:
     """Return a judge of the nearest targets.yaml with the given prompt."""
     if flags["assertion"] is not None:
         raise UsageError("--assertion chooses one of a --suite")
@@ -151,7 +151,7 @@ def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _
         targets=targets.used,
         judge=graders.default,
     )
-    return _Question(definition, assertion)
+    return _JudgedAssertion(definition, assertion)
 
 
 def _lines(calibration: Calibration) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.gates.registry import parse_gate_options
+from evalcore.gates.registry import option_forms, parse_gate_options
 from evalcore.model.mode import Mode
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
@@ -127,7 +127,7 @@ def override_options(command: F) -> F:
 _SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
 _CONCURRENCY_HELP = "Items at the same time, in each process of the run."
 _BASELINE_HELP = "Compare with this variant, named baseline or run."
-_GATE_HELP = "A gate in place of the suite's, such as pass_rate=0.9."
+_GATE_HELP = f"A gate in place of the suite's: {option_forms()}."
 
 
 def settings() -> Settings:

@@ -7,6 +7,7 @@ Pydantic does the checking; it is imported when the first value of a file is rea
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -168,7 +169,9 @@ def json_schema(declared: type) -> dict[str, Any]:
     """Return `properties` and `required` of the JSON Schema of the parameters."""
     from evalcore.mistakes.shape_lookup import adapter
 
-    fields = adapter(declared).json_schema().get("properties", {})
+    with warnings.catch_warnings():  # `REQUIRED` is no JSON value
+        warnings.simplefilter("ignore")
+        fields = adapter(declared).json_schema().get("properties", {})
     parameters = parameters_of(declared)
     return {
         "properties": {key: fields[each.field] for key, each in parameters.items()},

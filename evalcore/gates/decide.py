@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evalcore.errors import ExitCode
 from evalcore.gates.builtin import Errors
-from evalcore.gates.own_functions import Custom, GateFunctions
+from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.gates.registry import restore_gate
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
@@ -34,7 +34,7 @@ def decide_gates(
     functions = functions or GateFunctions()
     results: list[GateResult] = []
     for index, gate in enumerate(map(restore_gate, policy.gates)):
-        if not isinstance(gate, Custom):
+        if not isinstance(gate, CustomGate):
             results.append(gate.decide(summary, policy))
         else:
             results.append(functions.stored.get(index) or gate.call(functions))

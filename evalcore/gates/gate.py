@@ -14,9 +14,10 @@ from evalcore.model.summary import Summary
 class Gate:
     """A decision over the whole run; the fields of a subclass are its parameters.
 
-    `gate` is its name: the class's in snake_case. `example` is a value of its first parameter for
-    messages. A gate that `compares` needs a baseline. The docstring says when the gate passes: it
-    is the row in docs/reference/gates.md. `define_suite` checks the gates that Python makes.
+    `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its first
+    parameter for messages. A gate that `compares` needs a baseline. The docstring says when the
+    gate passes: it is the row in docs/reference/gates.md. `define_suite` checks the gates that
+    Python makes.
     """
 
     gate: ClassVar[str]
@@ -24,7 +25,8 @@ class Gate:
     compares: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, example: str = "", compares: bool = False) -> None:
-        cls.gate = snake_case(cls.__name__[0].lower() + cls.__name__[1:])
+        name = cls.__name__.removesuffix("Gate")
+        cls.gate = snake_case(name[0].lower() + name[1:])
         cls.example = example
         cls.compares = compares
 

@@ -19,7 +19,7 @@ def _refuse(reference: str) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Custom(Gate, example="module:function"):
+class CustomGate(Gate, example="module:function"):
     """[Your function](#a-gate-of-your-own) returns it.
 
     In Python `fn` may be the function itself.
@@ -44,7 +44,7 @@ class Custom(Gate, example="module:function"):
             return GateResult(name, GateOutcome.FAIL, message, {"raised": type(error).__name__})
 
 
-DecideElsewhere = Callable[[Custom, Mapping[str, Any]], GateResult | None]
+DecideElsewhere = Callable[[CustomGate, Mapping[str, Any]], GateResult | None]
 """Decides a gate over the report; None if its function exists in this process only."""
 
 

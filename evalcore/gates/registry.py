@@ -98,19 +98,28 @@ def option_forms() -> str:
 
 
 def gate_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a gate in a file."""
-    return {"anyOf": [{"enum": list(GATES)}, *map(_mapping_schema, GATES.values())]}
+    """Return the JSON Schema of a gate in a file: a name, or a mapping; also in camelCase."""
+    names = [spelling for name in GATES for spelling in _spellings(name)]
+    return {"anyOf": [{"enum": names}, *map(_mapping_schema, GATES.values())]}
 
 
 def _mapping_schema(kind: type[Gate]) -> dict[str, Any]:
     schema = json_schema(kind)
+    properties: dict[str, Any] = {"gate": {"enum": _spellings(kind.gate)}}
+    for key, field in schema["properties"].items():
+        properties |= dict.fromkeys(_spellings(key), field)
     return {
         "type": "object",
-        "description": kind.__doc__,
-        "properties": {"gate": {"const": kind.gate}, **schema["properties"]},
-        "required": ["gate", *schema["required"]],
+        "description": documented(kind),
+        "properties": properties,
+        "required": ["gate", *(key for key in schema["required"] if "_" not in key)],
         "additionalProperties": False,
     }
+
+
+def _spellings(name: str) -> list[str]:
+    """Return a name in snake_case and in camelCase."""
+    return list(dict.fromkeys((name, re.sub("_([a-z])", lambda hump: hump[1].upper(), name))))
 
 
 def _kind(name: str) -> type[Gate]:

@@ -6,7 +6,7 @@
 from evalcore.gates import builtin, comparing, own_functions
 
 cost_under = builtin.CostUnder
-custom = own_functions.Custom
+custom = own_functions.CustomGate
 error_rate_under = builtin.ErrorRateUnder
 errors = builtin.Errors
 latency_under = builtin.LatencyUnder

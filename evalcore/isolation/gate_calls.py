@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.gates.own_functions import Custom, GateFunctions
+from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.trust.foreign_calls import in_thread
@@ -24,12 +24,14 @@ _LONGEST_S: Final = 300.0
 class GateCall:
     """One gate, the report that it decides over, and what its function may be imported from."""
 
-    gate: Custom
+    gate: CustomGate
     report: Mapping[str, Any]
     imports: ImportPolicy
 
 
-def decide_in_process(gate: Custom, report: Mapping[str, Any], imports: ImportPolicy) -> GateResult:
+def decide_in_process(
+    gate: CustomGate, report: Mapping[str, Any], imports: ImportPolicy
+) -> GateResult:
     """Return what a custom gate decides in a process of its own; raise `TargetError`."""
     pool = WorkerPool(limit=1)
     try:

@@ -20,7 +20,7 @@ from evalcore.errors import (
 from evalcore.execution.lanes.claims import read_history
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import decide_gates, decide_run
-from evalcore.gates.own_functions import Custom, GateFunctions
+from evalcore.gates.own_functions import CustomGate, GateFunctions
 from evalcore.isolation.mode import Isolation
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
@@ -114,7 +114,7 @@ class DecideOptions:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     isolation: Isolation = Isolation.INLINE
 
-    def decide_elsewhere(self, gate: Custom, report: Mapping[str, Any]) -> GateResult | None:
+    def decide_elsewhere(self, gate: CustomGate, report: Mapping[str, Any]) -> GateResult | None:
         """Return what a custom gate decides in another process; None for a function of this one."""
         if gate.fn in self.functions:
             return None
@@ -278,7 +278,7 @@ def _gate_functions(
     run: StoredRun, undecided: Report, tables: Aggregates, options: DecideOptions | None
 ) -> GateFunctions | None:
     """Return what custom gates need, None if there is none."""
-    if not any(gate.gate == Custom.gate for gate in run.definition.policy.gates):
+    if not any(gate.gate == CustomGate.gate for gate in run.definition.policy.gates):
         return None
     if options is None:
         return GateFunctions(stored=dict(enumerate(_stored_gates(run))))

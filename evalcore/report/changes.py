@@ -13,7 +13,7 @@ IMPROVEMENT = "improvement"
 MISSING = "missing"
 
 
-class Change(NamedTuple):
+class CaseChange(NamedTuple):
     """A case of a variant that differs from the baseline: in which way, and how.
 
     It stands for `differences` entries of the comparison, one for each kind.
@@ -43,7 +43,7 @@ def no_comparison(report: Report) -> tuple[str, ...]:
     return (*(reason for reason in unmeasured if reason is not None), *comparison.unavailable)
 
 
-def changes(report: Report) -> tuple[Change, ...]:
+def changes(report: Report) -> tuple[CaseChange, ...]:
     """Return the listed regressions of all variants, then what is missing, then improvements."""
     variants = compared(report)
     return (
@@ -60,7 +60,7 @@ def baseline_name(variant: VariantComparison) -> str:
 
 def _of(
     variant: VariantComparison, direction: str, differences: tuple[Difference, ...]
-) -> Iterator[Change]:
+) -> Iterator[CaseChange]:
     name = baseline_name(variant)
     by_case: dict[str, list[Difference]] = {}
     for difference in differences:
@@ -71,7 +71,9 @@ def _of(
             _detail(each) if each.kind in _SPEAKING else f"{each.kind} {_detail(each)}"
             for each in listed
         ]
-        yield Change(direction, variant.variant, name, case, kinds, ", ".join(details), len(listed))
+        yield CaseChange(
+            direction, variant.variant, name, case, kinds, ", ".join(details), len(listed)
+        )
 
 
 def _detail(difference: Difference) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome
-from evalcore.report.changes import REGRESSION, Change, changes
+from evalcore.report.changes import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
 from evalcore.report.view import ReportView, SourceLine
@@ -114,7 +114,7 @@ def _of_gates(report: Report, position: SourceLine) -> Iterator[Annotation]:
             yield Annotation(level, f"gate {gate.name}: {gate.outcome}", gate.message, position)
 
 
-def _of_change(change: Change, view: ReportView) -> Annotation:
+def _of_change(change: CaseChange, view: ReportView) -> Annotation:
     message = f"against {change.baseline}: {change.detail}"
     title = f"regression: {change.case} [{change.variant}]"
     return Annotation("warning", title, message, view.source_line(change.case))

@@ -10,7 +10,7 @@ from evalcore.model.gate import GateOutcome
 from evalcore.report.changes import (
     MISSING,
     REGRESSION,
-    Change,
+    CaseChange,
     baseline_name,
     changes,
     compared,
@@ -138,7 +138,7 @@ def _changes(report: Report) -> Iterator[str]:
     yield from _change_rows(changes(report))
 
 
-def _change_rows(listed: Sequence[Change]) -> Iterator[str]:
+def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:
     if not listed:
         return
     yield ""

@@ -12,7 +12,7 @@ from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
     REGRESSION,
-    Change,
+    CaseChange,
     changes,
     compared,
     no_comparison,
@@ -98,7 +98,7 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     yield _COLOURS[report.decision], f"{report.decision.upper()} in {duration}"
 
 
-def render_changes(listed: Sequence[Change], style: Style, most: int) -> Iterator[Line]:
+def render_changes(listed: Sequence[CaseChange], style: Style, most: int) -> Iterator[Line]:
     """Yield what changed against the baseline, a line each, `most` of them."""
     for change in listed[:most]:
         colour, mark = _CHANGES[change.direction]

@@ -17,10 +17,21 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Measure, Share, Text, Weight
+from evalcore.gates.registry import gate_schema
 from evalcore.model.measures import LARGEST
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class _GateSchema:
+    """The JSON Schema of a gate, made from the classes of gates; `gates.registry` reads gates."""
+
+    def __get_pydantic_json_schema__(self, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return gate_schema()
+
+
+WrittenGate = Annotated[Any, _GateSchema()]
 
 
 @with_config(STRICT)
@@ -95,7 +106,7 @@ class EvalcoreSection(TypedDict, total=False):
     reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
     k: Count
     threshold: Share
-    gates: list[Any]
+    gates: list[WrittenGate]
     errors: Literal["fail", "zero", "exclude"]
     max_error_share: Share
     limits: LimitsShape

@@ -8,7 +8,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.declared.types import Count, Share, Text
-from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection, LimitsShape
+from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection, LimitsShape, WrittenGate
 from evalcore.formats.parts.target_shapes import TargetShape
 
 
@@ -53,7 +53,7 @@ class SuiteLevel(TypedDict, total=False):
     variants: Annotated[list[SuiteVariant], Field(min_length=1)]
     baseline: Text | None
     scorers: list[Any]
-    gates: list[Any]
+    gates: list[WrittenGate]
     targets: list[TargetShape]
     columns: dict[str, Text]
     iterations: Count

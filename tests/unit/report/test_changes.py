@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
-from evalcore.report.changes import IMPROVEMENT, MISSING, REGRESSION, Change, changes
+from evalcore.report.changes import IMPROVEMENT, MISSING, REGRESSION, CaseChange, changes
 from tests.support.report_runs import case, run_of
 
 
-def listed(*compared: VariantComparison) -> tuple[Change, ...]:
+def listed(*compared: VariantComparison) -> tuple[CaseChange, ...]:
     return changes(run_of(case("a"), comparison=Comparison(compared)).report)
 
 
@@ -27,7 +27,7 @@ def test_what_differs_in_one_case_is_one_change() -> None:
         Difference("x", "a", DifferenceKind.SCORE, 1.0, 0.25),
     )
     first, second = listed(VariantComparison("x", "base", regressions=differences))
-    assert first == Change(
+    assert first == CaseChange(
         REGRESSION, "x", "base", "a", "assertion, score", "passed → failed, score 1 → 0.25", 2
     )
     assert (second.case, second.differences) == ("b", 1)

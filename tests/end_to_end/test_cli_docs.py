@@ -25,7 +25,16 @@ from tests.support.shell import ROOT, evalcore
 
 REFERENCE = ROOT / "docs/reference"
 COMMAND_LINE = (REFERENCE / "command-line.md").read_text("utf-8")
-FORMAT_PAGES = ("formats", "test-files", "workflow-files", "targets", "workspaces", "suite-options")
+FORMAT_PAGES = (
+    "formats",
+    "test-files",
+    "workflow-files",
+    "graders",
+    "suites",
+    "targets",
+    "workspaces",
+    "suite-options",
+)
 FORMATS = "\n".join((REFERENCE / f"{page}.md").read_text("utf-8") for page in FORMAT_PAGES)
 
 # Blocks are the workflow engine's, of which this version checks no more than the shape.
@@ -163,7 +172,9 @@ SUITES = [
 def test_every_suite_that_a_page_shows_loads(page: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "shown.yaml"
     path.write_text(text, "utf-8")
-    ended = evalcore("validate", "--strict", path)
+    (tmp_path / "graders").mkdir()
+    (tmp_path / "graders/tone.md").write_text("Is {{output}} calm?", "utf-8")
+    ended = evalcore("validate", "--strict", path, env={"OPENAI_API_KEY": "key"})
     assert (ended.code, ended.err) == (0, "")
 
 

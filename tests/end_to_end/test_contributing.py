@@ -19,7 +19,7 @@ from tests.support.shell import PROGRAM, ROOT, environment
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 BLOCK = re.compile(r"^<!-- (\w+)(?:: (.*?))? -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXTENSION_KINDS = {"A target", "A gate", "A report form", "A format", "A type of block"}
+EXTENSION_KINDS = {"A check", "A target", "A gate", "A report form", "A format", "A type of block"}
 
 
 class Block(NamedTuple):
@@ -89,9 +89,8 @@ def apply(block: Block, copy: Path, folder: Path) -> None:
 
 def run(command: str, copy: Path, folder: Path) -> str:
     """Return what a command of a console block prints, with the copy as the package."""
-    program = PROGRAM
     ended = subprocess.run(
-        ["/bin/sh", "-c", re.sub(r"^evalcore\b", program, command)],
+        ["/bin/sh", "-c", re.sub(r"(^|\| )evalcore\b", rf"\1{PROGRAM}", command)],
         cwd=folder,
         env=environment(folder / ".evalcore", PYTHONPATH=str(copy)),
         capture_output=True,

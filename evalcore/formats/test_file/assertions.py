@@ -6,7 +6,7 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -161,9 +161,9 @@ def required_score(written: Mapping[str, Any]) -> float | None:
     return None if required is None else float(required)
 
 
-def _name(kind: str, value: str | Sequence[str] | None) -> str:
+def _name(kind: str, value: Any) -> str:
     if value is None:
         return kind.replace("-", "_")
-    if isinstance(value, str):
-        return f"{kind}-{value[:_LONGEST_NAME]}"
-    return f"{kind}-{len(value)}"
+    if isinstance(value, list):
+        return f"{kind}-{len(value)}"
+    return f"{kind}-{str(value)[:_LONGEST_NAME]}"

@@ -17,7 +17,7 @@ from evalcore.checks.transform import TransformError, apply_transform
 from evalcore.checks.wording import QUOTED_LENGTH, json_text, quote, shorten
 from evalcore.declared.types import Text
 from evalcore.model.assertion import Outcome, Verdict, broken, failed
-from evalcore.model.evidence_path import PRIMARY_PATH, MissingValue, PathSyntaxError, find_value
+from evalcore.model.evidence_path import PRIMARY_PATH, MissingPath, PathSyntaxError, find_value
 
 
 class _Found(NamedTuple):
@@ -47,7 +47,7 @@ class _PathCheck(Check):
             value = find_value(subject.evidence, PRIMARY_PATH if self.path is None else self.path)
         except PathSyntaxError as error:
             return broken(str(error))
-        if isinstance(value, MissingValue):
+        if isinstance(value, MissingPath):
             if self.negated:
                 return broken(str(value))
             return failed(str(value), actual="(missing)")

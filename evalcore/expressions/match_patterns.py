@@ -7,6 +7,7 @@ from typing import Final
 from evalcore.expressions.failure import ExpressionError, ExpressionSyntaxError
 from evalcore.patterns.bounded import PythonPattern, compile_python
 from evalcore.patterns.errors import PatternError
+from evalcore.patterns.python import least_size, parse
 
 TIMEOUT_S: Final = 1.0
 _MOST_REPEATS: Final = 20_000
@@ -15,8 +16,6 @@ _LONGEST: Final = 10_000
 
 def compile_match_pattern(text: str) -> PythonPattern:
     """Compile a pattern; raise `ExpressionSyntaxError` where Python's `re` does not allow it."""
-    from evalcore.patterns.python import least_size, parse
-
     if len(text) > _LONGEST:
         raise ExpressionSyntaxError(f"a pattern has at most {_LONGEST} characters")
     try:

@@ -34,7 +34,7 @@ class PathValue(NamedTuple):
     value: Any
 
 
-class MissingValue(NamedTuple):
+class MissingPath(NamedTuple):
     """Nothing stands at a path. `prefix` is its deepest part that exists, "" if none does."""
 
     path: str
@@ -61,11 +61,11 @@ def parse_path(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def find_value(evidence: Evidence, path: str) -> PathValue | MissingValue:
+def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:
     """Return what stands at the path; raise `PathSyntaxError` for a text that is none."""
     parts = parse_path(path)
     if parts[0] not in ROOTS:
-        return MissingValue(path, "", "")
+        return MissingPath(path, "", "")
     node: Any = _root(evidence, parts[0])
     position, prefix = 1, parts[0]
     while position < len(parts):
@@ -73,7 +73,7 @@ def find_value(evidence: Evidence, path: str) -> PathValue | MissingValue:
         if step is None and position == 1 and parts[0] == "outputs":
             step = _in_primary(evidence, parts)
         if step is None:
-            return MissingValue(path, prefix, _described(node))
+            return MissingPath(path, prefix, _described(node))
         node, steps = step
         prefix = f"{prefix}.{'.'.join(parts[position : position + steps])}"
         position += steps

@@ -11,7 +11,7 @@ import orjson
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.evidence_path import (
     PRIMARY,
-    MissingValue,
+    MissingPath,
     PathSyntaxError,
     find_value,
     output_values,
@@ -123,7 +123,7 @@ def with_primary(evidence: Evidence, primary_output: str) -> Evidence:
         primary = find_value(evidence, f"outputs.{primary_output}")
     except PathSyntaxError as error:
         raise AnswerError(f"primary_output: {error}") from None
-    if isinstance(primary, MissingValue):
+    if isinstance(primary, MissingPath):
         raise AnswerError(f"primary_output: {primary}")
     values = output_values(evidence) | {PRIMARY: primary.value}
     return with_values(evidence._replace(output=text_of(primary.value)), values)

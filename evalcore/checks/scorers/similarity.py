@@ -17,7 +17,7 @@ from evalcore.judging.vectors import cosine
 from evalcore.model.evidence import Evidence
 from evalcore.model.evidence_path import (
     PRIMARY_PATH,
-    MissingValue,
+    MissingPath,
     PathSyntaxError,
     find_value,
     parse_path,
@@ -94,7 +94,7 @@ class SimilarityScorer(Scorer):
         if expected is None:
             return self.fails("there is nothing to compare with: the case has no 'expected_output'")
         value = find_value(evidence, self.path or PRIMARY_PATH)
-        if isinstance(value, MissingValue):
+        if isinstance(value, MissingPath):
             return self.fails(value)
         return _text(value.value), _text(expected)
 

@@ -8,7 +8,7 @@ import pytest
 
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.evidence_path import (
-    MissingValue,
+    MissingPath,
     PathSyntaxError,
     PathValue,
     find_value,
@@ -74,7 +74,7 @@ def test_a_path_finds_what_stands_there(path: str, value: Any) -> None:
 )
 def test_a_missing_path_names_the_deepest_prefix_that_exists(path: str, prefix: str) -> None:
     missing = find_value(EVIDENCE, path)
-    assert isinstance(missing, MissingValue)
+    assert isinstance(missing, MissingPath)
     assert missing.prefix == prefix
     assert repr(prefix or path) in str(missing)
 

@@ -14,7 +14,7 @@ from evalcore.cli.options import settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
 from evalcore.execution.output_grading import grade_output
-from evalcore.formats.assertions.single_assertion import FORMATS, read_single
+from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Workers, own_workers
 from evalcore.mistakes.wording import describe
 from evalcore.model.suite import Format

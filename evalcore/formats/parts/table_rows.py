@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
-from evalcore.formats.test_file.shapes import ASSERTION_COLUMNS
 from evalcore.formats.text.csv_rows import CsvRows
 from evalcore.formats.text.documents import parse_json
 from evalcore.formats.text.syntax_reasons import json_reason
@@ -20,6 +19,18 @@ from evalcore.targets.case_messages import json_text
 _FIELDS: Final = (
     *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),
     *("assertions", "metadata"),
+)
+_ASSERTION_TYPES: Final = (
+    "contains",
+    "icontains",
+    "contains-any",
+    "contains-all",
+    "icontains-any",
+    "icontains-all",
+    "starts-with",
+    "ends-with",
+    "equals",
+    "regex",
 )
 
 
@@ -68,7 +79,7 @@ def _has_columns(
 ) -> bool:
     """Note columns that are missing, and keys of `columns` that are no field of a test."""
     before = table.count + suite.count
-    fields = (*_FIELDS, *ASSERTION_COLUMNS, "metadata.NAME")
+    fields = (*_FIELDS, *_ASSERTION_TYPES, "metadata.NAME")
     for field, column in columns.items():
         loc = ("columns", field)
         if field not in fields and not field.startswith("metadata."):
@@ -128,7 +139,7 @@ class _Table(Problems):
                     test["fixtures"] = {"output": "" if value is None else text_of(value)}
             elif value is None:
                 continue
-            elif field in ASSERTION_COLUMNS:
+            elif field in _ASSERTION_TYPES:
                 assertions.append({"type": field, "value": _assertion_value(field, value)})
                 self._checks.append(column)
             elif field in {"assertions", "metadata"}:

@@ -171,15 +171,3 @@ class TestFile(TestSuite, total=False):
 
 
 GRADERS: tuple[str, ...] = ("llm-grader", "rubrics", "code-grader", "composite")
-ASSERTION_COLUMNS: tuple[str, ...] = (
-    "contains",
-    "icontains",
-    "contains-any",
-    "contains-all",
-    "icontains-any",
-    "icontains-all",
-    "starts-with",
-    "ends-with",
-    "equals",
-    "regex",
-)

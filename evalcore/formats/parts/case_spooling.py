@@ -69,16 +69,20 @@ def spool_rows(
                     references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
                     continue
-                try:
-                    spool.append(case)
-                except (TypeError, RecursionError) as error:
-                    message = f"{noun} '{case.id}' holds a value that JSON cannot: {error}"
-                    problems.add(loc, message)
+                append_case(spool, case, loc, problems, noun=noun)
     except LoadError as error:
         last.include(error.problems)
     if not read and not any(collector.count for collector in every.values()):
         last.include([Problem(last.file, None, "", f"holds no {noun}")])
     return Spooled(spool, tuple(every.values()), references.absent(spool))
+
+
+def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:
+    """Append the case; note one that cannot be stored as JSON."""
+    try:
+        spool.append(case)
+    except (TypeError, RecursionError) as error:
+        problems.add(loc, f"{noun} '{case.id}' holds a value that JSON cannot: {error}")
 
 
 def _is_refused(value: Any, loc: Loc, problems: Problems, declared: Collection[str]) -> bool:

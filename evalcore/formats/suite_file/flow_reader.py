@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
+from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.text.camel_case import snake_case
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.isolation.mode import ISOLATIONS
@@ -72,25 +73,23 @@ def check_function(
 class FlowReader:
     """Reads `flow` and `variants`; notes what is wrong with them."""
 
-    def __init__(
-        self, targets: Targets, folder: Path, raw: Mapping[str, Any], problems: Problems
-    ) -> None:
+    def __init__(self, targets: Targets, folder: Path, raw: SuiteLevel, problems: Problems) -> None:
         """Take the suite level: its `primary_output` and its own `targets`."""
         self._targets, self._folder, self._problems = targets, folder, problems
         self._primary: str | None = raw.get("primary_output")
-        inline = raw.get("targets") or ()
+        inline: Sequence[Any] = raw.get("targets") or ()
         self._own_names = [entry["name"] for entry in inline]
         self._inline_models = [
             entry["name"] for entry in inline if entry.get("provider") in _MODELS
         ]
 
-    def read(self, flow: Any, variants: Sequence[Mapping[str, Any]]) -> Flow:
+    def read(self, flow: Any, variants: Sequence[SuiteVariant]) -> Flow:
         """Return the flow with its variants; what is wrong is noted."""
         target = self._target(flow, ("flow",))
         if target is None:
             return Flow({}, None)
         if target.kind in {FLOW, WORKFLOW}:
-            names = [raw.get("provider") for raw in variants]
+            names: list[str | None] = [raw.get("provider") for raw in variants]
             if "callable" in target.options:  # its nodes may be of any type
                 names += [*self._own_names, *_AGENTS]
             before = target.options.get("providers", {})
@@ -102,7 +101,7 @@ class FlowReader:
         others = {name: used for name, used in self._targets.used.items() if name != target.name}
         return Flow({target.name: target, **others}, target.name, read_variants)
 
-    def named(self, name: str, variants: Sequence[Mapping[str, Any]]) -> Flow:
+    def named(self, name: str, variants: Sequence[SuiteVariant]) -> Flow:
         """Return the flow of the target that the caller names instead of the suite's."""
         return self.read({"target": name}, variants)
 
@@ -239,10 +238,11 @@ class FlowReader:
                     providers[name] = {"kind": target.kind, "options": dict(target.options)}
         return {**options, "providers": providers} if providers else options
 
-    def _variant(self, raw: Mapping[str, Any], target: Target, loc: Loc) -> Variant:
+    def _variant(self, raw: SuiteVariant, target: Target, loc: Loc) -> Variant:
         """Return the variant; its provider and model stand where its target's kind looks."""
         config = as_json(raw.get("config") or {})
-        own = {key: raw[key] for key in ("provider", "model") if raw.get(key) is not None}
+        parts = {"provider": raw.get("provider"), "model": raw.get("model")}
+        own = {key: value for key, value in parts.items() if value is not None}
         named, provider = raw.get("target"), own.get("provider", "")
         if named is None and target.kind not in {FLOW, WORKFLOW} and provider in self._targets:
             named = own.pop("provider")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evalcore.checks.scorers.registry import ScorerSyntaxError, parse_scorer
 from evalcore.formats.assertions.graders import Graders
@@ -197,7 +197,7 @@ class _SuiteLevelReader:
     def flow(self, targets: Targets, folder: Path) -> Flow:
         """Return the flow with its variants; without any sound flow, only what is known."""
         reader = FlowReader(targets, folder, self._raw, self._problems)
-        variants = self.section.get("variants", ())
+        variants = cast("Sequence[SuiteVariant]", self.section.get("variants", ()))
         name = targets.chosen(self._options, self._problems.file)
         if name is not None:
             return reader.named(name, variants)

@@ -4,37 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evalcore.errors import UsageError
 from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.parts.case_spooling import append_case
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.shared_shapes import EvalcoreSection, MeasuredFixture
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
-from evalcore.formats.workflow_harness.shapes import EvalSection
+from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
 from evalcore.gates.builtin import Threshold
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_errors import sound_part
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
+from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
+from evalcore.targets.flow_answer import sum_metrics
 from evalcore.workflow.definition import Graph, Soul
 from evalcore.workflow.failure import NO_EXECUTOR
 from evalcore.workflow.read_definition import behaviour_of
 
 TARGET = "workflow"
-_MEASURE_NAMES = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+Fixtures = Mapping[str, str | MeasuredFixture]
+"""The given output of each block, perhaps with its measures."""
 
 
 def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> Suite:
@@ -224,13 +227,10 @@ class _CaseReader:
                 continue
             if case.fixture is None:
                 case = self._executed(case, raw.get("fixtures") or {}, execution)
-            try:
-                spool.append(case)
-            except (TypeError, RecursionError) as error:
-                self._problems.add(loc, f"case '{case.id}' holds what JSON cannot: {error}")
+            append_case(spool, case, loc, self._problems, noun="case")
         return spool
 
-    def _executed(self, case: Case, fixtures: Mapping[str, Any], execution: _Execution) -> Case:
+    def _executed(self, case: Case, fixtures: Fixtures, execution: _Execution) -> Case:
         """Return a case whose fixtures do not cover what it expects: executed, if that can be."""
         if not execution.possible(fixtures):
             return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
@@ -255,7 +255,7 @@ class _CaseReader:
             self.warnings.append(text)
         if misshapen or self._problems.count > before:
             return None
-        return _case(raw, fixtures, expected, assertions)
+        return _case(cast("EvalCase", raw), fixtures, expected, assertions)
 
     def _check_blocks(self, blocks: object, loc: Loc) -> None:
         """Note ids that are neither a block nor `block.exit`, if the file has blocks."""
@@ -290,9 +290,9 @@ class _CaseReader:
 
 
 def _case(
-    raw: Mapping[str, Any],
-    fixtures: Mapping[str, Any],
-    expected: Mapping[str, Any],
+    raw: EvalCase,
+    fixtures: Fixtures,
+    expected: Mapping[str, object],
     assertions: tuple[Assertion, ...],
 ) -> Case:
     is_complete = all(block in fixtures for block in expected)
@@ -304,7 +304,7 @@ def _case(
     )
 
 
-def _evidence(fixtures: Mapping[str, Any], expected: Mapping[str, Any]) -> Evidence:
+def _evidence(fixtures: Fixtures, expected: Mapping[str, object]) -> Evidence:
     """Return the evidence that fixtures give; the primary output is the last expected block's."""
     outputs: dict[str, str] = {}
     measured: dict[str, Metrics] = {}
@@ -319,20 +319,9 @@ def _evidence(fixtures: Mapping[str, Any], expected: Mapping[str, Any]) -> Evide
     return Evidence(
         output=outputs.get(last, "") if last is not None else "",
         outputs=outputs,
-        metrics=_sum_metrics(measured),
+        metrics=sum_metrics(measured),
         block_metrics=measured,
     )
-
-
-def _sum_metrics(measured: Mapping[str, Metrics]) -> Metrics:
-    """Return the measures of a whole execution: sums over its blocks, None where nothing was."""
-    if not measured:
-        return UNMEASURED
-    sums: dict[str, Any] = {}
-    for name in _MEASURE_NAMES:
-        values = [getattr(m, name) for m in measured.values() if getattr(m, name) is not None]
-        sums[name] = sum(values) if values else None
-    return Metrics(**{**sums, "ttft_ms": None})
 
 
 def _block_ids(raw: Mapping[str, Any]) -> set[str] | None:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from evalcore.checks.conditions.base import Condition, type_error
 from evalcore.checks.conditions.verdict import ConditionVerdict, verdict
+from evalcore.model.tolerance import reaches
 
-_EPSILON = 1e-9
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
@@ -65,9 +65,7 @@ class SplitIouGte(Condition):
         except ValidationError:
             return type_error("splits, a list of {name, pages}", value)
         score = mean_iou(actual.pages, self.expected.pages)
-        return verdict(
-            score >= self.threshold - _EPSILON, f"mean IoU {score:.4g} < {self.threshold:g}"
-        )
+        return verdict(reaches(score, self.threshold), f"mean IoU {score:.4g} < {self.threshold:g}")
 
 
 def mean_iou(actual: Mapping[str, set[int]], expected: Mapping[str, set[int]]) -> float:

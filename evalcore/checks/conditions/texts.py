@@ -12,8 +12,7 @@ from evalcore.checks.wording import quote
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.vectors import cosine
-
-_EPSILON = 1e-9
+from evalcore.model.tolerance import reaches
 
 
 class StartsWith(TextCondition):
@@ -102,6 +101,6 @@ class SimilarityGte(TextCondition):
 
     def _verdict(self, similarity: float) -> ConditionVerdict:
         return verdict(
-            similarity >= self.threshold - _EPSILON,
+            reaches(similarity, self.threshold),
             f"similarity {similarity:.4g} < {self.threshold:g}",
         )

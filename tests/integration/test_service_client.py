@@ -1,0 +1,100 @@
+"""The typed client and `evalcore evals` against a real service."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from evalcore.client import AsyncClient, Client, ServiceRefusedError, calls
+from evalcore.errors import UsageError
+from evalcore.service.wire.eval_runs import CreateEvalRun
+from evalcore.service.wire.evals import CreateEval
+from tests.support.service import EVALCORE, Service, eval_body, service
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+DOUBLED = {"kind": "equals", "expected": 42}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("service"), "--rate", "0") as running:
+        yield running
+
+
+def evals(served: Service, *arguments: str, code: int = 0) -> str:
+    """Return what `evalcore evals` printed."""
+    ended = subprocess.run(
+        [EVALCORE, "evals", "--server", served.url, *arguments],
+        cwd=served.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_a_client_saves_and_runs_an_eval(served: Service) -> None:
+    workflow = served.register()
+    with Client(served.url) as client:
+        body = CreateEval.model_validate(eval_body(workflow, DOUBLED))
+        saved = client.send(calls.create_eval(body))
+        started = client.send(calls.create_run(CreateEvalRun(workflow_id=workflow), None))
+        ended = client.wait(calls.get_run(started.id))
+        (result,) = client.every(lambda page: calls.list_results({"run_id": ended.id, **page}))
+    assert (ended.counts.outcome.passed, result.eval_id) == (1, saved.id)
+
+
+def test_an_awaited_client_has_the_same_answers(served: Service) -> None:
+    workflow = served.register()
+    saved = served.save(workflow, DOUBLED)
+
+    async def listed() -> list[str]:
+        async with AsyncClient(served.url) as client:
+            rows = client.every(lambda page: calls.list_evals({"workflow_id": workflow, **page}))
+            return [row.id async for row in rows]
+
+    assert asyncio.run(listed()) == [saved]
+
+
+def test_a_refusal_says_the_status_and_why(served: Service) -> None:
+    with Client(served.url) as client, pytest.raises(ServiceRefusedError, match="404") as refused:
+        client.send(calls.get_eval("wfnodeeval_none"))
+    assert refused.value.status == 404
+
+
+def test_a_service_that_is_away_is_named() -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(UsageError, match="evalcore serve"):
+        client.send(calls.get_eval("x"))
+
+
+def test_the_command_line_creates_lists_and_runs(served: Service, tmp_path: Path) -> None:
+    workflow = served.register()
+    file = tmp_path / "eval.json"
+    file.write_bytes(orjson.dumps({**eval_body(workflow, DOUBLED), "name": "doubled"}))
+    saved = orjson.loads(evals(served, "create", str(file)))["id"]
+    assert "doubled  never run" in evals(served, "list", workflow)
+    assert "1 passed" in evals(served, "run", workflow, "--wait")
+    assert "doubled  passed  drift none  fresh" in evals(served, "list", workflow)
+    evals(served, "delete", saved)
+    assert evals(served, "list", workflow) == ""
+
+
+def test_waiting_for_a_failed_run_exits_with_1(served: Service) -> None:
+    workflow = served.register()
+    served.save(workflow, {"kind": "equals", "expected": 1})
+    told = evals(served, "run", workflow, "--wait", code=1)
+    run = told.split()[0]
+    assert "42 is not 1" in evals(served, "results", run)
+
+
+def test_a_mistake_in_a_file_is_told_with_its_line(served: Service, tmp_path: Path) -> None:
+    file = tmp_path / "eval.yaml"
+    file.write_text("workflow_id: wf_x\ntarget: {type: block}\n")
+    told = evals(served, "create", str(file), code=2)
+    assert f"{file}:2: target.block_id: is required" in told

@@ -12,6 +12,7 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.script_scores import read_notes, read_script_scores
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
+from evalcore.gates.registry import restore_gate
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.run import Plan
 from evalcore.model.script_scores import Note, ScriptScores
@@ -124,6 +125,7 @@ class Aggregates:
             costliest_with_judges=with_judges,
             required_cases=self._required_cases(),
             comparison=self._comparer.compare(self._plan) if self._comparer else None,
+            gate_rows=self._gate_rows(),
         )
 
     def _costliest(self) -> tuple[Extreme | None, Extreme | None]:
@@ -140,6 +142,15 @@ class Aggregates:
         if not ids:
             return ()
         return tuple(RequiredCase(*row) for row in self._run("required_cases", ids=ids).fetchall())
+
+    def _gate_rows(self) -> dict[str, tuple[Any, ...]]:
+        """Return the rows of the gates' own queries."""
+        rows = {}
+        for gate in map(restore_gate, self._policy.gates):
+            if gate.query:
+                used = {key: value for key, value in gate.params.items() if f"${key}" in gate.query}
+                rows[gate.key] = tuple(self._connection.execute(gate.query, used).fetchall())
+        return rows
 
     def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts: all of them, or the first that did not pass.

@@ -17,18 +17,24 @@ class Gate:
     `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its first
     parameter for messages. A gate that `compares` needs a baseline. The docstring says when the
     gate passes: it is the row in docs/reference/gates.md. `define_suite` checks the gates that
-    Python makes.
+    Python makes. A `query` computes what the summary does not hold: SQL over the tables
+    `items` and `cases` of the run (analytics/queries/), with the gate's parameters as `$key`.
+    `rows` returns its rows.
     """
 
     gate: ClassVar[str]
     example: ClassVar[str] = ""
     compares: ClassVar[bool] = False
+    query: ClassVar[str] = ""
 
-    def __init_subclass__(cls, *, example: str = "", compares: bool = False) -> None:
+    def __init_subclass__(
+        cls, *, example: str = "", compares: bool = False, query: str = ""
+    ) -> None:
         name = cls.__name__.removesuffix("Gate")
         cls.gate = snake_case(name[0].lower() + name[1:])
         cls.example = example
         cls.compares = compares
+        cls.query = query
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -39,6 +45,15 @@ class Gate:
     def spec(self) -> GateSpec:
         """The form in which a policy and a stored plan hold the gate."""
         return GateSpec(self.gate, self.params)
+
+    @property
+    def key(self) -> str:
+        """The gate with its parameters, by which the summary holds the rows of its query."""
+        return f"{self.gate}: {self.params}"
+
+    def rows(self, summary: Summary) -> tuple[Any, ...]:
+        """Return the rows of the gate's query; none if the run has not been queried."""
+        return summary.gate_rows.get(self.key, ())
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         """Return the decision over a run's aggregates; never raises."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from evalcore.model.comparison import Comparison
 
@@ -81,7 +83,8 @@ class Summary:
     rows are those of the planned items, one each. `costliest`, alone and with its judges, and
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
-    baseline; `no_baseline` says why where one could be expected.
+    baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
+    gates' own queries (`gates.gate.Gate.query`).
     """
 
     counts: Counts
@@ -109,6 +112,7 @@ class Summary:
     required_cases: tuple[RequiredCase, ...] = ()
     comparison: Comparison | None = None
     no_baseline: str | None = None
+    gate_rows: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def adds_up(self) -> bool:

@@ -64,12 +64,12 @@ class ItemRunner:
 
     def _finished_earlier(self, item: WorkItem) -> FinishedItem | None:
         """Return the item as an earlier run ended it; None if something is left to be done."""
-        inputs, now_us = self._inputs, wall_clock_us()
+        inputs = self._inputs
         if inputs.prevented and (prevented := inputs.prevented.get(item.exec_key)) is not None:
-            return prevented.finished(item, now_us)
+            return prevented.finished(item, wall_clock_us())
         if inputs.reused is None or (reused := inputs.reused.find(item.number)) is None:
             return None
-        finished = reused.finished(item, now_us)
+        finished = reused.finished(item, wall_clock_us())
         if finished is not None:
             inputs.reused.forget(item.number)
         return finished

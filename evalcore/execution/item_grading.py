@@ -46,7 +46,7 @@ class ItemGrading:
         """Whether a check or a scorer of the item may suspend."""
         return self._awaited_scorers or waits(item.case.assertions)
 
-    async def grade(self, attempt: Attempt, evidence: Evidence) -> tuple[AssertionResult, ...]:
+    def grade(self, attempt: Attempt, evidence: Evidence) -> Awaitable[tuple[AssertionResult, ...]]:
         """Return the results of the item's assertions, in their order.
 
         Raises `SkippedError` where a limit kept a check from asking.
@@ -56,7 +56,7 @@ class ItemGrading:
             if attempt.workspace is not None:
                 context = replace(context, workspace=attempt.workspace.path)
             context = self._asking(context, attempt.item, attempt.complete())
-        return await grade(case.assertions, evidence, case, context)
+        return grade(case.assertions, evidence, case, context)
 
     async def score(self, attempt: Attempt, evidence: Evidence) -> Sequence[Mapping[str, Any]]:
         """Return the entries of the suite's scorers; the item's time limit does not cover them."""

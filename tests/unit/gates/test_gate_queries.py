@@ -12,7 +12,7 @@ from evalcore.gates.gate import Gate
 from evalcore.model.gate import GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
-from tests.unit.analytics.results import decide, result
+from tests.support.comparison_results import decide, result
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,13 @@ class AssertionType:
         return validated
 
     @cached_property
+    def text_field(self) -> str | None:
+        """The field that `value` means if it is a text and nothing else has to be written."""
+        field = self.keys.get("value")
+        is_text = field is not None and self._hints[field] is str
+        return field if is_text and self.word.reads is None else None
+
+    @cached_property
     def base(self) -> Mapping[str, Any]:
         """The stored fields that no key says."""
         check = self._class

@@ -118,7 +118,8 @@ class SuiteAssertions:
             return None
         try:
             reader = self._graders.at(loc, problems, self._test_files.read)
-            check, params = kind.read(written, reader)
+            # As it is written: `5` is stored as `5`, which identities tell from `5.0`.
+            check, params = kind.read(raw, reader)
         except AssertionValueError as error:
             problems.add((*loc, *error.loc), str(error))
             return None

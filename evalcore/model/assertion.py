@@ -26,7 +26,7 @@ class Assertion(NamedTuple):
     `type` is the word of the suite's format; `check` names the row of `assertions.registry` that
     evaluates it, and `params` (JSON values) hold everything that this check needs: value,
     threshold, trimming, the dialect of a regular expression. `block` says whose output is checked,
-    None the primary output. `required` is the score below which the item fails whatever its total.
+    None the primary output. `required` is the score below which the item fails for any total.
     """
 
     type: str
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
     people. Both may be None: the result then takes the output and the assertion's value. `details`
     (JSON values) are what a judge or a program said beside the score: `assertions`, `reasoning`,
     `prompt_sha256`, `token_usage`, …; `failed_required` in it names what was required and is not
-    met, so the item fails whatever its score; `advisory` says that the result decides nothing.
+    met, so the item fails for any score; `advisory` says that the result decides nothing.
     `latency_ms` and `cost_usd` are what the check itself took. `measured` is false of a check that
     fails because there was nothing to check: `negate` makes no pass of it.
     """
@@ -88,7 +88,7 @@ class AssertionResult(NamedTuple):
 
     @property
     def fails_item(self) -> bool:
-        """Whether something required of it is not met, whatever its score."""
+        """Whether something required of it is not met."""
         return self.details is not None and bool(self.details.get("failed_required"))
 
 

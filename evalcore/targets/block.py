@@ -17,10 +17,10 @@ from evalcore.workflow.values import text_of
 
 HANDLE_OUTPUTS: Final = "handle_outputs"
 
-__all__ = ["BlockTarget", "WorkflowOptions"]
+__all__ = ["ReplayedBlock", "WorkflowOptions"]
 
 
-class BlockTarget(WorkflowTarget):
+class ReplayedBlock(WorkflowTarget):
     """Replays a block; the case's input is `{block_id, handle_inputs}`."""
 
     async def answer(self, work: Work) -> Evidence:

@@ -56,7 +56,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
         ),
         "block": TargetKind(
             "evalcore.targets.block",
-            "BlockTarget",
+            "ReplayedBlock",
             "WorkflowOptions",
             "variant",
             takes_context=True,

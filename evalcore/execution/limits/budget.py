@@ -23,7 +23,6 @@ LARGEST_SHARE_TOKENS = 16_384
 # An answer may be so many times as long as the longest until now.
 _ROOM = 4
 _MILLION = 1e6
-# Sums of shares have rounding errors.
 # So many of the calls that wait are added up.
 _MOST_WAITING = 256
 

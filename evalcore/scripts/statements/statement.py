@@ -1,13 +1,13 @@
 """What every statement has, bodies of statements, and running them one after another.
 
-Everything here is a coroutine; one whose tools wait for nothing never suspends (`run_now`).
+Everything here is a coroutine; one whose tools wait for nothing never suspends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from pydantic import GetJsonSchemaHandler
 from pydantic_core import core_schema
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from evalcore.scripts.mistake_collector import MistakeCollector
     from evalcore.scripts.toolbox import Toolbox
 
-T = TypeVar("T")
 RESULT: Final = "_"
 
 
@@ -97,17 +96,6 @@ def compiled_fields(shape: type[ScriptPart]) -> tuple[tuple[str, Compiled], ...]
         for mark in info.metadata
         if isinstance(mark, Compiled)
     )
-
-
-def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine gives that waits for nothing; raise `RuntimeError` if it waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        value: T = ended.value
-        return value
-    coroutine.close()
-    raise RuntimeError("a statement waited that was not to wait")
 
 
 def any_waits(bodies: Iterable[Body | None], asked_tools: set[int] | None = None) -> bool:

@@ -27,19 +27,19 @@ PROTOCOLS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-class Client(Protocol):
+class WireClient(Protocol):
     """A protocol's module: its function `call` makes one attempt."""
 
     async def call(self, session: Connections, request: Request) -> Reply:
         """Return the reply; raise `ProviderError`."""
 
 
-def client_of(protocol: str) -> Client:
+def client_of(protocol: str) -> WireClient:
     """Return the client of `protocol`; raise `UsageError` that names the known ones."""
     module = PROTOCOLS.get(protocol)
     if module is None:
         raise UsageError(f"unknown protocol '{protocol}'.{suggest(protocol, PROTOCOLS)}")
-    return cast("Client", import_module(module))
+    return cast("WireClient", import_module(module))
 
 
 async def send(session: Connections, request: Request) -> Reply:

@@ -11,11 +11,16 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from evalcore.checks.dialects import assertions_table
 from evalcore.checks.scorers.registry import scorers_table
 from evalcore.gates.registry import gates_table
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
-TABLES: dict[str, Callable[[], str]] = {"gates": gates_table, "scorers": scorers_table}
+TABLES: dict[str, Callable[[], str]] = {
+    "assertions": assertions_table,
+    "gates": gates_table,
+    "scorers": scorers_table,
+}
 
 
 def main() -> None:

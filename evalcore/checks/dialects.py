@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
+from evalcore.declared.base import summary
 from evalcore.declared.types import Scalar, Share, Text, Weight
 from evalcore.mistakes.shape_lookup import adapter
 
@@ -93,7 +94,7 @@ class AssertionType:
         common = get_type_hints(_COMMON[self.dialect], include_extras=True)
         shape = TypedDict(  # type: ignore[misc]
             "".join(part.capitalize() for part in self.name.replace(".", "-").split("-")),
-            {"type": Required[Literal[self._tags]], **common, **self._own_keys()},
+            {"type": Required[Literal[self._tags]], **common, **self.own_keys},
             total=False,
         )
         shape.__doc__ = self._class.__doc__
@@ -111,6 +112,12 @@ class AssertionType:
         field = self.keys.get("value")
         is_text = field is not None and self._hints[field] is str
         return field if is_text and self.word.reads is None else None
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether `value` is a text or a list of texts."""
+        field = self.keys.get("value")
+        return field is not None and self._hints[field] in (str, list[str])
 
     @cached_property
     def base(self) -> Mapping[str, Any]:
@@ -143,7 +150,9 @@ class AssertionType:
                 return [str(member) for member in value]
         return value
 
-    def _own_keys(self) -> dict[str, Any]:
+    @cached_property
+    def own_keys(self) -> dict[str, Any]:
+        """The keys that this type has beside those of every assertion, with their types."""
         if self.word.written is not None:
             return get_type_hints(self._member(self.word.written), include_extras=True)
         optional, types = defaults(self._class), _TYPES[self.dialect]
@@ -186,6 +195,16 @@ def assertion_types(dialect: Dialect) -> Mapping[str, AssertionType]:
     }
 
 
+@cache
+def column_types() -> tuple[str, ...]:
+    """Return the types that a column of a table can be: `value` is all they need, as text."""
+    return tuple(
+        name
+        for name, kind in assertion_types(Dialect.TEST).items()
+        if kind.word.reads is None and kind.takes_texts
+    )
+
+
 def assertion_schema(dialect: Dialect, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of an assertion of a dialect; its parts are put into `definitions`."""
     shapes = tuple(kind.shape for kind in assertion_types(dialect).values())
@@ -193,3 +212,24 @@ def assertion_schema(dialect: Dialect, definitions: dict[str, Any]) -> dict[str,
     schema = adapter(union).json_schema()
     definitions |= schema.pop("$defs")
     return schema
+
+
+_FILES: Final = {Dialect.WORKFLOW: "workflow", Dialect.TEST: "test", Dialect.SUITE: "suite"}
+
+
+def assertions_table() -> str:
+    """Return the table of assertion types in docs/reference/assertions.md."""
+    kinds: dict[str, list[AssertionType]] = {}
+    for dialect in _FILES:
+        for name, kind in assertion_types(dialect).items():
+            kinds.setdefault(name, []).append(kind)
+    rows = ["| type | files | keys | check | passes when |", "|---|---|---|---|---|"]
+    for name, of_name in kinds.items():
+        files = ", ".join(_FILES[kind.dialect] for kind in of_name)
+        keys = dict.fromkeys(key for kind in of_name for key in kind.own_keys)
+        shown_keys = ", ".join(f"`{key}`" for key in keys) or "–"
+        check = of_name[0].check
+        rows.append(
+            f"| `{name}` | {files} | {shown_keys} | `{check}` | {summary(find_check(check))} |"
+        )
+    return "\n".join(rows)

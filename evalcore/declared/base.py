@@ -87,6 +87,6 @@ def field_names(shape: type[Declared]) -> tuple[str, ...]:
     return tuple(shape.model_fields)
 
 
-def summary(shape: type[Declared]) -> str:
+def summary(shape: type[object]) -> str:
     """Return the first paragraph of the class's docstring on one line: its row in a table."""
     return " ".join((shape.__doc__ or "").split("\n\n")[0].split())

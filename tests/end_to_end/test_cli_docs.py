@@ -11,7 +11,7 @@ import click
 import pytest
 from typing_extensions import is_typeddict
 
-from evalcore.checks.dialects import assertion_types
+from evalcore.checks.dialects import assertion_types, assertions_table
 from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers.registry import scorers_table
 from evalcore.cli.main import cli
@@ -102,7 +102,8 @@ def test_every_setting_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "table"), [("gates.md", gates_table), ("suites.md", scorers_table)]
+    ("page", "table"),
+    [("assertions.md", assertions_table), ("gates.md", gates_table), ("suites.md", scorers_table)],
 )
 def test_a_generated_table_is_that_of_the_classes(page: str, table: Callable[[], str]) -> None:
     assert table() in (REFERENCE / page).read_text("utf-8"), "run python .ci/tables.py"

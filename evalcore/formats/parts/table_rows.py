@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from evalcore.checks.dialects import column_types
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.text.csv_rows import CsvRows
@@ -19,18 +20,6 @@ from evalcore.targets.case_messages import json_text
 _FIELDS: Final = (
     *("id", "input", "criteria", "expected_output", "output", "tags", "threshold", "target"),
     *("assertions", "metadata"),
-)
-_ASSERTION_TYPES: Final = (
-    "contains",
-    "icontains",
-    "contains-any",
-    "contains-all",
-    "icontains-any",
-    "icontains-all",
-    "starts-with",
-    "ends-with",
-    "equals",
-    "regex",
 )
 
 
@@ -79,7 +68,7 @@ def _has_columns(
 ) -> bool:
     """Note columns that are missing, and keys of `columns` that are no field of a test."""
     before = table.count + suite.count
-    fields = (*_FIELDS, *_ASSERTION_TYPES, "metadata.NAME")
+    fields = (*_FIELDS, *column_types(), "metadata.NAME")
     for field, column in columns.items():
         loc = ("columns", field)
         if field not in fields and not field.startswith("metadata."):
@@ -108,6 +97,7 @@ class _Table(Problems):
         self._columns = columns
         self._fields = {column: field for field, column in columns.items()}
         self._checks: list[str] = []
+        self._types = frozenset(column_types())
 
     def line(self) -> int:
         """Return the line of a CSV row, or the number of a Parquet row (from 1)."""
@@ -139,7 +129,7 @@ class _Table(Problems):
                     test["fixtures"] = {"output": "" if value is None else text_of(value)}
             elif value is None:
                 continue
-            elif field in _ASSERTION_TYPES:
+            elif field in self._types:
                 assertions.append({"type": field, "value": _assertion_value(field, value)})
                 self._checks.append(column)
             elif field in {"assertions", "metadata"}:

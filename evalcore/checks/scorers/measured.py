@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated
 
 from evalcore.checks.scorers.score import Score, linear
@@ -14,71 +13,54 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 
 
+@dataclass(frozen=True)
 class MeasuredScorer(Scorer):
-    """A scorer of an amount: 1 up to an ideal, 0 from a maximum on, a straight line between."""
+    """A scorer of an amount: 1 up to `ideal`, 0 from `max` on, a straight line between."""
+
+    ideal: Amount = 0
+    maximum: Annotated[Amount, Key("max")] = 1
+
+    def __post_init__(self) -> None:
+        if self.maximum <= self.ideal:
+            raise ValueError("'max' has to be more than 'ideal'")
 
     def amount(self, evidence: Evidence) -> float | None:
         """Return the amount; None where it is not measured."""
         raise NotImplementedError
-
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """The ideal and the maximum."""
-        raise NotImplementedError
-
-    def __post_init__(self) -> None:
-        ideal, maximum = self.bounds
-        if maximum <= ideal:
-            raise ValueError("'max' has to be more than 'ideal'")
 
     def score(self, evidence: Evidence, case: Case) -> Score:  # noqa: ARG002 - a scorer's form
         """Return the place of the amount between the bounds."""
         amount = self.amount(evidence)
         if amount is None:
             return Score(self.label, None)
-        return Score(self.label, linear(amount, *self.bounds), amount)
+        return Score(self.label, linear(amount, self.ideal, self.maximum), amount)
 
 
 @dataclass(frozen=True)
 class LatencyScorer(MeasuredScorer):
     """The latency in milliseconds."""
 
-    ideal_ms: Annotated[Amount, Key("ideal", "ms")] = 0
-    max_ms: Annotated[Amount, Key("max", "ms")] = 30_000
+    maximum: Annotated[Amount, Key("max")] = 30_000
 
     def amount(self, evidence: Evidence) -> float | None:
         """Return the latency."""
         return evidence.metrics.latency_ms
-
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """The ideal and the maximum."""
-        return self.ideal_ms, self.max_ms
 
 
 @dataclass(frozen=True)
 class CostScorer(MeasuredScorer):
     """The cost in US dollars."""
 
-    ideal_usd: Annotated[Amount, Key("ideal", "USD")] = 0
-    max_usd: Annotated[Amount, Key("max", "USD")] = 1
-
     def amount(self, evidence: Evidence) -> float | None:
         """Return the cost."""
         return evidence.metrics.cost_usd
-
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """The ideal and the maximum."""
-        return self.ideal_usd, self.max_usd
 
 
 @dataclass(frozen=True)
 class TokensScorer(MeasuredScorer):
     """Input tokens · `input_weight` + output tokens · `output_weight`."""
 
-    ideal_tokens: Annotated[Amount, Key("ideal")] = 0
-    max_tokens: Annotated[Amount, Key("max")] = 100_000
+    maximum: Annotated[Amount, Key("max")] = 100_000
     input_weight: Amount = 1
     output_weight: Amount = 1
 
@@ -96,8 +78,3 @@ class TokensScorer(MeasuredScorer):
                 return None
             amount += count * weight
         return amount
-
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """The ideal and the maximum."""
-        return self.ideal_tokens, self.max_tokens

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 
 from evalcore.errors import StoreError
@@ -319,3 +320,15 @@ def test_a_store_that_stays_full_fails_the_run_and_nothing_more_is_granted(tmp_p
     assert reserve(process, demand) is None
     state = decode_limits(store.get(KEYS.limits).data, "")
     assert state.billed.unsettled.tokens >= 100
+
+
+def test_limits_that_an_earlier_version_stored_are_read() -> None:
+    stored = (
+        b'{"schema": 1, "settled": [0.5, 10], "assumed": [0.0, 0], "elapsed_s": 2.0, "longest": 3,'
+        b' "epoch": 4, "rotation": 0, "participants": {"a": {"origin": "", "pid": 1, "sequence": 2,'
+        b' "epoch": 4, "granted": [1.0, 20], "settled": [0.1, 2], "assumed": [0.0, 0],'
+        b' "waits": false, "providers": ["p"], "gone": true}}}'
+    )
+    limits = decode_limits(stored, "limits.json")
+    assert limits.participants["a"].is_dead
+    assert orjson.loads(limits.encoded()) == orjson.loads(stored)

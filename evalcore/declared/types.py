@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import NoneType
 from typing import Annotated, Any, TypeVar, Union, get_args
 
-from pydantic import Discriminator, Field, GetCoreSchemaHandler, Strict, Tag
-from pydantic_core import core_schema
+from pydantic import AfterValidator, Discriminator, Field, GetCoreSchemaHandler, Strict, Tag
+from pydantic_core import PydanticKnownError, core_schema
 
 from evalcore.model.measures import LARGEST
 
@@ -20,6 +20,23 @@ Seconds = Annotated[float, Field(gt=0)]
 T = TypeVar("T")
 Listed = Annotated[tuple[T, ...], Strict(strict=False)]
 """A list in the file."""
+
+
+def _refuse_empty(members: tuple[T, ...]) -> tuple[T, ...]:
+    if not members:
+        details = {"field_type": "List", "min_length": 1, "actual_length": 0}
+        raise PydanticKnownError("too_short", details)
+    return members
+
+
+# Pydantic counts only the sound members of a tuple, and would call a list of wrong ones empty.
+NonEmpty = Annotated[
+    tuple[T, ...],
+    Strict(strict=False),
+    AfterValidator(_refuse_empty),
+    Field(json_schema_extra={"minItems": 1}),
+]
+"""A list in the file with at least one member."""
 
 
 class _NotNull:

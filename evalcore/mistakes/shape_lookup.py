@@ -45,7 +45,7 @@ def adapter(shape: Any) -> TypeAdapter[Any]:
             os.environ[_DISABLE_PLUGINS] = before
 
 
-def _strip_wrappers(shape: Any) -> Any:
+def strip_wrappers(shape: Any) -> Any:
     """Return the shape inside `Annotated`, `Required`, and a union with nothing but None."""
     while True:
         origin = get_origin(shape)
@@ -62,7 +62,7 @@ def _strip_wrappers(shape: Any) -> Any:
 
 def member_of(shape: Any, part: str | int) -> Any:
     """Return the shape that stands at `part` of a shape (a key, an index, a union tag)."""
-    shape = _strip_wrappers(shape)
+    shape = strip_wrappers(shape)
     if is_typeddict(shape):
         return get_type_hints(shape, include_extras=True).get(str(part), Any)
     if is_model(shape):
@@ -84,12 +84,12 @@ def _union_member(arguments: tuple[Any, ...], part: str | int) -> Any:
     for member in arguments:
         if any(isinstance(mark, Tag) and mark.tag == part for mark in get_args(member)[1:]):
             return member
-        inner = _strip_wrappers(member)
+        inner = strip_wrappers(member)
         if is_typeddict(inner):
             hints = get_type_hints(inner, include_extras=True)
             if inner.__name__ == part:
                 return inner
-            if part in get_args(_strip_wrappers(hints.get("type", None))):
+            if part in get_args(strip_wrappers(hints.get("type", None))):
                 return inner
             if part in hints:
                 return hints[str(part)]
@@ -105,10 +105,10 @@ def is_model(shape: Any) -> TypeGuard[type[BaseModel]]:
 
 def fields_of(shape: Any) -> tuple[str, ...]:
     """Return the keys of a TypedDict (of the only one in a union); () for anything else."""
-    shape = _strip_wrappers(shape)
+    shape = strip_wrappers(shape)
     if is_typeddict(shape):
         return tuple(get_type_hints(shape))
     if is_model(shape):
         return tuple(info.alias or name for name, info in shape.model_fields.items())
-    members = [inner for inner in map(_strip_wrappers, get_args(shape)) if is_typeddict(inner)]
+    members = [inner for inner in map(strip_wrappers, get_args(shape)) if is_typeddict(inner)]
     return tuple(get_type_hints(members[0])) if len(members) == 1 else ()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field
-
-from evalcore.declared.types import Listed, OrAbsent, Text
+from evalcore.declared.types import NonEmpty, OrAbsent, Text
 from evalcore.patterns.bounded import compile_python
 from evalcore.patterns.errors import PatternError
 from evalcore.workflow.failure import BlockError
@@ -30,7 +28,7 @@ class ConditionGroup(WorkflowPart):
     """Conditions of which all (`and`) or one (`or`) must hold; an empty one holds."""
 
     combinator: Literal["and", "or"] = "and"
-    conditions: Annotated[Listed[BlockCondition], Field(min_length=1)]
+    conditions: NonEmpty[BlockCondition]
 
 
 Look = Callable[[str | None], Any]

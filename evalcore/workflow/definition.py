@@ -110,9 +110,8 @@ class Conditional(WorkflowPart):
             return group_of(self.when or self.condition_group)
         if self.operator is None:
             return None
-        return group_of(
-            BlockCondition(eval_key=self.eval_key, operator=self.operator, value=self.value)
-        )
+        condition = {name: getattr(self, name) for name in BlockCondition.model_fields}
+        return group_of(BlockCondition.model_construct(**condition))
 
 
 class OutputCondition(Conditional):
@@ -241,7 +240,7 @@ class Block(WorkflowPart):
     assertions: list[Any] | None = None
     inputs: dict[str, Input] | None = None
     depends: OrAbsent[str | Listed[str]] = None
-    error_route: OrAbsent[str] = None
+    error_route: str | None = None
     outputs: dict[str, Any] | None = None
     timeout_seconds: Seconds = DEFAULT_TIMEOUT_S
     retry_config: Retry | None = None
@@ -267,7 +266,9 @@ class Block(WorkflowPart):
     @property
     def required_blocks(self) -> tuple[str, ...]:
         """The ids in `depends`."""
-        return (self.depends,) if isinstance(self.depends, str) else self.depends or ()
+        if not self.depends:
+            return ()
+        return (self.depends,) if isinstance(self.depends, str) else self.depends
 
     def stated_exit(self, output: Any) -> str | None:  # noqa: ARG002 - of a gate
         """Return the exit that an output of this type always states; None if it states none."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter, is_model, member_of
+from evalcore.mistakes.shape_lookup import adapter, is_model, member_of, strip_wrappers
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.workflow.blocks.registry import BLOCK_TYPES, block_class
 from evalcore.workflow.definition import Block, WorkflowDefinition, WorkflowSections
@@ -25,7 +25,6 @@ P = TypeVar("P", bound=WorkflowPart)
 _VALUE_ERRORS: Final = frozenset(
     {
         "missing",
-        "literal_error",
         "too_short",
         "string_too_short",
         "string_pattern_mismatch",
@@ -54,16 +53,23 @@ def _of_shape(error: ValidationError, shape: Any) -> ValidationError | None:
     errors: list[Any] = [
         {key: each[key] for key in ("type", "loc", "input", "ctx") if key in each}
         for each in error.errors(include_url=False)
-        if each["type"] not in _VALUE_ERRORS and not _is_below(shape, each["loc"])
+        if not _is_of_value(each) and not _is_below(shape, each["loc"])
     ]
     return ValidationError.from_exception_data(error.title, errors) if errors else None
+
+
+def _is_of_value(error: Mapping[str, Any]) -> bool:
+    """Whether the value is of the right kind, and only another one is expected."""
+    if error["type"] == "literal_error":
+        return isinstance(error["input"], str)
+    return error["type"] in _VALUE_ERRORS
 
 
 def _is_below(shape: Any, loc: tuple[int | str, ...]) -> bool:
     """Whether a path leads into a part below the shape, or into a form of it."""
     for part in loc[:-1]:
         shape = member_of(shape, part)
-        if is_model(shape):
+        if is_model(strip_wrappers(shape)):
             return True
     return any(isinstance(part, str) and part.startswith("<") for part in loc)
 

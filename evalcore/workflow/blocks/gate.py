@@ -34,8 +34,8 @@ class GateBlock(ModelBlock):
     is_text: ClassVar[bool] = True
 
     type: Literal["gate"]
-    passed: str | None = Field(default=None, alias="pass")
-    failed: str | None = Field(default=None, alias="fail")
+    passed: Text | None = Field(default=None, alias="pass")
+    failed: Text | None = Field(default=None, alias="fail")
     eval_key: OrAbsent[Text] = None
     extract_field: OrAbsent[Text] = None
 

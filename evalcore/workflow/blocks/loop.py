@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from evalcore.declared.types import Listed, OrAbsent, Text
+from evalcore.declared.types import NonEmpty, OrAbsent, Text
 from evalcore.mistakes.wording import suggest
 from evalcore.workflow.conditions import holds
 from evalcore.workflow.definition import Block, Carry, Conditions, group_of
@@ -33,7 +33,7 @@ class LoopBlock(Block):
     needs: ClassVar[tuple[str, ...]] = ("inner_block_refs",)
 
     type: Literal["loop"]
-    inner_block_refs: Annotated[Listed[str], Field(min_length=1)]
+    inner_block_refs: NonEmpty[str]
     max_rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     break_condition: Conditions | None = None
     break_on_exit: OrAbsent[Text] = None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from evalcore.declared.types import Listed, OrAbsent
+from evalcore.declared.types import NonEmpty, OrAbsent
 from evalcore.workflow.definition import ModelBlock
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.values import MISSING, text_of
@@ -24,7 +22,7 @@ class SynthesizeBlock(ModelBlock):
     is_text: ClassVar[bool] = True
 
     type: Literal["synthesize"]
-    input_block_ids: OrAbsent[Annotated[Listed[str], Field(min_length=1)]] = None
+    input_block_ids: OrAbsent[NonEmpty[str]] = None
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
         """Yield the ids that name no block."""

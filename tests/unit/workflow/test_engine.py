@@ -410,3 +410,20 @@ def test_an_input_may_have_a_default() -> None:
     ran = run("blocks: {a: {type: linear, inputs: {t: {from: workflow.text, default: 1}}}}")
 
     assert ran.left.value == '{"t": 1}'
+
+
+def test_a_comparison_beside_the_other_keys_needs_no_path() -> None:
+    ran = run(
+        """
+        workflow: {entry: a}
+        blocks:
+          a:
+            type: llm
+            prompt_template: "yes"
+            output_conditions: [{case: k, operator: equals, value: "yes", goto: z}]
+          y: {type: llm, prompt_template: y}
+          z: {type: llm, prompt_template: z}
+        """
+    )
+
+    assert ran.blocks() == ["a", "z"]

@@ -138,8 +138,9 @@ class AssertionType:
         for key, name in self.keys.items():
             if key in written and not (written[key] is None and name in stored):
                 stored[name] = self._value(name, written[key])
-        config = written.get("config") or {}
-        stored.update({key: str(config[key]) for key in self.word.config if key in config})
+        config = written.get("config")
+        if config:
+            stored.update({key: str(config[key]) for key in self.word.config if key in config})
         return self.check, stored
 
     def _value(self, name: str, value: Any) -> Any:

@@ -31,7 +31,7 @@ def forbidden_parts(test: Any, declared: Collection[str] = ()) -> Iterator[tuple
 
     `declared` are the types of the suite's own assertions, which a row may name again.
     """
-    if not isinstance(test, Mapping):
+    if not isinstance(test, dict):
         return
     for key in _LISTS:
         if key in test:
@@ -40,22 +40,22 @@ def forbidden_parts(test: Any, declared: Collection[str] = ()) -> Iterator[tuple
     if execution is not None:
         yield from _of_execution(execution, declared)
     for key in ("target", "targets", "flow", "hooks"):
-        if isinstance(test.get(key), Mapping) or (key == "hooks" and test.get(key)):
+        if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
             yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
     workspace = test.get("workspace")
-    if isinstance(workspace, Mapping):
+    if isinstance(workspace, dict):
         for key in _WORKSPACE:
             if workspace.get(key):
                 yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
 
 
 def _of_execution(execution: Any, declared: Collection[str]) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(execution, Mapping):
+    if not isinstance(execution, dict):
         return
     for key in _LISTS:
         if key in execution:
             yield from _of_list(execution[key], ("execution", key), declared)
-    if isinstance(execution.get("target"), Mapping):
+    if isinstance(execution.get("target"), dict):
         message = f"a target cannot be defined here, only named: {_INSTEAD}"
         yield ("execution", "target"), message
 
@@ -64,7 +64,7 @@ def _of_list(assertions: Any, loc: Loc, declared: Collection[str]) -> Iterator[t
     if not isinstance(assertions, list):
         return
     for number, assertion in enumerate(assertions):
-        if not isinstance(assertion, Mapping) or assertion.get("type") in _PLAIN:
+        if not isinstance(assertion, dict) or assertion.get("type") in _PLAIN:
             continue
         yield from _of_assertion(assertion, (*loc, number), declared)
 
@@ -85,7 +85,7 @@ def _of_assertion(
         inner = assertion.get(key)
         if isinstance(inner, list):
             yield from _of_list(inner, (*loc, key), declared)
-        elif isinstance(inner, Mapping):
+        elif isinstance(inner, dict):
             yield from _of_assertion(inner, (*loc, key), declared)
 
 

@@ -123,7 +123,7 @@ async def _checked(assertion: Assertion, subject: Subject) -> Verdict:
             verdict = await verdict
     except SkippedError:
         raise
-    except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
+    except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
         return broken(describe_error(error))
     return apply_negation(assertion, verdict)
 
@@ -283,8 +283,8 @@ def _read_aggregator(raw: Any, reader: Reader) -> dict[str, Any]:
     written = {"type": raw} if isinstance(raw, str) else dict(raw)
     kind = _AGGREGATORS.get(written["type"].replace("-", "_"))
     if kind is None:
-        known = ("weighted_average", "threshold", "minimum", "code-grader", "llm-grader")
-        message = f"aggregator: unknown type '{written['type']}'.{suggest(written['type'], known)}"
+        kinds = ("weighted_average", "threshold", "minimum", "code-grader", "llm-grader")
+        message = f"aggregator: unknown type '{written['type']}'.{suggest(written['type'], kinds)}"
         raise AssertionValueError(message)
     written["type"] = kind
     if kind == "threshold" and "threshold" not in written:

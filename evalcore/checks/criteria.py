@@ -68,17 +68,17 @@ Criteria = Annotated[list[CriterionItem], Field(min_length=1)]
 
 def read_criteria(raw: Sequence[Any]) -> list[dict[str, Any]]:
     """Return criteria as `Criterion` takes them; raise `AssertionValueError`."""
-    found: list[dict[str, Any]] = []
-    for index, one in enumerate(raw):
-        entry = {"outcome": one} if isinstance(one, str) else dict(one)
-        found.append(_criterion(entry, index))
-    ids = [one["id"] for one in found]
+    criteria: list[dict[str, Any]] = []
+    for index, written in enumerate(raw):
+        entry = {"outcome": written} if isinstance(written, str) else dict(written)
+        criteria.append(_criterion(entry, index))
+    ids = [criterion["id"] for criterion in criteria]
     for name in ids:
         if ids.count(name) > 1:
             raise AssertionValueError(f"two criteria have the id '{name}'")
-    if not any(one["weight"] for one in found):
+    if not any(criterion["weight"] for criterion in criteria):
         raise AssertionValueError("no criterion has any weight")
-    return found
+    return criteria
 
 
 def _criterion(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
@@ -122,12 +122,12 @@ def _levels(raw: Any, where: str) -> list[tuple[float, str]]:
                 message = f"{where}: score_ranges: '{key}' is no number"
                 raise AssertionValueError(message) from None
     else:
-        for one in raw:
-            low, high = one["score_range"]
+        for score_range in raw:
+            low, high = score_range["score_range"]
             if low > high:
                 message = f"{where}: score_ranges: [{low:g}, {high:g}] begins after its end"
                 raise AssertionValueError(message)
-            levels.extend((edge, one["outcome"]) for edge in dict.fromkeys((low, high)))
+            levels.extend((edge, score_range["outcome"]) for edge in dict.fromkeys((low, high)))
     levels.sort(key=lambda level: level[0])
     if levels[0][0] < 0 or levels[-1][0] <= 0:
         raise AssertionValueError(f"{where}: score_ranges: scores go from 0 up to more than 0")

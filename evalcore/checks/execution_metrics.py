@@ -52,8 +52,10 @@ class ExecutionMetrics(Check):
         if missing:
             return blocked(f"{NOT_MEASURED}: {', '.join(missing)}")
         aspects = [self._aspect(name, measured[name] or 0.0) for name in names]
-        shown = ", ".join(f"{measured[name]:g} {MAXIMA.get(name, 'exploration')}" for name in names)
-        return by_aspects(aspects, self.threshold, actual=shown)
+        actual = ", ".join(
+            f"{measured[name]:g} {MAXIMA.get(name, 'exploration')}" for name in names
+        )
+        return by_aspects(aspects, self.threshold, actual=actual)
 
     def _aspect(self, name: str, value: float) -> dict[str, Any]:
         bound: float = getattr(self, name)

@@ -99,7 +99,7 @@ class FieldAccuracy(Check):
 
     A field that this case's expected output lacks is skipped; it is an error if no case of the
     suite has it. An output that is no JSON object has no field right. If nothing is compared, or
-    nothing that has weight, the score is 0 and the check fails, whatever its threshold and also
+    nothing that has weight, the score is 0 and the check fails, at any threshold and also
     with `negate`.
     """
 

@@ -11,23 +11,25 @@ from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.tolerance import reaches
 
 DEFAULT_THRESHOLD = 0.8
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 def aspect(text: str, passed: bool, weight: float = 1.0) -> dict[str, Any]:
     """Return one aspect as results have it."""
-    found = {"text": text, "passed": passed}
-    return found if weight == 1.0 else {**found, "weight": weight}
+    entry = {"text": text, "passed": passed}
+    return entry if weight == 1.0 else {**entry, "weight": weight}
 
 
 def by_aspects(
     aspects: Sequence[Mapping[str, Any]], threshold: float | None, *, actual: str | None = None
 ) -> Verdict:
     """Return the verdict with the weighted share of the aspects that hold as its score."""
-    weights = [one.get("weight", 1.0) for one in aspects]
+    weights = [entry.get("weight", 1.0) for entry in aspects]
     total = fsum(weights)
-    held = fsum(weight for one, weight in zip(aspects, weights, strict=True) if one["passed"])
-    score = held / total if total else 1.0
+    passed_weight = fsum(
+        weight for entry, weight in zip(aspects, weights, strict=True) if entry["passed"]
+    )
+    score = passed_weight / total if total else 1.0
     return scored(score, threshold, aspects, actual=actual)
 
 
@@ -42,16 +44,16 @@ def scored(
     """Return the verdict on a score: passed from `threshold` (0.8) on, else with a message."""
     least = DEFAULT_THRESHOLD if threshold is None else threshold
     reached = reaches(score, least)
-    unmet = [one["text"] for one in aspects if not one["passed"]]
+    unmet = [entry["text"] for entry in aspects if not entry["passed"]]
     parts = [f"score {score:.4g} < {least:g}"] if not reached else []
-    parts.extend([message] if message else unmet[:_SHOWN])
-    if len(unmet) > _SHOWN and not message:
-        parts.append(f"and {len(unmet) - _SHOWN} more")
+    parts.extend([message] if message else unmet[:_MAX_LISTED])
+    if len(unmet) > _MAX_LISTED and not message:
+        parts.append(f"and {len(unmet) - _MAX_LISTED} more")
     return Verdict(
         Outcome.PASSED if reached else Outcome.FAILED,
         score,
         one_line("; ".join(parts)),
         actual=actual,
         expected=f"≥ {least:g}",
-        details={"assertions": [dict(one) for one in aspects]} if aspects else None,
+        details={"assertions": [dict(entry) for entry in aspects]} if aspects else None,
     )

@@ -1,4 +1,4 @@
-"""The variables that a program which grades is given; secrets in them are read when it runs."""
+"""The environment of a grading program; secrets in it are read when it runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironmen
     What stands for a `${{ NAME }}` is secret, and what is called a secret. Raise `TargetError`
     that names a variable that may not be read or is not set.
     """
-    given = dict(written)
-    secrets = set(telling_values(given))
-    if any(MARK in text for text in given.values()):
+    values = dict(written)
+    secrets = set(telling_values(values))
+    if any(MARK in text for text in values.values()):
         path = nearest_env_file(folder)
         names = read_settings(os.environ, Path.cwd()).readable_names
-        found = variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
-        given = resolved({"env": given}, folder, found)[0]["env"]
-        secrets |= {given[name] for name, text in written.items() if MARK in text}
-    return GraderEnvironment(given, tuple(secrets))
+        variables = variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
+        values = resolved({"env": values}, folder, variables)[0]["env"]
+        secrets |= {values[name] for name, text in written.items() if MARK in text}
+    return GraderEnvironment(values, tuple(secrets))

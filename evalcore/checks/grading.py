@@ -47,17 +47,17 @@ async def grade(
 class _Subjects:
     """What the checks of one item look at, made once for each block."""
 
-    __slots__ = ("_found", "case", "context", "evidence")
+    __slots__ = ("_by_text", "case", "context", "evidence")
 
     def __init__(self, evidence: Evidence, case: Case, context: CheckContext) -> None:
         self.evidence = evidence
         self.case = case
         self.context = context
-        self._found: dict[tuple[str | None, str | None], Subject] = {}
+        self._by_text: dict[tuple[str | None, str | None], Subject] = {}
 
     def find(self, block: str | None, transform: str | None) -> Subject | Verdict:
         """Return what is checked, or the verdict on the want of it."""
-        subject = self._found.get((block, transform))
+        subject = self._by_text.get((block, transform))
         if subject is not None:
             return subject
         text = self._text(block)
@@ -75,12 +75,12 @@ class _Subjects:
             evidence.metrics if block is None else evidence.block_metrics.get(block, UNMEASURED)
         )
         subject = Subject(text, metrics, evidence, self.case, self.context)
-        self._found[block, transform] = subject
+        self._by_text[block, transform] = subject
         return subject
 
     def checked_text(self, block: str | None, transform: str | None) -> str | None:
         """Return the text that a check looked at; where it got none, the output as it was."""
-        subject = self._found.get((block, transform))
+        subject = self._by_text.get((block, transform))
         return self._text(block) if subject is None else subject.output
 
     def _text(self, block: str | None) -> str | None:
@@ -103,7 +103,7 @@ def _start(
         return check, check.check(subject)
     except SkippedError:
         raise
-    except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
+    except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
         return check, broken(describe_error(error))
 
 
@@ -115,7 +115,7 @@ async def _finish(assertion: Assertion, verdict: object) -> Verdict:
         return ended
     except SkippedError:
         raise
-    except Exception as error:  # noqa: BLE001 - outputs and checks come from anybody
+    except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
         return broken(describe_error(error))
 
 

@@ -68,23 +68,23 @@ ABSENT: Final = _Absent()
 _PART: Final = re.compile(r"[^.\[\]]+")
 
 
-def same_json(one: Any, other: Any) -> bool:
+def same_json(left: Any, right: Any) -> bool:
     """Return whether two JSON values mean the same; objects have no order."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, Mapping):
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, Mapping):
         return (
-            isinstance(other, Mapping)
-            and one.keys() == other.keys()
-            and all(same_json(value, other[key]) for key, value in one.items())
+            isinstance(right, Mapping)
+            and left.keys() == right.keys()
+            and all(same_json(value, right[key]) for key, value in left.items())
         )
-    if isinstance(one, list | tuple):
+    if isinstance(left, list | tuple):
         return (
-            isinstance(other, list | tuple)
-            and len(one) == len(other)
-            and all(map(same_json, one, other))
+            isinstance(right, list | tuple)
+            and len(left) == len(right)
+            and all(map(same_json, left, right))
         )
-    return bool(one == other)
+    return bool(left == right)
 
 
 def value_at(value: Any, path: str) -> Any:

@@ -69,11 +69,11 @@ def _validator(schema_text: str, regex_timeout_s: float) -> Validator:
             one_line(f"invalid JSON Schema: {error.json_path}: {error.message}")
         ) from None
 
-    def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not compile_python(wanted).is_found_in(
+    def pattern(_: Any, expression: str, value: Any, __: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not compile_python(expression).is_found_in(
             value, regex_timeout_s
         ):
-            yield ValidationError(f"{quote(value)} does not match {quote(wanted)}")
+            yield ValidationError(f"{quote(value)} does not match {quote(expression)}")
 
     # jsonschema's own check of `pattern` cannot be interrupted.
     bounded: Any = extend(draft, {"pattern": pattern})  # type: ignore[no-untyped-call]

@@ -104,8 +104,8 @@ class Rubrics(JudgedCheck):
         """Ask the judges; the score is graded."""
         judges, panel, threshold = _Metered(subject.context.judges), self.panel, _threshold(self)
         criteria = [
-            Criterion(one.id, one.outcome, one.weight, one.required, tuple(one.levels))
-            for one in self.criteria
+            Criterion(each.id, each.outcome, each.weight, each.required, tuple(each.levels))
+            for each in self.criteria
         ]
         try:
             texts = material_of(subject, self.prompt)
@@ -236,8 +236,8 @@ def _advisory_or_not(
 
 def _message(score: float, threshold: float, reasoning: str, *, reached: bool) -> str:
     sign = "≥" if reached else "<"
-    said = f": {reasoning}" if reasoning else ""
-    return one_line(f"the judge gave {score:.4g} {sign} {threshold:g}{said}")
+    reason = f": {reasoning}" if reasoning else ""
+    return one_line(f"the judge gave {score:.4g} {sign} {threshold:g}{reason}")
 
 
 def _judgement_details(judgement: Judgement) -> dict[str, Any]:

@@ -54,12 +54,12 @@ def _value(name: str, subject: Subject, texts: Mapping[str, str]) -> str:
 
 
 def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
-    found: Any = metadata
+    value: Any = metadata
     for part in name.split(".")[1:]:
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             raise UnknownVariableError(f"the prompt asks for {{{{{name}}}}}, which the case lacks")
-        found = found[part]
-    return found if isinstance(found, str) else json_text(found)
+        value = value[part]
+    return value if isinstance(value, str) else json_text(value)
 
 
 def tool_calls_of(evidence: Evidence) -> Sequence[Mapping[str, Any]]:

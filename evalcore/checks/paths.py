@@ -20,7 +20,7 @@ from evalcore.model.assertion import Outcome, Verdict, broken, failed
 from evalcore.model.evidence_path import PRIMARY_PATH, MissingPath, PathSyntaxError, find_value
 
 
-class _Found(NamedTuple):
+class _Value(NamedTuple):
     value: Any
 
     @property
@@ -41,7 +41,7 @@ class _PathCheck(Check):
     path: str | None = None
     negated: bool = False
 
-    def find(self, subject: Subject) -> _Found | Verdict:
+    def find(self, subject: Subject) -> _Value | Verdict:
         """Return what stands at the path, or the verdict on its absence."""
         try:
             value = find_value(subject.evidence, PRIMARY_PATH if self.path is None else self.path)
@@ -51,7 +51,7 @@ class _PathCheck(Check):
             if self.negated:
                 return broken(str(value))
             return failed(str(value), actual="(missing)")
-        return _Found(value.value)
+        return _Value(value.value)
 
 
 class OutputContains(_PathCheck):
@@ -64,11 +64,11 @@ class OutputContains(_PathCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Search what stands at the path."""
-        found = self.find(subject)
-        if isinstance(found, Verdict):
-            return found
+        value = self.find(subject)
+        if isinstance(value, Verdict):
+            return value
         sought = self.value if isinstance(self.value, str) else json_text(self.value)
-        actual, members = found.text, found.value
+        actual, members = value.text, value.value
         is_list = isinstance(members, list | tuple)
         is_member = is_list and any(same_json(member, self.value) for member in members)
         if is_member or sought in actual:
@@ -86,10 +86,10 @@ class OutputEquals(_PathCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Compare what stands at the path."""
-        found = self.find(subject)
-        if isinstance(found, Verdict):
-            return found
-        value, expected, actual = found.value, self.value, found.text
+        value = self.find(subject)
+        if isinstance(value, Verdict):
+            return value
+        value, expected, actual = value.value, self.value, value.text
         is_output = self.path is None or self.path.startswith("outputs")
         if is_output and isinstance(value, str) and not isinstance(expected, str):
             try:
@@ -99,8 +99,8 @@ class OutputEquals(_PathCheck):
         if same_json(value, expected):
             return _passed(actual)
         is_text = isinstance(expected, str)
-        shown = quote(expected) if is_text else shorten(json_text(expected), QUOTED_LENGTH)
-        return failed(f"is not {shown}", actual=actual)
+        sought = quote(expected) if is_text else shorten(json_text(expected), QUOTED_LENGTH)
+        return failed(f"is not {sought}", actual=actual)
 
 
 class OutputMatches(_PathCheck):
@@ -114,13 +114,13 @@ class OutputMatches(_PathCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Search the text at the path."""
-        found = self.find(subject)
-        if isinstance(found, Verdict):
-            return found
-        verdict = match_text(self, found.text, subject.context.regex_timeout_s)
+        value = self.find(subject)
+        if isinstance(value, Verdict):
+            return value
+        verdict = match_text(self, value.text, subject.context.regex_timeout_s)
         if verdict.outcome is Outcome.ERROR:
             return verdict
-        return verdict._replace(actual=shorten(found.text))
+        return verdict._replace(actual=shorten(value.text))
 
 
 class MatchesKeys(TypedDict, total=False):
@@ -176,11 +176,11 @@ class AtPath(_PathCheck):
             return text
         verdict = self.inner_check.check(subject._replace(output=text))
         if isinstance(verdict, Verdict):
-            return self.shown(verdict, text)
-        return self._shown_later(verdict, text)
+            return self.with_text(verdict, text)
+        return self._later(verdict, text)
 
-    async def _shown_later(self, verdict: Awaitable[Verdict], text: str) -> Verdict:
-        return self.shown(await verdict, text)
+    async def _later(self, verdict: Awaitable[Verdict], text: str) -> Verdict:
+        return self.with_text(await verdict, text)
 
     @property
     def inner_check(self) -> Check:
@@ -189,17 +189,17 @@ class AtPath(_PathCheck):
 
     def text(self, subject: Subject) -> str | Verdict:
         """Return the text after its transform, or the verdict on its absence."""
-        found = self.find(subject)
-        if isinstance(found, Verdict):
-            return found
+        value = self.find(subject)
+        if isinstance(value, Verdict):
+            return value
         if self.transform is None:
-            return found.text
+            return value.text
         try:
-            return apply_transform(self.transform, found.text)
+            return apply_transform(self.transform, value.text)
         except TransformError as error:
             return broken(str(error))
 
-    def shown(self, verdict: Verdict, text: str) -> Verdict:
+    def with_text(self, verdict: Verdict, text: str) -> Verdict:
         """Return the verdict with the text that it is about, unless that is the whole output."""
         is_whole = self.path is None and self.transform is None
         if is_whole or verdict.actual is not None:

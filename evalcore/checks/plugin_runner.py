@@ -1,7 +1,7 @@
 """Calls `get_assert` of one plug-in file; a program, started by `plugin.custom` as `python -I`.
 
-Standard input: `{"output", "context"}`. Standard output: `{"returned": …}` and nothing else,
-whatever the plug-in prints (that goes to standard error). It imports only the standard library.
+Standard input: `{"output", "context"}`. Standard output: `{"returned": …}` and nothing else:
+what the plug-in prints goes to standard error. It imports only the standard library.
 """
 
 from __future__ import annotations

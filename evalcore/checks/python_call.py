@@ -40,8 +40,8 @@ class PythonCheck:
         """Return the call for what a check sees."""
         imports, case = subject.context.imports, subject.case
         # What else a case has is not for a check, and other assertions need not cross over.
-        kept = Case(case.id, case.input, expected_output=case.expected_output)
-        return cls(reference, imports, subject.output, subject.evidence, kept, context)
+        visible_case = Case(case.id, case.input, expected_output=case.expected_output)
+        return cls(reference, imports, subject.output, subject.evidence, visible_case, context)
 
     async def answer(self, function: Callable[..., Any]) -> Any:
         """Return what the function answers; raise `ForeignError`."""
@@ -79,26 +79,26 @@ def arguments_for(
 ) -> tuple[Any, ...]:
     """Return the positional arguments: `(output, context)`, or as many as the function takes.
 
-    A parameter named `artifact`, `context` or `output` gets that, whatever its place.
+    A parameter named `artifact`, `context` or `output` gets that at any position.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # written in C, without a signature
         return subject.output, context
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return subject.output, context
-    given: dict[str, Any] = {"output": subject.output, "context": context}
-    rest = [name for name in given if name not in {one.name for one in parameters}]
+    values: dict[str, Any] = {"output": subject.output, "context": context}
+    rest = [name for name in values if name not in {parameter.name for parameter in parameters}]
     arguments = []
-    for one in parameters:
-        if one.kind in {one.KEYWORD_ONLY, one.VAR_KEYWORD}:
+    for parameter in parameters:
+        if parameter.kind in {parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD}:
             break
-        if one.name == "artifact":
+        if parameter.name == "artifact":
             arguments.append(_artifact(subject))
-        elif one.name in given:
-            arguments.append(given[one.name])
-        elif one.default is one.empty and rest:
-            arguments.append(given[rest.pop(0)])
+        elif parameter.name in values:
+            arguments.append(values[parameter.name])
+        elif parameter.default is parameter.empty and rest:
+            arguments.append(values[rest.pop(0)])
         else:
             break
     return tuple(arguments)

@@ -17,7 +17,7 @@ class NotJsonError(ValueError):
 def parse(text: str) -> Any:
     """Return the value of a JSON text; raise `NotJsonError` if it is none.
 
-    Integers are exact whatever their length; a number beyond the largest float is infinity. Raises
+    Integers of any length are exact; a number beyond the largest float is infinity. Raises
     `RecursionError` where the text is nested more deeply than Python's parser can go.
     """
     try:
@@ -48,10 +48,10 @@ def first_container(text: str) -> Any:
 
     Raises `RecursionError` as `parse` does.
     """
-    for found in _CONTAINER_START.finditer(text):
+    for start in _CONTAINER_START.finditer(text):
         for decoder in (_DECODER, _PATIENT_DECODER):
             try:
-                return decoder.raw_decode(text, found.start())[0]
+                return decoder.raw_decode(text, start.start())[0]
             except (NotJsonError, json.JSONDecodeError):
                 break
             except ValueError:

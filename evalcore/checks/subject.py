@@ -21,7 +21,7 @@ class CheckContext:
     """What belongs to the run rather than to the item.
 
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
-    search, `plugin_timeout_s` one call of somebody else's code. `passes` is the grading's own: the
+    search, `plugin_timeout_s` one call of foreign code. `passes` is the grading's own: the
     results of passed assertions, by the assertion's identity. `objects` are what a suite made in
     Python refers to by name. `complete` calls providers for the item that is graded, `judges` asks
     its judges. `workspace` is the folder that the target worked in, if there was one.

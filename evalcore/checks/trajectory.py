@@ -121,8 +121,8 @@ def checked_args_match(value: Any) -> Any:
     """Return how arguments are compared; raise `ValueError` for an unknown way."""
     is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
     if not is_list and value not in _ARGS_MATCHES:
-        known = ", ".join(_ARGS_MATCHES)
-        raise AssertionValueError(f"'args_match' is one of {known}, or a list of arguments' names")
+        ways = ", ".join(_ARGS_MATCHES)
+        raise AssertionValueError(f"'args_match' is one of {ways}, or a list of arguments' names")
     return value
 
 
@@ -203,8 +203,10 @@ def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[
     pairs = _paired(expected, calls)
     return [
         call_aspect
-        for place, item in enumerate(expected)
-        for call_aspect in _call_aspects(item, None if place not in pairs else calls[pairs[place]])
+        for position, item in enumerate(expected)
+        for call_aspect in _call_aspects(
+            item, calls[pairs[position]] if position in pairs else None
+        )
     ]
 
 
@@ -222,18 +224,18 @@ def _paired(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> dict[int
     """Return which call stands for which expected one; as many as can be matched at once."""
     by_call: dict[int, int] = {}
 
-    def place(item: int, tried: set[int]) -> bool:
+    def pair(item: int, tried: set[int]) -> bool:
         for number, call in enumerate(calls):
             if number in tried or not expected[item].fits(call):
                 continue
             tried.add(number)
-            if number not in by_call or place(by_call[number], tried):
+            if number not in by_call or pair(by_call[number], tried):
                 by_call[number] = item
                 return True
         return False
 
     for item in range(len(expected)):
-        place(item, set())
+        pair(item, set())
     return {item: number for number, item in by_call.items()}
 
 
@@ -266,8 +268,8 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[d
 def _exact(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
     """The calls are these, in this order, and no others; what is too much counts as well."""
     aspects = []
-    for place, item in enumerate(expected):
-        call = calls[place] if place < len(calls) else None
+    for position, item in enumerate(expected):
+        call = calls[position] if position < len(calls) else None
         is_expected = call is not None and item.fits(call)
         aspects.extend(_call_aspects(item, call if is_expected else None))
     aspects.extend(aspect(f"{call.name} is not expected", False) for call in calls[len(expected) :])
@@ -284,16 +286,16 @@ def _call_aspects(expected: ExpectedCall, call: Call | None) -> list[dict[str, A
     return aspects
 
 
-def _same_field(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> bool:
+def _same_field(left: Mapping[str, Any], right: Mapping[str, Any], path: str) -> bool:
     """Whether both have the same at a path (`a.b[0].c`), or neither has anything there."""
-    values = [value_at(arguments, path) for arguments in (one, other)]
+    values = [value_at(arguments, path) for arguments in (left, right)]
     if ABSENT in values:
         return values[0] is values[1]
     return same_json(values[0], values[1])
 
 
-def _same_at(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
-    return key in one and key in other and same_json(one[key], other[key])
+def _same_at(left: Mapping[str, Any], right: Mapping[str, Any], key: str) -> bool:
+    return key in left and key in right and same_json(left[key], right[key])
 
 
 _COMPARISONS: Final[

@@ -44,10 +44,10 @@ def find_plugin(
     error.
     """
     loc = (*loc, "type")
-    wanted = f"custom/assertions/{plugin}.yaml"
-    path, refused = find_upward(folder, (wanted,))
+    manifest_name = f"custom/assertions/{plugin}.yaml"
+    path, refused = find_upward(folder, (manifest_name,))
     if path is None:
-        missing = f"no {wanted} here or in a folder above, up to the root of the repository"
+        missing = f"no {manifest_name} here or in a folder above, up to the root of the repository"
         reasons = "".join(f"; {other}" for other in refused)
         problems.add(loc, f"no plug-in '{plugin}': {missing}{reasons}")
         return {}
@@ -56,14 +56,14 @@ def find_plugin(
     except LoadError as error:
         problems.include(error.problems)
         return {}
-    shown = shown_path(path)
+    file = shown_path(path)
     if manifest["id"] != plugin:
-        problems.add(loc, f"{shown} declares the id '{manifest['id']}', not '{plugin}'")
+        problems.add(loc, f"{file} declares the id '{manifest['id']}', not '{plugin}'")
     source = _source(path.parent.resolve(), manifest["source"])
     if source is None:
-        problems.add(loc, f"{shown}: source: no file '{manifest['source']}' beside it")
+        problems.add(loc, f"{file}: source: no file '{manifest['source']}' beside it")
     if (mistake := _schema_mistake(manifest.get("params"))) is not None:
-        problems.add(loc, f"{shown}: params: {mistake}")
+        problems.add(loc, f"{file}: params: {mistake}")
     return {
         "id": plugin,
         "source": str(source),
@@ -95,8 +95,8 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
 def _source(folder: Path, name: str) -> Path | None:
     """Return the plug-in's program, None if there is none below the manifest's folder."""
     try:
-        found = (folder / name).resolve()
-        return found if found.is_relative_to(folder) and found.is_file() else None
+        program = (folder / name).resolve()
+        return program if program.is_relative_to(folder) and program.is_file() else None
     except (OSError, ValueError):  # a name no file system takes
         return None
 

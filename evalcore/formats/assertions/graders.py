@@ -165,7 +165,7 @@ class Graders:
         common = {"model": raw["model"]} if "model" in raw else {}
         name = raw.get("target", raw.get("judge"))
         if name is None and self.targets is not None:
-            name = next((one for one in EMBEDDINGS if one in self.targets), None)
+            name = next((target for target in EMBEDDINGS if target in self.targets), None)
         if name is None:
             return common
         self.use(name, (*loc, "judge" if "judge" in raw else "target"), problems)
@@ -191,9 +191,9 @@ class Graders:
         prompt = self.prompt_text(written)
         for name in () if prompt is None else variables_of(prompt):
             if name not in VARIABLES and _METADATA.fullmatch(name) is None:
-                known = [*VARIABLES, "metadata.x"]
+                names = [*VARIABLES, "metadata.x"]
                 raise AssertionValueError(
-                    f"the prompt has an unknown variable '{{{{{name}}}}}'.{suggest(name, known)}"
+                    f"the prompt has an unknown variable '{{{{{name}}}}}'.{suggest(name, names)}"
                 )
         return prompt
 
@@ -246,8 +246,8 @@ class GraderReader(NamedTuple):
             return adapter(shape).validate_python(value)
         except ValidationError as error:
             *before, (last_loc, last_message) = explain(error, value, shape)
-            for place, message in before:
-                self.problems.add((*self.loc, *loc, *place), message)
+            for path, message in before:
+                self.problems.add((*self.loc, *loc, *path), message)
             raise AssertionValueError(last_message, *loc, *last_loc) from None
 
     def judges(self, written: Mapping[str, Any], *loc: str | int) -> list[dict[str, Any]]:

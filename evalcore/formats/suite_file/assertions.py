@@ -68,8 +68,8 @@ class SuiteAssertions:
     def _read(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> Assertion | None:
         kind = raw.get("type")
         if not isinstance(kind, str):
-            wanted = f"expected text, got {describe(kind)}" if "type" in raw else "is required"
-            problems.add((*loc, "type"), wanted)
+            mistake = f"expected text, got {describe(kind)}" if "type" in raw else "is required"
+            problems.add((*loc, "type"), mistake)
             return None
         before = problems.count
         self._check_path(raw.get("path"), loc, problems)
@@ -87,8 +87,8 @@ class SuiteAssertions:
             assertion = self._test_files.read(rest, loc, problems)
             assertion = assertion and _at_path(assertion, raw.get("path"))
         else:
-            known = {*_OWN, *_OF_WORKFLOW_FILES, *_OF_TEST_FILES, "custom:<id>"}
-            hint = suggest_assertion(kind, [*known, *(f"not-{name}" for name in known)])
+            names = {*_OWN, *_OF_WORKFLOW_FILES, *_OF_TEST_FILES, "custom:<id>"}
+            hint = suggest_assertion(kind, [*names, *(f"not-{name}" for name in names)])
             problems.add((*loc, "type"), f"unknown assertion {describe(kind)}.{hint}")
             return None
         return assertion if problems.count == before else None
@@ -172,9 +172,9 @@ def _at_path(assertion: Assertion, path: str | None) -> Assertion:
         "params": assertion.params,
         "transform": assertion.transform,
     }
-    for shown in ("value", "values", "pattern", "threshold"):
-        if shown in assertion.params:
-            params[shown] = assertion.params[shown]
+    for name in ("value", "values", "pattern", "threshold"):
+        if name in assertion.params:
+            params[name] = assertion.params[name]
     if assertion.negate:
         params["negated"] = True
     check = "at-path-later" if assertion.check in AWAITED else "at-path"
@@ -182,7 +182,7 @@ def _at_path(assertion: Assertion, path: str | None) -> Assertion:
 
 
 def _name(kind: str, raw: Mapping[str, Any]) -> str:
-    shown = raw.get("node_id") or raw.get("callable") or raw.get("pattern") or raw.get("value")
-    if isinstance(shown, str | int | float) and not isinstance(shown, bool):
-        return f"{kind}-{str(shown)[:30]}"
+    subject = raw.get("node_id") or raw.get("callable") or raw.get("pattern") or raw.get("value")
+    if isinstance(subject, str | int | float) and not isinstance(subject, bool):
+        return f"{kind}-{str(subject)[:30]}"
     return kind

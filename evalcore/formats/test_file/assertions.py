@@ -92,8 +92,8 @@ class AssertionReader:
     ) -> Assertion:
         """Return an assertion of which only type and text are written."""
         name, params = kind.name, {**kind.base, field: value}
-        shown = f"{name}-{value[:_LONGEST_NAME]}"
-        assertion = Assertion._make((name, kind.check, shown, params, *_DEFAULTS))
+        label = f"{name}-{value[:_LONGEST_NAME]}"
+        assertion = Assertion._make((name, kind.check, label, params, *_DEFAULTS))
         if len(self._texts) < MAX_SHARED_ASSERTIONS:
             self._texts[tuple(raw.items())] = assertion
         return assertion

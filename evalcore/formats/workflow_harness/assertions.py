@@ -121,10 +121,10 @@ def _check_config(
 
 
 def _unknown_type(name: str) -> str:
-    known = [*assertion_types(Dialect.WORKFLOW), "custom:<id>"]
+    names = [*assertion_types(Dialect.WORKFLOW), "custom:<id>"]
     if name.startswith(_NOT):
-        known = [f"{_NOT}{word}" for word in known]
-    return f"unknown assertion {describe(name)}.{suggest_assertion(name, known)}"
+        names = [f"{_NOT}{name}" for name in names]
+    return f"unknown assertion {describe(name)}.{suggest_assertion(name, names)}"
 
 
 def _missing_type(raw: Mapping[str, Any]) -> str:

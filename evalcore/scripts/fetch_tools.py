@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from evalcore.model.exchange import Endpoint, ProviderError, Request
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.iteration import Iteration, Scope
+from evalcore.scripts.iteration import Iteration, Scope, WaitingTool
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
 _PARAMETERS: Final = ("url", "headers", "on_no_content", "on_error")
@@ -53,7 +53,7 @@ _BLOCKS: Final = frozenset(
 )
 
 
-class FetchTool:
+class FetchTool(WaitingTool):
     """Fetches `url` by GET; like any call it is limited, recorded and replayed."""
 
     def __init__(self, name: str, kind: str, config: Mapping[str, Any]) -> None:
@@ -62,10 +62,6 @@ class FetchTool:
         self.description = "Fetches a web page."
         self._kind = kind
         self._config = dict(config)
-
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Whether it has to be waited for: always."""
-        return True
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the parameters of a call."""

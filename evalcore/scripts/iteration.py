@@ -76,3 +76,19 @@ class Tool(Protocol):
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the result; raise what the tool raises. `scope` is the caller's."""
+
+
+class WaitingTool:
+    """What tools share that reach the world: calls wait, and the parameters are unknown here."""
+
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Return True."""
+        return True
+
+    def parameters(self) -> tuple[str, ...] | None:
+        """Return None: the tool takes any."""
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of any parameters."""
+        return {"type": "object"}

@@ -11,7 +11,7 @@ from pydantic import Field
 from evalcore.declared.types import Text
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
-from evalcore.scripts.iteration import Iteration, Scope, Tool
+from evalcore.scripts.iteration import Iteration, Scope, Tool, WaitingTool
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statements.statement import ScriptPart
@@ -66,25 +66,13 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     )
 
 
-class McpTool:
+class McpTool(WaitingTool):
     """A tool of a server."""
 
     def __init__(self, name: str, server: str, tool: str) -> None:
         self.name = name
         self.server = server
         self.tool = tool
-
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Whether it has to be waited for: always."""
-        return True
-
-    def parameters(self) -> tuple[str, ...] | None:
-        """Return None: the server knows."""
-        return None
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return {"type": "object"}
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the server answers; raise `ToolError`."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.exchange import Reply
 from evalcore.scripts.failure import ToolError, is_caught, kind_of
-from evalcore.scripts.iteration import Iteration, Scope, Tool
+from evalcore.scripts.iteration import Iteration, Scope, Tool, WaitingTool
 from evalcore.scripts.score import text_of
 
 DEFAULT_MODEL: Final = "default"
@@ -54,7 +54,7 @@ def read_model_config(config: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-class ModelTool:
+class ModelTool(WaitingTool):
     """Asks the model that `model_ref` names; `tools` are what it may call meanwhile."""
 
     def __init__(self, name: str, description: str, config: Mapping[str, Any]) -> None:
@@ -62,10 +62,6 @@ class ModelTool:
         self.description = description
         self.config = dict(config)
         self.tools: dict[str, Tool] = {}
-
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Whether it has to be waited for: always."""
-        return True
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the parameters of a call."""

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.scripts.failure import ToolError
-from evalcore.scripts.iteration import Iteration, Scope
+from evalcore.scripts.iteration import Iteration, Scope, WaitingTool
 from evalcore.trust.imports import ImportPolicy
 
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*[.:][^\W\d]\w*")
@@ -39,7 +39,7 @@ class _Loaded(NamedTuple):
     names: tuple[str, ...] | None
 
 
-class PythonTool:
+class PythonTool(WaitingTool):
     """Calls a function with the parameters as its keywords, in a thread of its own."""
 
     def __init__(
@@ -51,18 +51,6 @@ class PythonTool:
         self._given_name = name
         self._config = config
         self._loaded: dict[ImportPolicy, _Loaded] = {}
-
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Whether it has to be waited for: it may take its time."""
-        return True
-
-    def parameters(self) -> tuple[str, ...] | None:
-        """Return None: what it takes is known when it is imported."""
-        return None
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return {"type": "object"}
 
     def load(self, imports: ImportPolicy) -> None:
         """Import the symbol and make the tool; raise `EvalError`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalcore.model.evidence import Evidence, Metrics
@@ -34,7 +34,7 @@ class Attempt:
 
     item: WorkItem
     calls: Calls | None = None
-    started_us: int = field(default_factory=wall_clock_us)
+    started_us: int = 0
     timer: asyncio.Timeout | None = None
     workspace: Workspace | None = None
     ledger: CallLedger | None = None

@@ -48,7 +48,7 @@ class ItemRunner:
             return earlier
         if calls is not None and self._inputs.begins is not None:
             self._inputs.begins(item.number)
-        attempt = Attempt(item, calls)
+        attempt = Attempt(item, calls, wall_clock_us())
         try:
             if self._evidence.needs_workspace(item):
                 finished = await self._run_in_workspace(attempt)

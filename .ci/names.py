@@ -41,6 +41,11 @@ NARRATING = re.compile(r"\b(?:somebody|nobody|whoever|whatever|anybody)\b|\bwhic
 # Names that files say, for a check and for a condition of a saved eval.
 TWICE = frozenset({"Contains", "EndsWith", "Equals", "StartsWith"})
 
+# From Python 3.12 on the texts of f-strings are tokens of their own.
+PROSE_TOKENS = frozenset(
+    {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+)
+
 Finding = tuple[Path, int, str]
 
 
@@ -74,7 +79,7 @@ def is_vague(name: str) -> bool:
 def narrating_words(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the word of comments and texts that narrate."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in {tokenize.COMMENT, tokenize.STRING} and "# verbatim" not in token.line:
+        if token.type in PROSE_TOKENS and "# verbatim" not in token.line:
             for number, line in enumerate(token.string.splitlines()):
                 for match in NARRATING.finditer(line):
                     yield token.start[0] + number, match.group(0)

@@ -6,14 +6,9 @@ the tables of `docs/` are derived from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, ValidationError
-
-from evalcore.mistakes.locations import Loc
-from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.shape_lookup import adapter
+from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict
 
 
 def camel_case(name: str) -> str:
@@ -33,8 +28,8 @@ class Declared(BaseModel):
 
     Strict: text is no number, unknown keys and infinite numbers are mistakes. A key of several
     words may be written in snake_case or camelCase. Validators are built when first used; read
-    values through `read_declared` or `evalcore.mistakes.shape_lookup.adapter`, which skip
-    pydantic's search for plug-ins.
+    values through `evalcore.mistakes.shape_lookup.adapter`, which skips pydantic's search for
+    plug-ins.
     """
 
     model_config = ConfigDict(
@@ -49,42 +44,6 @@ class Declared(BaseModel):
     def stored(self) -> dict[str, Any]:
         """Return the fields as JSON values, under their own names: what a plan keeps."""
         return self.model_dump(mode="json")
-
-
-D = TypeVar("D", bound=Declared)
-
-
-def read_declared(
-    shape: type[D],
-    value: Any,
-    loc: Loc,
-    problems: Problems,
-    *,
-    label: str = "",
-    context: Any = None,
-) -> D | None:
-    """Return `value`, which stands at `loc`, as an instance of `shape`.
-
-    Adds every mistake to `problems`, with its place, and returns None if there is one. `context`
-    is handed to the validators of the class.
-    """
-    try:
-        declared: D = adapter(shape).validate_python(value, context=context)
-    except ValidationError as error:
-        problems.add_invalid(error, value, shape, loc, label=label)
-        return None
-    return declared
-
-
-def stored_form(shape: type[D], fields: Mapping[str, Any]) -> D:
-    """Return the instance whose `stored()` is `fields`; raises pydantic's `ValidationError`."""
-    declared: D = adapter(shape).validate_python(fields)
-    return declared
-
-
-def field_names(shape: type[Declared]) -> tuple[str, ...]:
-    """Return the keys that the class takes, in their order."""
-    return tuple(shape.model_fields)
 
 
 def summary(shape: type[object]) -> str:

@@ -100,6 +100,7 @@ class QueueWorker(Generic[Row]):
             except (OperationalError, InterfaceError, StoreError, OSError) as error:
                 LOG.warning("%s: the queue waits: %s", self.table.__tablename__, error)
             except Exception:
+                # A fault of ours must not end the queue.
                 LOG.exception("%s: the queue waits", self.table.__tablename__)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), _IDLE_S)
@@ -135,6 +136,7 @@ class QueueWorker(Generic[Row]):
         except EvalError as error:
             await self._fail(row, {"code": type(error).__name__, "message": str(error)})
         except Exception as error:
+            # A fault of ours ends one row and not the queue.
             LOG.exception("%s failed", row.id)
             message = f"unexpected fault: {type(error).__name__}"
             await self._fail(row, {"code": "internal_error", "message": message})

@@ -16,6 +16,7 @@ from evalcore.errors import LoadError, UsageError
 from evalcore.execution.output_grading import grade_output
 from evalcore.formats.single_assertion import FORMATS, read_single
 from evalcore.isolation.mode import Workers, own_workers
+from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.mistakes.wording import describe
 from evalcore.model.suite import Format
 from evalcore.trust.imports import ImportPolicy
@@ -26,6 +27,9 @@ from evalcore.trust.imports import ImportPolicy
 @click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help="May be imported.")
 def assert_(format_: str, imports: tuple[str, ...]) -> int:
     """Grade outputs: {"id", "assertion", "output", "measured"?} a line on standard input.
+
+    Of saved evals: {"id", "assertion", "handle_outputs", "judge"?, "block_error"?}, where `judge`
+    is what the judge replies. Without it a condition that asks a judge is blocked.
 
     Prints {"id", "score", "outcome", "message"} a line, in the same order; the outcome is "error"
     for an assertion that a suite could not have, and for a line that is no question, which makes
@@ -51,11 +55,12 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> 
     try:
         assertion = read_single(format_, raw["assertion"], Path.cwd())
         _check_measured(measured)
-        output = _output(format_, raw.get("output"))
+        output = _output(format_, raw)
     except (LoadError, ValueError) as error:
         return _error(raw.get("id"), str(error))
     with reserved_stdout():
-        result = asyncio.run(grade_output(assertion, output, measured, imports, workers))
+        graded = grade_output(assertion, output, measured, imports, workers, _judges(format_, raw))
+        result = asyncio.run(graded)
     return {
         "id": raw.get("id"),
         "score": result.score,
@@ -72,13 +77,26 @@ def _check_measured(measured: Any) -> None:
             raise ValueError(f"measured.{name}: expected a number, got {describe(value)}")
 
 
-def _output(format_: str, output: Any) -> Any:
-    """Return the output; a suite's may be what a flow may answer: outputs by block, state, errors.
+def _output(format_: str, raw: Mapping[str, Any]) -> Any:
+    """Return the output: of a suite also what a flow may answer, of a saved eval its handles.
 
     Raise `ValueError` if it is none.
     """
+    if format_ == Format.WORKFLOW_EVALS:
+        from evalcore.formats.workflow_evals.block_outputs import block_evidence
+
+        return block_evidence(raw)
+    output = raw.get("output")
     if format_ != Format.SUITE:
         return output
     from evalcore.targets.flow_answer import answer_evidence, is_whole_evidence
 
     return answer_evidence(output) if is_whole_evidence(output) else output
+
+
+def _judges(format_: str, raw: Mapping[str, Any]) -> Judges:
+    if format_ != Format.WORKFLOW_EVALS or raw.get("judge") is None:
+        return NO_JUDGES
+    from evalcore.judging.canned import CannedJudges
+
+    return CannedJudges(raw["judge"])

@@ -10,6 +10,7 @@ from typing import Any
 from evalcore.checks.grading import grade
 from evalcore.checks.subject import CheckContext
 from evalcore.isolation.mode import NO_WORKERS, Workers
+from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
@@ -23,6 +24,7 @@ async def grade_output(
     measured: Mapping[str, Any],
     imports: ImportPolicy,
     workers: Workers = NO_WORKERS,
+    judges: Judges = NO_JUDGES,
 ) -> AssertionResult:
     """Return the result of one assertion on one output; an output that is not text is JSON.
 
@@ -34,7 +36,7 @@ async def grade_output(
         text = json_text(output)
     names = {name.name for name in fields(Metrics)}
     metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
-    context = CheckContext(folder=Path.cwd(), imports=imports, workers=workers)
+    context = CheckContext(folder=Path.cwd(), imports=imports, workers=workers, judges=judges)
     case = Case(id="assertion", assertions=(assertion,))
     evidence = Evidence(text, metrics=metrics)
     if whole is not None:

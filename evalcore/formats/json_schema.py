@@ -28,6 +28,11 @@ SCHEMAS: Mapping[str, SchemaRow] = {
     "script-suite": SchemaRow(
         "Script suite", "evalcore.formats.script_suite.schema", "script_suite_schema"
     ),
+    "workflow-evals": SchemaRow(
+        "Saved evals of a workflow",
+        "evalcore.formats.workflow_evals.schema",
+        "workflow_evals_schema",
+    ),
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -11,7 +11,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Format
 
-FORMATS = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE)
+FORMATS = (Format.WORKFLOW_HARNESS, Format.TEST_FILE, Format.SUITE, Format.WORKFLOW_EVALS)
 
 
 def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
@@ -30,6 +30,10 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
         from evalcore.formats.text.camel_case import Renames
 
         assertion = SuiteAssertions(Graders(folder), Renames()).read(raw, (), problems)
+    elif format_ == Format.WORKFLOW_EVALS:
+        from evalcore.formats.workflow_evals.assertions import read_assertion as read_condition
+
+        assertion = read_condition(raw, (), problems)
     else:
         known = ", ".join(FORMATS)
         raise UsageError(f"no single assertions of format '{format_}'; formats: {known}")

@@ -166,3 +166,87 @@ def test_assertions_of_an_unknown_format_are_refused() -> None:
     ended = evalcore("assert", "--format", "test-fiel")
     assert ended.code == 2
     assert "test-file" in ended.err
+
+
+CONDITIONS: list[Json] = json.loads(
+    (CONFORMANCE / "workflow-eval-conditions.json").read_text("utf-8")
+)["cases"]
+QUESTION_FIELDS = ("id", "assertion", "handle_outputs", "judge", "block_error")
+
+
+@pytest.fixture(scope="module")
+def judged() -> dict[str, Json]:
+    """The answer to each case of saved evals by its id."""
+    questions = [
+        {name: case[name] for name in QUESTION_FIELDS if name in case} for case in CONDITIONS
+    ]
+    ended = ask("workflow-evals", questions)
+    assert (ended.code, [answer["id"] for answer in ended.lines]) == (
+        0,
+        [case["id"] for case in CONDITIONS],
+    )
+    return {answer["id"]: answer for answer in ended.lines}
+
+
+@pytest.mark.parametrize("case", CONDITIONS, ids=lambda case: case["id"])
+def test_a_condition_has_its_checked_outcome(case: Json, judged: dict[str, Json]) -> None:
+    answer = judged[case["id"]]
+    assert set(answer) == {"id", "score", "outcome", "message"}
+    assert answer["outcome"] == case["expected"]
+    assert answer["score"] == (1.0 if case["expected"] == "passed" else 0.0)
+
+
+HANDLES = {"output-json-0": {"type": "json", "data": {"total": 1}}}
+
+
+def condition(**fields: Any) -> Json:
+    target = {"output_handle_id": "output-json-0", "path": "total"}
+    return {"target": target, "condition": fields}
+
+
+JUDGED = condition(kind="llm_judged_as", rubric="polite")
+
+
+@pytest.mark.parametrize(
+    ("question", "outcome"),
+    [
+        ({"assertion": JUDGED}, "blocked"),
+        ({"assertion": JUDGED, "judge": None}, "blocked"),
+        ({"assertion": JUDGED, "judge": {"label": "maybe"}}, "blocked"),
+        ({"assertion": JUDGED, "judge": '{"label": "Yes", "reasoning": ""}'}, "passed"),
+        ({"assertion": JUDGED, "judge": {"label": "no"}}, "failed"),
+        ({"assertion": condition(kind="exists"), "block_error": "raised"}, "blocked"),
+        ({"assertion": condition(kind="exists"), "handle_outputs": {}}, "failed"),
+        ({"assertion": condition(kind="not_exists"), "handle_outputs": None}, "passed"),
+        ({"assertion": condition(kind="exits")}, "error"),
+        ({"assertion": condition(kind="exists", expected=1)}, "error"),
+        ({"assertion": {**condition(kind="exists"), "weight": 1}}, "error"),
+        ({"assertion": None}, "error"),
+        ({"assertion": condition(kind="exists"), "handle_outputs": {"a": 1}}, "error"),
+        ({"assertion": condition(kind="exists"), "handle_outputs": [1]}, "error"),
+        ({"assertion": condition(kind="exists"), "block_error": 5}, "error"),
+    ],
+    ids=[
+        "no judge",
+        "a judge that is null",
+        "another label",
+        "the reply as text",
+        "not as expected",
+        "a block that failed",
+        "no handles",
+        "handles that are null",
+        "unknown kind",
+        "a field of another kind",
+        "a field of another format",
+        "no assertion",
+        "a handle that is none",
+        "handles that are none",
+        "an error that is no text",
+    ],
+)
+def test_an_assertion_of_a_saved_eval(question: Json, outcome: str) -> None:
+    asked = {"id": 1, "handle_outputs": HANDLES, **question}
+    (answer,) = ask("workflow-evals", [asked]).lines
+    assert (answer["id"], answer["outcome"]) == (1, outcome)
+    assert answer["score"] == (1.0 if outcome == "passed" else 0.0)
+    assert (answer["message"] == "") == (outcome == "passed")

@@ -22,6 +22,8 @@ from evalcore.model.assertion import Outcome, Verdict
 
 # Where a block's target leaves its handles in the details of the evidence.
 HANDLE_OUTPUTS: Final = "handle_outputs"
+# Why the block has no outputs.
+BLOCK_ERROR: Final = "block_error"
 _HANDLES: Final[TypeAdapter[dict[str, Any]]] = TypeAdapter(dict[str, Handle])
 
 
@@ -37,13 +39,17 @@ class EvalCondition(Check):
 
     async def check(self, subject: Subject) -> Verdict:
         """Return the verdict, with the whole assertion result in its details."""
-        outputs = _HANDLES.validate_python(subject.evidence.details.get(HANDLE_OUTPUTS) or {})
+        details = subject.evidence.details
+        outputs = _HANDLES.validate_python(details.get(HANDLE_OUTPUTS) or {})
         context = subject.context
         services = ConditionServices(context.judges, context.regex_timeout_s)
         assertion = EvalAssertion.model_construct(
             id=self.id, target=self.target, condition=self.condition, label=self.label
         )
-        return _verdict(assertion, await evaluate_assertion(assertion, outputs, services))
+        reading = await evaluate_assertion(
+            assertion, outputs, services, block_error=details.get(BLOCK_ERROR)
+        )
+        return _verdict(assertion, reading)
 
     def expected(self) -> str | None:
         """Return the expected value as JSON."""

@@ -16,6 +16,7 @@ from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, read_document
+from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.shapes import FileEval, WorkflowEvalsFile
 from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 from evalcore.formats.workflow_harness.providers import judges_of
@@ -24,14 +25,12 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path, suggest
-from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.trust.files import repository_root, resolve_inside
 
 TARGET: Final = "block"
-CHECK: Final = "condition"
 
 
 def load_workflow_evals(document: Document, path: Path, options: LoadOptions) -> Suite:
@@ -50,13 +49,13 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     ids = UniqueIds("two evals are called '{}'", key="name")
     spool = CaseSpool()
     judged = False
-    for index, written in enumerate(raw.get("evals") or ()):
+    for index, written in enumerate(_of_type(raw.get("evals"), list)):
         loc: Loc = ("evals", index)
+        identity = _identity(written, index)
+        ids.note(identity, loc, problems)
         saved = _read_eval(written, loc, problems, blocks)
         if saved is None:
             continue
-        identity = saved.name or saved.id or f"eval-{index + 1}"
-        ids.note(identity, loc, problems)
         judged = judged or "llm_" in saved.assertion.condition.kind
         case = eval_case(saved, identity)
         if selection.keeps(case.id, case.tags):
@@ -90,37 +89,40 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
 
 def eval_case(saved: FileEval, identity: str) -> Case:
     """Return the case of a saved eval: its frozen inputs, and its assertion as a check."""
-    assertion = saved.assertion
-    fields = assertion.model_dump(mode="json", by_alias=True)
     return Case(
         id=identity,
         input={
             "block_id": saved.target.block_id,
             "handle_inputs": saved.source.model_dump(mode="json")["handle_inputs"],
         },
-        assertions=(
-            Assertion(
-                type=assertion.condition.kind,
-                check=CHECK,
-                name=assertion.label or assertion.condition.kind,
-                params=fields,
-            ),
-        ),
+        assertions=(condition_check(saved.assertion),),
     )
 
 
+def _identity(written: Any, index: int) -> str:
+    """Return the id of an eval's case: its name, else its id, else its number."""
+    fields = _of_type(written, dict)
+    texts = (fields.get(key) for key in ("name", "id"))
+    return next((text for text in texts if text and isinstance(text, str)), f"eval-{index + 1}")
+
+
+def _of_type(value: Any, type_: type) -> Any:
+    """Return a value of the type, else the empty one."""
+    return value if isinstance(value, type_) else type_()
+
+
 def _checked_file(raw: Any, problems: Problems) -> EvalcoreSection:
-    """Return the section `evalcore:`; raise `LoadError` if the file is no mapping of the shape."""
-    try:
-        adapter(WorkflowEvalsFile).validate_python(raw)
-    except ValidationError as error:
-        problems.add_invalid(error, raw, WorkflowEvalsFile)
+    """Return the section `evalcore:`; raise `LoadError` if the file is no mapping."""
+    problems.check_shape(raw, WorkflowEvalsFile)
+    if not isinstance(raw, dict):
         problems.raise_if_any()
     for key in ("workflow", "evals"):
         if key not in raw:
             problems.add((key,), "is required")
-    problems.raise_if_any()
-    section: EvalcoreSection = raw.get("evalcore", EvalcoreSection())
+    try:
+        section: EvalcoreSection = adapter(EvalcoreSection).validate_python(raw.get("evalcore", {}))
+    except ValidationError:  # its mistakes are noted with those of the file
+        return EvalcoreSection()
     return section
 
 
@@ -128,8 +130,10 @@ def _workflow(
     raw: Mapping[str, Any], path: Path, problems: Problems
 ) -> tuple[Mapping[str, Any], Path, Problems]:
     """Return the workflow, the file it stands in, and the collector of its mistakes."""
-    written = raw["workflow"]
-    if not isinstance(written, str):
+    written = raw.get("workflow")
+    if not isinstance(written, dict | str):
+        return {}, path, problems
+    if isinstance(written, dict):
         return written, path, _Below(problems, ("workflow",))
     try:
         file = resolve_inside(repository_root(path.resolve().parent), path.parent, written)
@@ -150,12 +154,12 @@ class _Below(Problems):
     """Notes mistakes of a part of the document at their place in the whole."""
 
     def __init__(self, outer: Problems, prefix: Loc) -> None:
-        super().__init__(outer.file, lambda loc: outer.locate((*prefix, *loc)))
+        super().__init__(outer.file, outer.locate)
         self._prefix = prefix
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
         """Note a mistake at a path of the part."""
-        super().add(loc, message, label=label)
+        super().add((*self._prefix, *loc), message, label=label)
 
 
 def _read_eval(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 from evalcore.checks.conditions.eval_assertion import EvalAssertion, Handle
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-_FROZEN = ConfigDict(frozen=True, **_STRICT, defer_build=True)
+STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_FROZEN = ConfigDict(frozen=True, **STRICT, defer_build=True)
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -45,7 +45,7 @@ class FileEval(BaseModel):
     assertion: EvalAssertion
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class WorkflowEvalsFile(TypedDict, total=False):
     """A file of format `workflow-evals`; the workflow is written in it, or named by its path."""
 

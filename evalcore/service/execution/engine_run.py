@@ -13,11 +13,11 @@ import orjson
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.workflow_evals.loader import CHECK, TARGET
+from evalcore.formats.workflow_evals.assertions import condition_check
+from evalcore.formats.workflow_evals.loader import TARGET
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.mistakes.problems import Problems
-from evalcore.model.assertion import Assertion
 from evalcore.model.suite import (
     Case,
     Format,
@@ -166,16 +166,8 @@ def _suite(
 
 
 def _case(frozen: FrozenEval) -> Case:
-    assertion = frozen.assertion
     return Case(
         id=frozen.eval_id,
         input={"block_id": frozen.block_id, "handle_inputs": dict(frozen.handle_inputs)},
-        assertions=(
-            Assertion(
-                type=assertion.condition.kind,
-                check=CHECK,
-                name=assertion.label or assertion.condition.kind,
-                params=assertion.model_dump(mode="json", by_alias=True),
-            ),
-        ),
+        assertions=(condition_check(frozen.assertion),),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ BEYOND = re.compile(
 def format_of(value: Any) -> str:
     if "flow" in value:
         return "suite"
+    if "evals" in value:
+        return "workflow-evals"
     if "suites" in value:
         return "script-suite"
     tests = {"tests", "eval_cases", "evalcases"} & set(value)
@@ -66,7 +69,36 @@ def test_examples_fit_their_schema(path: Path) -> None:
     assert errors(read_document(path).value) == []
 
 
-@pytest.mark.parametrize("value", [WORKFLOW, TEST_FILE], ids=format_of)
+SAVED_EVALS = {
+    "workflow": {"blocks": {}},
+    "evals": [
+        {
+            "name": "total",
+            "target": {"type": "block", "block_id": "sum"},
+            "source": {
+                "type": "manual",
+                "handle_inputs": {
+                    "input-json-0": {"type": "json", "data": 1},
+                    "input-document-1": {
+                        "type": "file",
+                        "document": {"id": "f", "filename": "a.pdf", "mime_type": "a/b"},
+                    },
+                },
+            },
+            "assertion": {
+                "target": {"output_handle_id": "output-json-0", "path": "total"},
+                "condition": {
+                    "kind": "all_items_match",
+                    "condition": {"kind": "number_compare", "op": "gt", "expected": 0},
+                },
+            },
+        }
+    ],
+    "evalcore": {"name": "sums"},
+}
+
+
+@pytest.mark.parametrize("value", [WORKFLOW, TEST_FILE, SAVED_EVALS], ids=format_of)
 def test_files_that_load_fit_their_schema(value: Any) -> None:
     assert errors(value) == []
 
@@ -83,3 +115,24 @@ def test_misshapen_files_do_not_fit(mistake: Mistake, tmp_path: Path) -> None:
 def test_there_are_examples_and_mistakes_to_try() -> None:
     assert len(EXAMPLES) >= 3
     assert len(structural_mistakes()) >= 10
+
+
+@pytest.mark.parametrize(
+    ("place", "written"),
+    [
+        (("target", "type"), "workflow"),
+        (("source", "type"), "run_step"),
+        (("source", "handle_inputs"), {"a": {"type": "json"}}),
+        (("assertion", "condition"), {"kind": "equals"}),
+        (("assertion", "condition"), {"kind": "unequal", "expected": 1}),
+        (("assertion", "extra"), 1),
+        (("extra",), 1),
+    ],
+)
+def test_misshapen_saved_evals_do_not_fit(place: tuple[str, ...], written: Any) -> None:
+    value = copy.deepcopy(SAVED_EVALS)
+    part: Any = value["evals"][0]  # type: ignore[index]
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = written
+    assert errors(value) != []

@@ -1,0 +1,17 @@
+"""The JSON Schema of files of saved evals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalcore.formats.workflow_evals.shapes import FileEval, WorkflowEvalsFile
+from evalcore.mistakes.shape_lookup import adapter
+
+
+def workflow_evals_schema() -> dict[str, Any]:
+    """Return the file's schema."""
+    schema = adapter(WorkflowEvalsFile).json_schema()
+    saved = adapter(FileEval).json_schema(ref_template="#/$defs/{model}")
+    definitions = {**schema.get("$defs", {}), **saved.pop("$defs", {}), "FileEval": saved}
+    schema["properties"]["evals"]["items"] = {"$ref": "#/$defs/FileEval"}
+    return {**schema, "required": ["workflow", "evals"], "$defs": definitions}

@@ -1,0 +1,115 @@
+"""Files of saved evals: their mistakes, all together, each with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import LoadError
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.registry import load_suite
+
+WORKFLOW = """\
+workflow:
+  version: "1.0"
+  blocks:
+    total:
+      type: code
+      inputs: {invoice: {from: workflow.invoice}}
+      code: |
+        def main(data):
+            return {"total": 1}
+  workflow: {name: invoices, entry: total, transitions: [{from: total, to: null}]}
+"""
+EVAL = """\
+  - name: NAME
+    target: {type: block, block_id: total}
+    source: {type: manual, handle_inputs: {input-json-0: {type: json, data: 1}}}
+    assertion:
+      target: {output_handle_id: output-json-0, path: total}
+      condition: {kind: equals, expected: 5}
+"""
+
+
+def mistakes(folder: Path, text: str) -> list[tuple[int | None, str, str]]:
+    """Return line, path and message of each mistake of a file."""
+    file = folder / "evals.yaml"
+    file.write_text(text)
+    with pytest.raises(LoadError) as raised:
+        load_suite(file, LoadOptions())
+    return [(problem.line, problem.path, problem.message) for problem in raised.value.problems]
+
+
+def saved(name: str, **changes: str) -> str:
+    text = EVAL.replace("NAME", name)
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    return text
+
+
+def test_mistakes_of_a_file_and_of_all_its_evals_are_told_together(tmp_path: Path) -> None:
+    evals = [
+        saved("a", total="totl"),
+        saved("b", block_id="block"),
+        saved("b", equals="equal"),
+        saved("c", manual="run_step"),
+        "  - 5\n",
+    ]
+    text = f"{WORKFLOW}evals:\n{''.join(evals)}other: 1\n"
+    told = mistakes(tmp_path, text)
+    places = {path: line for line, path, _ in told}
+    lines = dict(enumerate(text.splitlines(), start=1))
+    assert set(places) >= {
+        "other",
+        "evals[0].target.block_id",
+        "evals[1].target.block_id",
+        "evals[1].target.block",
+        "evals[2].name",
+        "evals[2].assertion.condition.kind",
+        "evals[3].source.type",
+        "evals[4]",
+    }
+    assert "other" in lines[places["other"] or 0]
+    assert "totl" in lines[places["evals[0].target.block_id"] or 0]
+    assert "equal," in lines[places["evals[2].assertion.condition.kind"] or 0]
+    assert "run_step" in lines[places["evals[3].source.type"] or 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("evals: []\n", "workflow"),
+        (WORKFLOW + "evals: 5\n", "evals"),
+        ("workflow: 5\nevals: []\n", "workflow"),
+        ("workflow: absent.yaml\nevals: []\n", "workflow"),
+        (WORKFLOW + "evals: []\nevalcore: {nam: x}\n", "evalcore.nam"),
+        (WORKFLOW + "evals: []\nevalcore: 5\n", "evalcore"),
+        (WORKFLOW.replace("type: code", "type: cod") + "evals: []\n", "workflow.blocks.total.type"),
+    ],
+    ids=[
+        "no workflow",
+        "evals that are none",
+        "a workflow that is none",
+        "a workflow that is away",
+        "an unknown option",
+        "options that are none",
+        "a mistake of the workflow",
+    ],
+)
+def test_a_mistake_of_the_file_has_its_place(tmp_path: Path, text: str, place: str) -> None:
+    file = tmp_path / "evals.yaml"
+    file.write_text(text)
+    with pytest.raises(LoadError) as raised:
+        load_suite(file, LoadOptions(format="workflow-evals"))
+    assert place in {problem.path for problem in raised.value.problems}
+
+
+def test_a_file_of_saved_evals_is_a_suite(tmp_path: Path) -> None:
+    file = tmp_path / "evals.yaml"
+    file.write_text(f"{WORKFLOW}evals:\n{saved('a')}{saved('b')}")
+    suite = load_suite(file, LoadOptions())
+    assert [case.id for case in suite.cases] == ["a", "b"]
+    assert suite.definition.name == "invoices"
+    assert suite.definition.policy.gates[0].gate == "pass_rate"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, assert_never
@@ -178,17 +178,20 @@ class LogObserver:
     def _write_line(self, level: str, event: str, **fields: Any) -> None:
         if not self._is_written(level):
             return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         ids = {"run": self._scope.run_id, "suite": self._scope.suite}
-        written = {key: _cut(value) for key, value in fields.items() if value is not None}
-        if self._json:
-            line = orjson.dumps({"time": now, "level": level, "event": event} | ids | written)
-            text = line.decode()
-        else:
-            pairs = " ".join(f"{key}={_plain(value)}" for key, value in (ids | written).items())
-            text = f"{now} {level:<7} {event} {pairs}"
+        text = log_line(level, event, ids | fields, as_json=self._json)
         with self._lock, suppress(OSError, ValueError):  # the reader has gone
             self._write(f"{text}\n")
+
+
+def log_line(level: str, event: str, fields: Mapping[str, Any], *, as_json: bool) -> str:
+    """Return a line without its end; fields that are None are left out, secrets are masked."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    written = {key: _cut(value) for key, value in fields.items() if value is not None}
+    if as_json:
+        return orjson.dumps({"time": now, "level": level, "event": event} | written).decode()
+    pairs = " ".join(f"{key}={_plain(value)}" for key, value in written.items())
+    return f"{now} {level:<7} {event} {pairs}"
 
 
 class ShardSpans:

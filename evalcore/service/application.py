@@ -9,10 +9,12 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import HTTPException, RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from evalcore.errors import StoreError
+from evalcore.service.database.outages import DatabaseOutageError
 from evalcore.service.parts import Parts
+from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
 from evalcore.version import VERSION
 
@@ -39,10 +41,12 @@ def create_application(parts: Parts) -> FastAPI:
         redirect_slashes=False,
     )
     application.state.parts = parts
+    application.add_middleware(RequestLog, metrics=parts.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
     application.add_exception_handler(HTTPException, _http_error)
-    for outage in (StoreError, OperationalError, InterfaceError, ConnectionError, TimeoutError):
+    for outage in (StoreError, DatabaseOutageError, ConnectionError, TimeoutError):
         application.add_exception_handler(outage, _unavailable)
+    application.add_exception_handler(DBAPIError, _not_storable)
     # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
     for routes in (operations, files, eval_runs, evals, workflow_runs, workflows):
         application.include_router(routes.router)
@@ -68,6 +72,17 @@ async def _http_error(_: Request, error: Exception) -> Response:
     if error.status_code == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse({"detail": error.detail}, error.status_code, headers)
+
+
+async def _not_storable(_: Request, error: Exception) -> Response:
+    """Refuse what PostgreSQL has no place for (SQLSTATE 22: the character NUL in a text)."""
+    state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
+    if not state.startswith("22"):
+        raise error
+    detail = "a value of the request cannot be stored, such as a text with the character NUL"
+    return JSONResponse(
+        {"detail": [{"loc": ["body"], "msg": detail, "type": "value_not_storable"}]}, 422
+    )
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:

@@ -181,27 +181,29 @@ async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> Workflow
     """
     now = datetime.now(UTC)
     async with parts.database.transaction() as session:
-        row = await find_eval_run(session, caller, run_id)
+        row = await find_eval_run(session, caller, run_id, locked=True)
         if row.status in FINAL:
             raise ServiceError(409, f"the run has ended: it is {row.status}")
         row.status, row.completed_at = LifecycleStatus.CANCELLED, now
         row.cancel_requested = True
-        await session.execute(
+        cancelled: Any = await session.execute(
             update(EvalResultRow)
             .where(EvalResultRow.run_id == run_id, EvalResultRow.status.not_in(FINAL))
             .values(status=LifecycleStatus.CANCELLED, completed_at=now)
         )
+    parts.metrics.count_result(LifecycleStatus.CANCELLED, None, cancelled.rowcount)
     parts.wake()
     return (await _wires(parts, [row]))[0]
 
 
-async def find_eval_run(session: AsyncSession, caller: Caller, run_id: str) -> EvalRunRow:
-    """Return a run of the caller's project. Raises `ServiceError` 404."""
-    row: EvalRunRow | None = await session.scalar(
-        select(EvalRunRow).where(
-            EvalRunRow.id == run_id, EvalRunRow.project_id == caller.project_id
-        )
+async def find_eval_run(
+    session: AsyncSession, caller: Caller, run_id: str, *, locked: bool = False
+) -> EvalRunRow:
+    """Return a run of the caller's project, `locked` to be changed. Raises `ServiceError` 404."""
+    query = select(EvalRunRow).where(
+        EvalRunRow.id == run_id, EvalRunRow.project_id == caller.project_id
     )
+    row: EvalRunRow | None = await session.scalar(query.with_for_update() if locked else query)
     if row is None:
         raise not_found("eval run", run_id)
     return row

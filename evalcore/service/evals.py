@@ -110,7 +110,7 @@ async def update_eval(parts: Parts, caller: Caller, eval_id: str, body: UpdateEv
     now = datetime.now(UTC)
     row = await _revision_row(parts, caller, eval_id, revision, now)
     async with parts.database.transaction() as session:
-        saved, current = await find_eval(session, caller, eval_id)
+        saved, current = await find_eval(session, caller, eval_id, locked=True)
         if current.id != before.id:
             raise ServiceError(409, "the eval was changed at the same time; read it and try again")
         session.add(row)
@@ -123,21 +123,23 @@ async def update_eval(parts: Parts, caller: Caller, eval_id: str, body: UpdateEv
 async def delete_eval(parts: Parts, caller: Caller, eval_id: str) -> None:
     """Delete an eval; its results stay. Raises `ServiceError` 404."""
     async with parts.database.transaction() as session:
-        saved, _ = await find_eval(session, caller, eval_id)
+        saved, _ = await find_eval(session, caller, eval_id, locked=True)
         saved.deleted_at = datetime.now(UTC)
 
 
 async def find_eval(
-    session: AsyncSession, caller: Caller, eval_id: str
+    session: AsyncSession, caller: Caller, eval_id: str, *, locked: bool = False
 ) -> tuple[EvalRow, EvalRevisionRow]:
-    """Return an eval of the caller's project and what it says now. Raises `ServiceError` 404."""
-    saved: EvalRow | None = await session.scalar(
-        select(EvalRow).where(
-            EvalRow.id == eval_id,
-            EvalRow.project_id == caller.project_id,
-            EvalRow.deleted_at.is_(None),
-        )
+    """Return an eval of the caller's project and what it says now; `locked` to be changed.
+
+    Raises `ServiceError` 404.
+    """
+    query = select(EvalRow).where(
+        EvalRow.id == eval_id,
+        EvalRow.project_id == caller.project_id,
+        EvalRow.deleted_at.is_(None),
     )
+    saved: EvalRow | None = await session.scalar(query.with_for_update() if locked else query)
     if saved is None:
         raise not_found("eval", eval_id)
     revisions = await read_revisions(session, [saved.revision_id])

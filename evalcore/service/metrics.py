@@ -47,6 +47,15 @@ class ServiceMetrics:
             "evalcore_open_eval_results", "Children that have not ended.", registry=self.registry
         )
 
+    def count_result(self, status: str, verdict: str | None, count: int = 1) -> None:
+        """Count results that have become final; those without a verdict count as `none`."""
+        self.results.labels(str(status), str(verdict or "none")).inc(count)
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request by the template of its route."""
+        self.requests.labels(method, route, str(status)).inc()
+        self.seconds.labels(method, route).observe(seconds)
+
 
 async def exposition(metrics: ServiceMetrics, database: Database) -> bytes:
     """Return all metrics; the gauges are read from the database."""

@@ -17,6 +17,7 @@ from evalcore.service.database.sessions import Database, open_database
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
 from evalcore.service.parts import Parts, open_caller
+from evalcore.service.request_log import set_up_logging
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
 
@@ -47,6 +48,7 @@ def serve(options: ServeOptions, settings: Settings) -> None:
 
 
 async def _serve(options: ServeOptions, settings: Settings) -> None:
+    set_up_logging(settings.log)
     database = open_database(options.database)
     await upgrade(database)
     parts = await service_parts(options, settings, database)
@@ -54,7 +56,7 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         create_application(parts),
         host=options.host,
         port=options.port,
-        log_level="info",
+        log_config=None,
         access_log=False,
         timeout_graceful_shutdown=10,
     )

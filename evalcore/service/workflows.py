@@ -50,7 +50,7 @@ async def update_draft(
     payload = await parts.payloads.put(definition, caller.project_id)
     now, draft = datetime.now(UTC), new_id(Kind.DRAFT)
     async with parts.database.transaction() as session:
-        row = await find_workflow(session, caller, workflow_id)
+        row = await find_workflow(session, caller, workflow_id, locked=True)
         row.draft_id = draft
         session.add(_version(caller, workflow_id, draft, payload.inline, payload.ref, now))
         return _wire(workflow_id, row.name, draft, definition)
@@ -60,7 +60,7 @@ async def publish(parts: Parts, caller: Caller, workflow_id: str) -> RegisteredW
     """Publish the draft as the next version, `v1`, `v2`, …; it stays the draft, too."""
     now = datetime.now(UTC)
     async with parts.database.transaction() as session:
-        row = await find_workflow(session, caller, workflow_id)
+        row = await find_workflow(session, caller, workflow_id, locked=True)
         draft = await find_version(session, workflow_id, row.draft_id)
         row.published += 1
         name = f"v{row.published}"
@@ -106,19 +106,23 @@ async def list_workflows(
 async def delete_workflow(parts: Parts, caller: Caller, workflow_id: str) -> None:
     """Delete a workflow; its runs and results stay. Raises `ServiceError` 404."""
     async with parts.database.transaction() as session:
-        row = await find_workflow(session, caller, workflow_id)
+        row = await find_workflow(session, caller, workflow_id, locked=True)
         row.deleted_at = datetime.now(UTC)
 
 
-async def find_workflow(session: AsyncSession, caller: Caller, workflow_id: str) -> WorkflowRow:
-    """Return a workflow of the caller's project. Raises `ServiceError` 404."""
-    row: WorkflowRow | None = await session.scalar(
-        select(WorkflowRow).where(
-            WorkflowRow.id == workflow_id,
-            WorkflowRow.project_id == caller.project_id,
-            WorkflowRow.deleted_at.is_(None),
-        )
+async def find_workflow(
+    session: AsyncSession, caller: Caller, workflow_id: str, *, locked: bool = False
+) -> WorkflowRow:
+    """Return a workflow of the caller's project, `locked` to be changed.
+
+    Raises `ServiceError` 404.
+    """
+    query = select(WorkflowRow).where(
+        WorkflowRow.id == workflow_id,
+        WorkflowRow.project_id == caller.project_id,
+        WorkflowRow.deleted_at.is_(None),
     )
+    row: WorkflowRow | None = await session.scalar(query.with_for_update() if locked else query)
     if row is None:
         raise not_found("workflow", workflow_id)
     return row

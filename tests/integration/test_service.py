@@ -1,23 +1,30 @@
-"""Saved evals over REST: a real server process, SQLite, a store in a folder."""
+"""Saved evals over REST: a real server process on SQLite and PostgreSQL, a store in a folder."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.support.postgresql import available_postgresql
 from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("service"), "--rate", "0") as running:
-        yield running
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    with contextlib.ExitStack() as stack:
+        arguments = ["--rate", "0"]
+        if request.param == "postgresql":
+            arguments += ["--database", stack.enter_context(available_postgresql()).new_database()]
+        yield stack.enter_context(service(tmp_path_factory.mktemp("service"), *arguments))
 
 
 def test_an_eval_has_the_fields_of_the_document(served: Service) -> None:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 
 from evalcore.service.database.sessions import Database, utc
 from evalcore.service.database.tables import ProjectRow, TokenRow
@@ -153,12 +154,17 @@ class Tokens:
 
 async def project_id(session: AsyncSession, name: str, now: datetime) -> str:
     """Return the id of the project of that name, which is created if it does not exist."""
-    row = (await session.scalars(select(ProjectRow).where(ProjectRow.name == name))).first()
-    if row is None:
-        row = ProjectRow(id=new_id(Kind.PROJECT), name=name, created_at=now)
-        session.add(row)
-        await session.flush()
-    return row.id
+    named = select(ProjectRow.id).where(ProjectRow.name == name)
+    identifier: str | None = await session.scalar(named)
+    if identifier is not None:
+        return identifier
+    identifier = new_id(Kind.PROJECT)
+    try:
+        async with session.begin_nested():
+            session.add(ProjectRow(id=identifier, name=name, created_at=now))
+    except IntegrityError:  # another replica has created it at the same time
+        return str((await session.scalars(named)).one())
+    return identifier
 
 
 def _refuse_expired(expires_at: datetime | None) -> None:

@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from evalcore.errors import UsageError
+from evalcore.service.database.outages import naming_outages
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,12 +27,14 @@ _LOCK: Final = 7_318_204_517
 async def upgrade(database: Database) -> None:
     """Apply the migrations that are missing; safe to call from several replicas at once.
 
-    Raises `UsageError` if a newer version of evalcore has migrated the database.
+    Raises `UsageError` if a newer version of evalcore has migrated the database, and
+    `DatabaseOutageError`.
     """
-    async with database.engine.begin() as connection:
-        if database.is_postgresql:
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        await connection.run_sync(_upgrade)
+    with naming_outages():
+        async with database.engine.begin() as connection:
+            if database.is_postgresql:
+                await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            await connection.run_sync(_upgrade)
 
 
 def _upgrade(connection: Connection) -> None:

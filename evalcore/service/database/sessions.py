@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from evalcore.errors import UsageError
+from evalcore.service.database.outages import naming_outages
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",
@@ -30,29 +31,40 @@ _PRAGMAS: Final = (
     "foreign_keys=ON",
     "busy_timeout=30000",
 )
+# A server that has vanished answers nothing at all.
+_CONNECT_S: Final = 10
+_STATEMENT_S: Final = 60
 _READS: Final = "evalcore_reads"
 
 
 class Database:
-    """The engine and its sessions; each session is one transaction."""
+    """The engine and its sessions; each session is one transaction.
+
+    Both kinds of sessions raise `DatabaseOutageError` if the database does not answer.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
-        reading = engine.execution_options(**{_READS: True})
+        options: dict[str, Any] = {_READS: True}
+        if self.is_postgresql:
+            options["isolation_level"] = "REPEATABLE READ"
+        reading = engine.execution_options(**options)
         self._writing = async_sessionmaker(engine, expire_on_commit=False)
         self._reading = async_sessionmaker(reading, expire_on_commit=False)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
         """Give a session whose changes are committed at the end, all or none."""
-        async with self._writing() as session, session.begin():
-            yield session
+        with naming_outages():
+            async with self._writing() as session, session.begin():
+                yield session
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncSession]:
         """Give a session that sees one state of the database and changes nothing."""
-        async with self._reading() as session, session.begin():
-            yield session
+        with naming_outages():
+            async with self._reading() as session, session.begin():
+                yield session
 
     @property
     def is_postgresql(self) -> bool:
@@ -93,7 +105,12 @@ def open_database(address: str, *, connections: int = 10) -> Database:
         event.listen(engine.sync_engine, "begin", _begin_immediately)
     else:
         engine = create_async_engine(
-            url, pool_size=connections, max_overflow=connections, pool_pre_ping=True
+            url,
+            pool_size=connections,
+            max_overflow=connections,
+            pool_timeout=_CONNECT_S,
+            pool_pre_ping=True,
+            connect_args={"timeout": _CONNECT_S, "command_timeout": _STATEMENT_S},
         )
     return Database(engine)
 
@@ -102,12 +119,7 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
     # Transactions are begun by `_begin_immediately`, not by the driver.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in (
-        "journal_mode=WAL",
-        "synchronous=NORMAL",
-        "foreign_keys=ON",
-        "busy_timeout=30000",
-    ):
+    for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

@@ -90,10 +90,12 @@ def execute_evals(
     """
     run = find_run(store, run_id)
     reopen_run(run)
+    reopened = run.manifest()
     options = ExecuteOptions(settings=settings, stopped=stopped)
     receipts = execute_run(run, options)
     if stopped():
-        cancel_run(run, receipts, now=datetime.now(UTC))
+        # Another worker may have reopened the run meanwhile: then it goes on.
+        cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=reopened)
         return False
     with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
         return True

@@ -7,9 +7,10 @@ committed is executed again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -30,10 +31,13 @@ from evalcore.service.execution.engine_run import (
     execute_evals,
     plan_evals,
 )
+from evalcore.service.execution.lease import Lease, LeaseEndedError
 from evalcore.service.execution.queue_worker import OPEN, QueueWorker
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
 from evalcore.service.wire.base import LifecycleStatus
+
+_SHARDS_AT_ONCE: Final = 100
 
 
 class EvalWorker(QueueWorker[EvalRunRow]):
@@ -41,9 +45,9 @@ class EvalWorker(QueueWorker[EvalRunRow]):
 
     table = EvalRunRow
 
-    async def execute(self, row: EvalRunRow) -> None:
+    async def execute(self, row: EvalRunRow, lease: Lease) -> None:
         """Execute a run to its end, unless it is cancelled or the service ends."""
-        await _RunExecution(self, row).run()
+        await _RunExecution(self, row, lease).run()
 
     async def claimed(self, session: AsyncSession, row: EvalRunRow) -> None:
         """Queue the children that are not final."""
@@ -65,10 +69,9 @@ class EvalWorker(QueueWorker[EvalRunRow]):
 class _RunExecution:
     """One run from its claim to its end."""
 
-    def __init__(self, worker: EvalWorker, row: EvalRunRow) -> None:
-        self._worker, self._row = worker, row
+    def __init__(self, worker: EvalWorker, row: EvalRunRow, lease: Lease) -> None:
+        self._row, self._lease = row, lease
         self._parts, self._settings = worker.parts, worker.settings
-        self._cancelled = False
         self._children: dict[str, EvalResultRow] = {}
         self._revisions: dict[str, EvalRevisionRow] = {}
         self._definition: dict[str, Any] = {}
@@ -81,20 +84,23 @@ class _RunExecution:
         await self._mark_running()
         executing = asyncio.ensure_future(
             in_thread(
-                execute_evals, self._parts.store, engine_run, self._settings, self._is_stopped
+                execute_evals, self._parts.store, engine_run, self._settings, self._lease.is_stopped
             )
         )
-        while not executing.done():
-            await asyncio.wait({executing}, timeout=self._worker.look_s)
-            self._cancelled = not await self._worker.keep_lease(self._row) or self._cancelled
+
+        async def look() -> None:
             await self._write_committed(engine_run)
-        complete = executing.result()
-        await self._write_committed(engine_run)
+
+        try:
+            complete = await self._lease.result_of(executing, look)
+        except EvalError:
+            # What was committed until then is a result.
+            with contextlib.suppress(EvalError):
+                await look()
+            raise
+        await look()
         if complete:
             await self._end()
-
-    def _is_stopped(self) -> bool:
-        return self._cancelled or self._worker.is_stopping()
 
     async def _read(self) -> None:
         row = self._row
@@ -133,11 +139,11 @@ class _RunExecution:
             evals,
         )
         async with self._parts.database.transaction() as session:
-            await session.execute(
-                update(EvalRunRow)
-                .where(EvalRunRow.id == self._row.id)
-                .values(engine_run=engine_run)
+            changed: Any = await session.execute(
+                update(EvalRunRow).where(*self._lease.mine).values(engine_run=engine_run)
             )
+        if not changed.rowcount:
+            raise LeaseEndedError("the run was taken over or cancelled while it was planned")
         return engine_run
 
     async def _frozen(self, child: EvalResultRow) -> FrozenEval:
@@ -159,13 +165,17 @@ class _RunExecution:
         shards = await asyncio.to_thread(
             lambda: [*committed_results(self._parts.store, engine_run, self._done)]
         )
-        for shard, results in shards:
-            await self._write(results)
-            self._done.add(shard)
+        for start in range(0, len(shards), _SHARDS_AT_ONCE):
+            chunk = shards[start : start + _SHARDS_AT_ONCE]
+            await self._write([result for _, results in chunk for result in results])
+            self._done.update(shard for shard, _ in chunk)
 
     async def _write(self, results: Sequence[ItemResult]) -> None:
         """Write results that are final; those of children that are final already stay."""
         rows = [await self._final_values(result) for result in results]
+        # In one order, so that two runs of the same evals cannot wait for each other.
+        rows.sort(key=lambda row: row[0].eval_id)
+        written: list[dict[str, Any]] = []
         async with self._parts.database.transaction() as session:
             for child, values in rows:
                 changed = await session.execute(
@@ -175,6 +185,9 @@ class _RunExecution:
                 )
                 if changed.rowcount:  # type: ignore[attr-defined]  # of an UPDATE there is one
                     await self._point_to(session, child, values)
+                    written.append(values)
+        for values in written:
+            self._parts.metrics.count_result(values["status"], values["verdict"])
 
     async def _final_values(self, result: ItemResult) -> tuple[EvalResultRow, dict[str, Any]]:
         child = self._children[result.eval_id]

@@ -13,19 +13,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from sqlalchemy import or_, select, update
-from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import EvalError, StoreError
+from evalcore.service.database.outages import DatabaseOutageError
+from evalcore.service.execution.lease import LEASE_S, HandedBackError, Lease, LeaseEndedError
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.parts import Parts
-from evalcore.service.wire.base import FINAL, LifecycleStatus
+from evalcore.service.wire.base import LifecycleStatus
 from evalcore.settings import Settings
 
 LOG: Final = logging.getLogger("evalcore.service")
 OPEN: Final = (LifecycleStatus.PENDING, LifecycleStatus.QUEUED, LifecycleStatus.RUNNING)
 _IDLE_S: Final = 2.0
-_LEASE_S: Final = 15.0
 _RETRY_S: Final = 5.0
 
 Row = TypeVar("Row")
@@ -35,7 +35,6 @@ class QueueWorker(Generic[Row]):
     """Takes one row at a time and executes it, until it is stopped."""
 
     table: ClassVar[Any]
-    look_s: ClassVar[float] = 0.25
 
     def __init__(self, parts: Parts, settings: Settings) -> None:
         self.parts = parts
@@ -45,8 +44,8 @@ class QueueWorker(Generic[Row]):
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
-    async def execute(self, row: Row) -> None:
-        """Execute a row to its end, or return early if `is_stopping`."""
+    async def execute(self, row: Row, lease: Lease) -> None:
+        """Execute a row to its end, or return early if its lease `is_stopped`."""
         raise NotImplementedError
 
     async def claimed(self, session: AsyncSession, row: Row) -> None:
@@ -74,21 +73,6 @@ class QueueWorker(Generic[Row]):
         """Whether the service is about to end."""
         return self._stopping
 
-    async def keep_lease(self, row: Any) -> bool:
-        """Renew the lease; whether the row is still this worker's and not final."""
-        until = datetime.now(UTC) + timedelta(seconds=_LEASE_S)
-        async with self.parts.database.transaction() as session:
-            renewed: Any = await session.execute(
-                update(self.table)
-                .where(
-                    self.table.id == row.id,
-                    self.table.worker == self.name,
-                    self.table.status.not_in(FINAL),
-                )
-                .values(lease_until=until)
-            )
-        return bool(renewed.rowcount)
-
     async def _loop(self) -> None:
         while not self._stopping:
             self._woken.clear()
@@ -97,7 +81,7 @@ class QueueWorker(Generic[Row]):
                 if row is not None:
                     await self._execute(row)
                     continue
-            except (OperationalError, InterfaceError, StoreError, OSError) as error:
+            except (DatabaseOutageError, StoreError, OSError) as error:
                 LOG.warning("%s: the queue waits: %s", self.table.__tablename__, error)
             except Exception:
                 # A fault of ours must not end the queue.
@@ -121,25 +105,31 @@ class QueueWorker(Generic[Row]):
             row: Any = await session.scalar(query)
             if row is None:
                 return None
-            row.worker, row.lease_until = self.name, now + timedelta(seconds=_LEASE_S)
+            row.worker, row.lease_until = self.name, now + timedelta(seconds=LEASE_S)
             row.status = LifecycleStatus.RUNNING
             row.started_at = row.started_at or now
             await self.claimed(session, row)
         return row
 
     async def _execute(self, row: Any) -> None:
+        lease = Lease(self.parts.database, self.table, row.id, self.name, self.is_stopping)
         try:
-            await self.execute(row)
-        except (StoreError, OperationalError, InterfaceError, OSError) as error:
+            with lease.kept():
+                await self.execute(row, lease)
+        except LeaseEndedError:
+            LOG.info("%s: another worker has it, or it is final", row.id)
+        except HandedBackError:
+            await self._release(row, 0)
+        except (StoreError, DatabaseOutageError, OSError) as error:
             LOG.warning("%s waits: %s", row.id, error)
             await self._release(row, _RETRY_S)
         except EvalError as error:
-            await self._fail(row, {"code": type(error).__name__, "message": str(error)})
+            await self._fail(row, lease, {"code": type(error).__name__, "message": str(error)})
         except Exception as error:
             # A fault of ours ends one row and not the queue.
             LOG.exception("%s failed", row.id)
             message = f"unexpected fault: {type(error).__name__}"
-            await self._fail(row, {"code": "internal_error", "message": message})
+            await self._fail(row, lease, {"code": "internal_error", "message": message})
         else:
             if self._stopping:
                 await self._release(row, 0)
@@ -154,17 +144,16 @@ class QueueWorker(Generic[Row]):
                 .values(lease_until=until)
             )
 
-    async def _fail(self, row: Any, error: dict[str, str]) -> None:
-        """End a row that cannot be executed."""
+    async def _fail(self, row: Any, lease: Lease, error: dict[str, str]) -> None:
+        """End a row that cannot be executed; one of another worker is left alone."""
         ended = {
             "status": LifecycleStatus.ERROR,
             "error": error,
             "completed_at": datetime.now(UTC),
         }
         async with self.parts.database.transaction() as session:
-            await session.execute(
-                update(self.table)
-                .where(self.table.id == row.id, self.table.status.in_(OPEN))
-                .values(**ended)
+            changed: Any = await session.execute(
+                update(self.table).where(*lease.mine).values(**ended)
             )
-            await self.failed(session, row, ended)
+            if changed.rowcount:
+                await self.failed(session, row, ended)

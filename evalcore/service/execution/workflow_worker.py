@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 
 from evalcore.errors import EvalError
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow, WorkflowVersionRow
-from evalcore.service.execution.queue_worker import OPEN, QueueWorker
+from evalcore.service.execution.lease import Lease
+from evalcore.service.execution.queue_worker import QueueWorker
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.execution.workflow_execution import WorkflowOutcome, execute_workflow
 from evalcore.service.identifiers import Kind, new_id
@@ -23,7 +24,7 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
 
     table = WorkflowRunRow
 
-    async def execute(self, row: WorkflowRunRow) -> None:
+    async def execute(self, row: WorkflowRunRow, lease: Lease) -> None:
         """Execute a run and store its steps and its output together."""
         async with self.parts.database.reading() as session:
             version = await session.scalar(
@@ -45,34 +46,31 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
                 definition,
                 inputs,
                 self.settings,
-                self.is_stopping,
+                lease.is_stopped,
             )
         )
-        while not executing.done():
-            await asyncio.wait({executing}, timeout=self.look_s)
-            await self.keep_lease(row)
-        outcome: WorkflowOutcome | None = executing.result()
+        outcome: WorkflowOutcome | None = await lease.result_of(executing)
         if outcome is not None:
-            await self._write(row, outcome)
+            await self._write(row, lease, outcome)
 
-    async def _write(self, row: WorkflowRunRow, outcome: WorkflowOutcome) -> None:
+    async def _write(self, row: WorkflowRunRow, lease: Lease, outcome: WorkflowOutcome) -> None:
+        """Write the steps and the end together; nothing if another worker has the row."""
         steps = [await self._step(row, step) for step in outcome.steps]
         output = await self.parts.payloads.put(outcome.output, row.project_id)
         status = LifecycleStatus.COMPLETED if outcome.error is None else LifecycleStatus.ERROR
+        ended = {
+            "status": status,
+            "error": outcome.error,
+            "output": output.inline,
+            "output_ref": output.ref,
+            "completed_at": datetime.now(UTC),
+        }
         async with self.parts.database.transaction() as session:
-            await session.execute(delete(WorkflowStepRow).where(WorkflowStepRow.run_id == row.id))
-            session.add_all(steps)
-            await session.execute(
-                update(WorkflowRunRow)
-                .where(WorkflowRunRow.id == row.id, WorkflowRunRow.status.in_(OPEN))
-                .values(
-                    status=status,
-                    error=outcome.error,
-                    output=output.inline,
-                    output_ref=output.ref,
-                    completed_at=datetime.now(UTC),
-                )
+            changed: Any = await session.execute(
+                update(WorkflowRunRow).where(*lease.mine).values(**ended)
             )
+            if changed.rowcount:
+                session.add_all(steps)
 
     async def _step(self, row: WorkflowRunRow, step: Mapping[str, Any]) -> WorkflowStepRow:
         inputs = await self.parts.payloads.put(_handles(step["inputs"]), row.project_id)

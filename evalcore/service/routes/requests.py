@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
@@ -14,10 +15,12 @@ from pydantic import BeforeValidator
 from evalcore.formats.text.documents import too_large_number
 from evalcore.service.access.audit import note_write
 from evalcore.service.access.tokens import Caller, Scope
+from evalcore.service.database.outages import DatabaseOutageError
 from evalcore.service.failure import ServiceError, mistake
 from evalcore.service.pages import PageRequest
 from evalcore.service.parts import Parts
 
+LOG = logging.getLogger("evalcore.service.audit")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -72,9 +75,19 @@ class StrictRoute(APIRoute):
             finally:
                 caller = getattr(strict.state, "caller", None)
                 if request.method not in _READS and caller is not None:
-                    await note_write(parts_of(request).database, caller, request, status)
+                    await _audit(parts_of(request), caller, request, status)
 
         return strictly
+
+
+async def _audit(parts: Parts, caller: Caller, request: Request, status: int) -> None:
+    try:
+        await note_write(parts.database, caller, request, status)
+    except DatabaseOutageError:
+        # The answer has to say what was done, so the entry goes to the log instead.
+        LOG.exception(
+            "audit: %s %s by %s: %s", request.method, request.url.path, caller.token_id, status
+        )
 
 
 def parts_of(request: Request) -> Parts:

@@ -1,0 +1,132 @@
+"""The lease of a worker on one row of a queue: renewed until the row is final or another's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import select, update
+
+from evalcore.errors import EvalError, StoreError
+from evalcore.service.database.outages import DatabaseOutageError
+from evalcore.service.database.sessions import Database
+from evalcore.service.wire.base import FINAL
+
+LEASE_S: Final = 15.0
+LOOK_S: Final = 0.25
+_RENEWAL_S: Final = LEASE_S / 3
+# An item that lasts longer is executed again by the next worker.
+_HAND_BACK_S: Final = 20.0
+
+
+class LeaseEndedError(EvalError):
+    """The row is final, or another worker has it: what is left of it is not this worker's."""
+
+
+class HandedBackError(EvalError):
+    """The service ends before the row does."""
+
+
+class Lease:
+    """A worker's right to execute a row. `is_stopping` says whether the service is about to end."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: Any,
+        row_id: str,
+        worker: str,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._database, self._table = database, table
+        self._row_id, self._worker = row_id, worker
+        self._is_stopping = is_stopping
+        self._renewed_s = time.monotonic()
+        self._has_ended = False
+
+    @property
+    def mine(self) -> tuple[Any, Any, Any]:
+        """The conditions that the row is not final and still this worker's."""
+        table = self._table
+        return (
+            table.id == self._row_id,
+            table.worker == self._worker,
+            table.status.not_in(FINAL),
+        )
+
+    def is_stopped(self) -> bool:
+        """Whether no further item may begin."""
+        return self._has_ended or self._is_stopping()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the row is final, another worker's, or given up."""
+        return self._has_ended
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew the lease in the background."""
+        keeping = asyncio.create_task(self._keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+
+    async def _keep(self) -> None:
+        while not self._has_ended:
+            await asyncio.sleep(LOOK_S)
+            try:
+                is_mine = await self._look()
+            except DatabaseOutageError:
+                # Nobody can tell whose the row is once the lease may have ended.
+                is_mine = time.monotonic() - self._renewed_s < LEASE_S
+            self._has_ended = not is_mine
+
+    async def _look(self) -> bool:
+        """Renew the lease if it is time to; whether the row is still this worker's."""
+        now_s = time.monotonic()
+        if now_s - self._renewed_s < _RENEWAL_S:
+            async with self._database.reading() as session:
+                return await session.scalar(select(self._table.id).where(*self.mine)) is not None
+        until = datetime.now(UTC) + timedelta(seconds=LEASE_S)
+        async with self._database.transaction() as session:
+            renewed: Any = await session.execute(
+                update(self._table).where(*self.mine).values(lease_until=until)
+            )
+        self._renewed_s = now_s
+        return bool(renewed.rowcount)
+
+    async def result_of(
+        self, executing: asyncio.Future[Any], look: Callable[[], Awaitable[None]] | None = None
+    ) -> Any:
+        """Return what an execution in a thread gives; `look` is awaited from time to time.
+
+        An outage of the database or the store during `look` passes. Raises `HandedBackError` if
+        the service ends and the execution does not.
+        """
+        ends_s = None
+        try:
+            while not executing.done():
+                await asyncio.wait({executing}, timeout=LOOK_S)
+                if look is not None:
+                    with contextlib.suppress(DatabaseOutageError, StoreError):
+                        await look()
+                if ends_s is None and self._is_stopping():
+                    ends_s = time.monotonic() + _HAND_BACK_S
+                if ends_s is not None and time.monotonic() > ends_s:
+                    raise HandedBackError("the service ends")
+        except HandedBackError:
+            self._has_ended = True
+            raise
+        except BaseException:
+            # The thread goes on until it is told to stop: without its end, the next worker of the
+            # row would execute the same items at the same time.
+            self._has_ended = True
+            await asyncio.wait({executing})
+            raise
+        return executing.result()

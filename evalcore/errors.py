@@ -199,10 +199,8 @@ class RunConflictError(EvalError):
     exit_code = ExitCode.ERRORS
 
 
-class TargetError(EvalError):
-    """A target gave no output: the item ends in lifecycle `error` with this kind and message."""
-
-    exit_code = ExitCode.ERRORS
+class KindError(EvalError):
+    """An error that is told from others by its `kind`, and reads as its `message`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(kind, message)
@@ -211,3 +209,9 @@ class TargetError(EvalError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class TargetError(KindError):
+    """A target gave no output: the item ends in lifecycle `error` with this kind and message."""
+
+    exit_code = ExitCode.ERRORS

@@ -12,7 +12,6 @@ from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
 from evalcore.sql.bounded import BoundedConnection
 
-ROW_FORMATS: Final = ("jsonl", "csv", "parquet")
 _BATCH: Final = 1_000
 _ROW_GROUP: Final = 20_480
 # Of CSV a spreadsheet takes a cell that begins so for a formula: a sign (of full width, too), also

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import KEPT_LENGTH, json_text, shorten
+from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, shorten
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion, Verdict
 
@@ -114,7 +114,7 @@ class Check:
         """Return what the check asks for as a short text; None if it has no such value."""
         value = getattr(self, self.expected_field, None)
         if type(value) is str:
-            return value if len(value) <= KEPT_LENGTH else shorten(value)
+            return value if len(value) <= LINE_LENGTH else shorten(value)
         if value is not None or (self.expected_field == "value" and "value" in self.__dict__):
             return shorten(json_text(value))
         threshold = getattr(self, "threshold", None)

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import one_line, quote
 from evalcore.declared.types import Text
+from evalcore.mistakes.foreign_text import one_line, quote
 from evalcore.model.assertion import Outcome, Verdict, blocked, failed
 from evalcore.model.evidence import Evidence
 from evalcore.model.evidence_path import error_texts

@@ -17,9 +17,9 @@ from evalcore.checks.negation import apply_negation
 from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import describe_error, json_text, one_line
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Share, Text, TextOrTexts, Weight, text_or_mapping
+from evalcore.mistakes.foreign_text import describe_error, json_text, one_line
 from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
-from evalcore.checks.wording import one_line
+from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.tolerance import reaches
 

@@ -9,7 +9,7 @@ from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
 from evalcore.checks.transform import TransformError, apply_transform
-from evalcore.checks.wording import describe_error, shorten
+from evalcore.mistakes.foreign_text import describe_error, shorten
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import SkippedError

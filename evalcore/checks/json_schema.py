@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from evalcore.checks.wording import describe_error, one_line, quote
+from evalcore.mistakes.foreign_text import describe_error, one_line, quote
 from evalcore.patterns.bounded import compile_python
 from evalcore.patterns.errors import PatternError
 

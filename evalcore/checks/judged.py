@@ -13,13 +13,13 @@ from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
 from evalcore.checks.judge import JudgedCheck, JudgedKeys, read_judged
 from evalcore.checks.material import UnknownVariableError, material_of
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import one_line
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, Judges, JudgeSpec, added
 from evalcore.judging.grading import DEFAULT_PROMPT, Judgement, grade_freely, prompt_digest
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
+from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Metrics
 from evalcore.model.tolerance import reaches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalcore.checks.registry import load_check
-from evalcore.checks.wording import quote
+from evalcore.mistakes.foreign_text import quote
 from evalcore.model.assertion import Assertion, Outcome, Verdict
 
 

@@ -14,8 +14,8 @@ from evalcore.checks.registry import load_check
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.checks.transform import TransformError, apply_transform
-from evalcore.checks.wording import QUOTED_LENGTH, json_text, quote, shorten
 from evalcore.declared.types import Text
+from evalcore.mistakes.foreign_text import QUOTED_LENGTH, json_text, quote, shorten
 from evalcore.model.assertion import Outcome, Verdict, broken, failed
 from evalcore.model.evidence_path import PRIMARY_PATH, MissingPath, PathSyntaxError, find_value
 

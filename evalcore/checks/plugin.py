@@ -20,9 +20,9 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import Check
 from evalcore.checks.python_call import PythonCheck
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import describe_error, one_line
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
+from evalcore.mistakes.foreign_text import describe_error, one_line
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.tolerance import reaches

@@ -16,9 +16,9 @@ from evalcore.checks.grader_environment import environment_of
 from evalcore.checks.judge import passing_score
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import one_line
 from evalcore.declared.types import Count, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
+from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Verdict, broken
 from evalcore.trust.secret_options import secret_options
 from evalcore.trust.text import last_words, tail_line

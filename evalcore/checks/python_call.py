@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import describe_error
 from evalcore.errors import EvalError, TargetError
+from evalcore.mistakes.foreign_text import describe_error
 from evalcore.model.artifact import artifact_of
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case

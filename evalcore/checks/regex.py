@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Protocol
 
 from evalcore.checks.base import Check
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import quote
+from evalcore.mistakes.foreign_text import quote
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 from evalcore.patterns.bounded import compile_pattern
 from evalcore.patterns.errors import PatternError

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import quote, quote_all
+from evalcore.mistakes.foreign_text import quote, quote_all
 from evalcore.model.assertion import PASSED, Verdict, failed
 
 # White space and line terminators of ECMAScript; `str.strip` knows others.

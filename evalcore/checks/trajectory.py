@@ -16,9 +16,9 @@ from evalcore.checks.judge import passing_score
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import json_text, quote
 from evalcore.declared.base import Declared
 from evalcore.declared.types import Share, Text, Weight
+from evalcore.mistakes.foreign_text import json_text, quote
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
 

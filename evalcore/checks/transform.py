@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalcore.checks import strict_json
 from evalcore.checks.strict_json import NotJsonError
-from evalcore.checks.wording import json_text, quote
+from evalcore.mistakes.foreign_text import json_text, quote
 from evalcore.model.json_path import compile_json_path
 
 _JSON_PATH = "json_path:"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.checks.wording import shorten
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.measures import is_amount, measure_problem, not_an_amount

@@ -12,7 +12,6 @@ from evalcore.judging.replies import ReplyError
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.tolerance import reaches
 
-AGGREGATIONS = ("mean", "median", "majority")
 MAX_REPAIRS = 2
 _SHOWN_CHARACTERS = 120
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from evalcore.errors import EvalError
 
@@ -31,6 +33,14 @@ def quote_all(texts: Sequence[str]) -> str:
     listed = ", ".join(map(quote, texts[:_LISTED]))
     more = len(texts) - _LISTED
     return f"{listed} and {more} more" if more > 0 else listed
+
+
+def json_text(value: Any) -> str:
+    """Return the value as JSON text, or in Python's words where JSON has none for it."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def describe_error(error: BaseException) -> str:

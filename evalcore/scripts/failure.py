@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from evalcore.errors import EvalError
+from evalcore.errors import KindError
 from evalcore.expressions.failure import ExpressionError
 from evalcore.model.exchange import ErrorKind, ProviderError, SkippedError
 
@@ -19,16 +19,8 @@ _BY_KIND: Final[Mapping[str, str]] = {
 _NO_NAMES: Final = frozenset({"object", "BaseException"})
 
 
-class ToolError(EvalError):
+class ToolError(KindError):
     """A tool gave no result. `kind` is the class of exception that it is, for `catch`."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(kind, message)
-        self.kind = kind
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
 
 
 def kind_of(error: BaseException) -> str:

@@ -25,7 +25,6 @@ _RENAMED: Final = {
 # What clients of other libraries take and what is decided here otherwise.
 _DROPPED: Final = frozenset({"max_retries", "rate_limiter", "streaming", "configurable_fields"})
 _ENV: Final = re.compile(r"\$\{\s*env\.([A-Za-z_]\w*)\s*\}|\$\{\s*env\[['\"](\w+)['\"]\]\s*\}")
-_SECRETS: Final = ("api_key",)
 
 
 class ModelEntry(NamedTuple):

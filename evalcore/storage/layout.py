@@ -15,14 +15,12 @@ NameKey = NewType("NameKey", str)
 """One part of a key that stands for a name (`suite_key`)."""
 
 BASELINES_PREFIX = "baselines/"
-HISTORY_PREFIX = "history/"
 RECORDINGS_PREFIX = "recordings/"
 RUNS_PREFIX = "runs/"
 
 _MAX_NAME_KEY_BYTES = 200  # a local file's name may have 255
 _RUN_ID = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{6}")
 _RUN_ID_TIME = "%Y%m%dT%H%M%SZ"
-_MANIFEST_KEY = re.compile(r"runs/([a-z0-9._%~A-F-]+)/([^/]+)/manifest\.json")
 _SHARD_KEY = re.compile(r".*/(?:results/(\d{5,})\.parquet|claims/(\d{5,}))")
 
 
@@ -175,14 +173,6 @@ def runs_prefix(suite: NameKey) -> str:
     return f"{RUNS_PREFIX}{suite}/"
 
 
-def parse_manifest_key(key: str) -> RunKeys | None:
-    """Return the run (suite key and run id) whose manifest stands at `key`; None for other keys."""
-    match = _MANIFEST_KEY.fullmatch(key)
-    if match is None or run_created_at(match[2]) is None:
-        return None
-    return RunKeys(NameKey(match[1]), match[2])
-
-
 def parse_shard_key(key: str) -> int | None:
     """Return the shard whose result or claim stands at `key`; None for other keys."""
     match = _SHARD_KEY.fullmatch(key)
@@ -197,11 +187,6 @@ def recording_key(digest: str) -> str:
 def blob_key(sha256: str) -> str:
     """Return the key of a blob, given the SHA-256 of its content in hex."""
     return f"blobs/{sha256[:2]}/{sha256}"
-
-
-def dataset_prefix(name: str, version: str) -> str:
-    """Return what the keys of one version of a data set start with."""
-    return f"datasets/{suite_key(name)}/{suite_key(version)}/"
 
 
 def baseline_key(suite: NameKey, name: str) -> str:

@@ -148,18 +148,13 @@ def options_model(kind: str) -> type[BaseModel]:
     return cast("type[BaseModel]", getattr(import_module(row.module), row.options))
 
 
-def merge_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> BaseModel:
-    """Return the target's options with the variant's configuration laid over them, checked.
+def merged_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> dict[str, Any]:
+    """Return the target's options with the variant's configuration laid over them.
 
     Whole values are replaced, not merged, except in a kind's open field; `systemPrompt` means
     `system_prompt`. Options that every target may have (`COMMON_OPTIONS`) are no part of it. Raise
-    pydantic's `ValidationError` for options that do not fit, `UsageError` for an unknown kind.
+    `UsageError` for an unknown kind.
     """
-    return options_model(target.kind).model_validate(merged_options(target, variant))
-
-
-def merged_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> dict[str, Any]:
-    """Return what `merge_options` checks."""
     fields = options_model(target.kind).model_fields
     open_field = target_kind(target.kind).open_field
     merged = {_name(key, fields): value for key, value in target.options.items()}
@@ -195,9 +190,10 @@ def build(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Runnable:
-    """Return the target, changed by the variant, ready to answer; errors as `merge_options`.
+    """Return the target, changed by the variant, ready to answer.
 
-    The variant's own `target` is the caller's to resolve: `target` is what it names. Secrets come
+    Raise pydantic's `ValidationError` for options that do not fit, `UsageError` for an unknown
+    kind. The variant's own `target` is the caller's to resolve: `target` is what it names. Secrets come
     from the `environment` (this process's) and the nearest `.env` from the suite's `folder` (the
     current one) upward; `TargetError` if one is not there, from `answer` if the target asks a
     provider, for in replay it is not needed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from evalcore.errors import EvalError, TargetError
+from evalcore.errors import KindError, TargetError
 
 NO_EXECUTOR: Final = (
     "Case '{id}' requires an executor (no fixtures for all expected blocks) "
@@ -12,7 +12,7 @@ NO_EXECUTOR: Final = (
 )
 
 
-class BlockError(EvalError):
+class BlockError(KindError):
     """A block gave no output. `kind` is what `non_retryable_errors` names.
 
     `retryable`: trying again may help. `route`: the block to go on with, where an inner block of a
@@ -23,13 +23,8 @@ class BlockError(EvalError):
         self, kind: str, message: str, *, retryable: bool = False, route: str | None = None
     ) -> None:
         super().__init__(kind, message)
-        self.kind = kind
-        self.message = message
         self.retryable = retryable
         self.route = route
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class WorkflowError(TargetError):

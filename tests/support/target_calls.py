@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.providers.registry import open_session, send
 from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.registry import build
+from evalcore.targets.registry import build, merged_options, options_model
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
 
@@ -21,6 +23,11 @@ from evalcore.trust.imports import ImportPolicy
 async def _once(request: Request) -> Reply:
     async with open_session() as session:
         return await send(session, request)
+
+
+def merge_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> BaseModel:
+    """Return the checked options of a target, the variant's configuration laid over them."""
+    return options_model(target.kind).model_validate(merged_options(target, variant))
 
 
 def answer(

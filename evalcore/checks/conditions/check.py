@@ -17,7 +17,7 @@ from evalcore.checks.conditions.eval_assertion import (
 )
 from evalcore.checks.conditions.kinds import AnyCondition
 from evalcore.checks.subject import Subject
-from evalcore.checks.wording import json_text, shorten
+from evalcore.mistakes.foreign_text import json_text, shorten
 from evalcore.model.assertion import Outcome, Verdict
 
 # Where a block's target leaves its handles in the details of the evidence.

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from evalcore.checks.conditions.base import ConditionServices, TextCondition
 from evalcore.checks.conditions.verdict import BlockedCode, ConditionVerdict, blocked, verdict
-from evalcore.checks.wording import quote
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.vectors import cosine
+from evalcore.mistakes.foreign_text import quote
 from evalcore.model.tolerance import reaches
 
 

@@ -17,7 +17,7 @@ from evalcore.checks.conditions.verdict import (
     failed,
     verdict,
 )
-from evalcore.checks.wording import json_text, shorten
+from evalcore.mistakes.foreign_text import json_text, shorten
 
 Operator = Literal["gt", "gte", "lt", "lte", "eq", "neq"]
 _SIGNS = {"gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "eq": "=", "neq": "≠"}

@@ -95,7 +95,6 @@ FOLDER = f"runs/support%3A%20tier%201/{RUN_ID}"
         (RUN.folder, f"{FOLDER}/"),
         (layout.recording_key("abcd"), "recordings/ab/abcd"),
         (layout.blob_key("abcd"), "blobs/ab/abcd"),
-        (layout.dataset_prefix("Live", "v1"), "datasets/live/v1/"),
         (layout.baseline_key(RUN.suite, "Main"), "baselines/support%3A%20tier%201/main.json"),
     ],
 )
@@ -138,28 +137,6 @@ def test_what_is_no_run_id_is_refused(run_id: str) -> None:
     assert layout.run_created_at(run_id) is None
     with pytest.raises(UsageError, match="is not a run id"):
         RunKeys(NameKey("a"), run_id)
-
-
-@given(names, moments, st.binary(min_size=3, max_size=3))
-def test_a_manifests_key_leads_back_to_its_run(name: str, now: datetime, random: bytes) -> None:
-    run = RunKeys(suite_key(name), layout.new_run_id(now, random))
-    assert layout.parse_manifest_key(run.manifest) == run
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "",
-        RUN.report,
-        RUN.result(0),
-        f"x{RUN.manifest}",
-        f"{RUN.manifest}.bak",
-        "runs/a/latest/manifest.json",
-        f"runs/a/b/{RUN_ID}/manifest.json",
-    ],
-)
-def test_other_keys_lead_to_no_run(key: str) -> None:
-    assert layout.parse_manifest_key(key) is None
 
 
 @given(st.integers(min_value=0, max_value=10_000_000))

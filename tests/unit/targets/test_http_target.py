@@ -13,9 +13,8 @@ from evalcore.errors import TargetError
 from evalcore.model.exchange import ErrorKind, ProviderError
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
-from evalcore.targets.registry import merge_options
 from tests.support.model_server import Failure, ModelServer, model_server
-from tests.support.target_calls import answer, target_of
+from tests.support.target_calls import answer, merge_options, target_of
 
 
 def service(server: ModelServer, query: str = "", **options: Any) -> Target:

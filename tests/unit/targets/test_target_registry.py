@@ -15,9 +15,10 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.registry import KINDS, build, merge_options, options_model
+from evalcore.targets.registry import KINDS, build, options_model
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
+from tests.support.target_calls import merge_options
 
 
 def work_for(case: Case) -> Work:

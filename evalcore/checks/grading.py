@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING
 
-from evalcore.checks.base import Check
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
@@ -14,6 +14,9 @@ from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
+
+if TYPE_CHECKING:
+    from evalcore.checks.base import Check
 
 _MAX_SHARED_PASSES = 1_000
 

@@ -185,7 +185,7 @@ class ItemCalls:
             return await recorder.save(request, outcome, **call)
 
     async def _called(self, request: Request, began: float) -> Reply:
-        """Return the answer of the first attempt that has one."""
+        """Return the answer of the first attempt that has one; the pauses between are `retry`'s."""
         original = request
         if request.timeout_s is None:
             request = replace(request, timeout_s=CALL_TIMEOUT_S)
@@ -236,7 +236,8 @@ class ItemCalls:
             request = payment.bounded(request)
             priced = partial(self._priced, request, attempt=attempt)
             reply = await self._within_rates(
-                request, lambda sent: payment.answered(self._sent(sent), priced, self._is_late)
+                request,
+                lambda sent: payment.answered(self._sent(sent), priced, self._item_is_timed_out),
             )
         if payment.is_cut(reply):
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
@@ -244,7 +245,7 @@ class ItemCalls:
             raise SkippedError("budget", cut)
         return reply
 
-    def _is_late(self) -> bool:
+    def _item_is_timed_out(self) -> bool:
         """Whether the item's time limit has passed."""
         return self._clock is not None and self._clock.expired()
 

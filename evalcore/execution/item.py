@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.execution.attempt import Attempt, wall_clock_us
 from evalcore.execution.item_evidence import ItemEvidence
 from evalcore.execution.item_grading import ItemGrading
 from evalcore.execution.item_outcome import failed_item, graded_item
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import State
 from evalcore.model.suite import SuiteDefinition
@@ -48,14 +48,14 @@ class ItemRunner:
             return earlier
         if calls is not None and self._inputs.begins is not None:
             self._inputs.begins(item.number)
-        attempt = Attempt(item, calls, wall_clock_us())
+        running = RunningItem(item, calls, wall_clock_us())
         try:
             if self._evidence.needs_workspace(item):
-                finished = await self._run_in_workspace(attempt)
+                finished = await self._run_in_workspace(running)
             else:
-                finished = await self._graded(attempt)
+                finished = await self._graded(running)
         except EvalError as error:
-            finished = failed_item(attempt, error)
+            finished = failed_item(running, error)
         if self._inputs.reused is not None:
             self._inputs.reused.forget(item.number)
         if calls is not None:
@@ -74,52 +74,57 @@ class ItemRunner:
             inputs.reused.forget(item.number)
         return finished
 
-    def _refuse_late_item(self) -> None:
+    def _skip_if_the_run_has_ended(self) -> None:
+        """Raise `SkippedError` if the run's `max_duration_s` is over."""
         if self._inputs.ended is not None and self._inputs.ended():
             bound = self._suite.limits.max_duration_s
             raise SkippedError("budget", f"the run's time is over ({bound:g} s)")
 
-    async def _run_in_workspace(self, attempt: Attempt) -> FinishedItem:
+    async def _run_in_workspace(self, running: RunningItem) -> FinishedItem:
         """Prepare the item's workspace and run the item there."""
-        workspaces, item = self._inputs.workspaces, attempt.item
-        self._refuse_late_item()
+        workspaces, item = self._inputs.workspaces, running.item
+        self._skip_if_the_run_has_ended()
         if workspaces is None:
             raise TargetError("workspace", "no workspaces are prepared here")
         async with workspaces().entered(item.case, f"{item.number}-{item.case.id}") as workspace:
-            attempt.workspace, attempt.started_us = workspace, wall_clock_us()
-            finished = await self._graded(attempt)
+            running.workspace, running.started_us = workspace, wall_clock_us()
+            finished = await self._graded(running)
             if finished.status is State.ERROR:
                 await workspace.note_changes()
         if not workspace.notes:
             return finished
         return finished._replace(evidence=workspace.told_by(finished.evidence))
 
-    async def _graded(self, attempt: Attempt) -> FinishedItem:
-        """Return the outcome of an attempt; what its target or its checks raise is part of it."""
+    async def _graded(self, running: RunningItem) -> FinishedItem:
+        """Return the finished item; what its target or its checks raise is part of it."""
         try:
-            self._refuse_late_item()
-            if attempt.calls is None:
-                finished = await self._evidence_and_grades(attempt)
+            self._skip_if_the_run_has_ended()
+            if running.calls is None:
+                finished = await self._evidence_and_grades(running)
             else:
-                finished = await self._within_time_limit(attempt)
+                finished = await self._within_time_limit(running)
         except EvalError as error:
-            return failed_item(attempt, error)
+            return failed_item(running, error)
         except Exception as error:  # noqa: BLE001 - a target is foreign code; its row says so
             crash = TargetError("target", f"{type(error).__name__}: {error}")
-            return failed_item(attempt, crash)
+            return failed_item(running, crash)
         if finished.evidence is None or not self._suite.scorers:
             return finished
-        return finished._replace(scores=await self._grading.score(attempt, finished.evidence))
+        return finished._replace(scores=await self._grading.run_scorers(running, finished.evidence))
 
-    async def _within_time_limit(self, attempt: Attempt) -> FinishedItem:
+    async def _within_time_limit(self, running: RunningItem) -> FinishedItem:
+        """Return the graded item; raise `TargetError` where the item's time limit ends it.
+
+        The time limit of a single call is another: `providers/transport.py`.
+        """
         import asyncio
 
         limit_s = self._suite.limits.timeout_s
         try:
             if limit_s is None:
-                return await self._evidence_and_grades(attempt)
-            async with asyncio.timeout(limit_s) as attempt.timer:
-                return await self._evidence_and_grades(attempt)
+                return await self._evidence_and_grades(running)
+            async with asyncio.timeout(limit_s) as running.timer:
+                return await self._evidence_and_grades(running)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -131,7 +136,7 @@ class ItemRunner:
         except TimeoutError as error:
             raise TargetError("timeout", f"no answer within {limit_s} s") from error
 
-    async def _evidence_and_grades(self, attempt: Attempt) -> FinishedItem:
-        evidence = await self._evidence.obtain(attempt)
-        results = await self._grading.grade(attempt, evidence)
-        return graded_item(attempt, evidence, results, self._suite.policy.score_rule)
+    async def _evidence_and_grades(self, running: RunningItem) -> FinishedItem:
+        evidence = await self._evidence.obtain(running)
+        results = await self._grading.grade(running, evidence)
+        return graded_item(running, evidence, results, self._suite.policy.score_rule)

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.execution.attempt import Attempt
 from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.running_item import RunningItem
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import no_provider
 from evalcore.model.measures import measure_problem
@@ -61,32 +61,32 @@ class ItemEvidence:
         """Whether the item is executed in a workspace; stored evidence needs none."""
         return item.case.workspace is not None and self.stored(item) is None
 
-    async def obtain(self, attempt: Attempt) -> Evidence:
-        """Return the evidence, also in `attempt`, for the case that a later step fails.
+    async def obtain(self, running: RunningItem) -> Evidence:
+        """Return the evidence, also in `running`, for the case that a later step fails.
 
         Raises `TargetError` where there is no output, `SkippedError` where a limit prevented it.
         """
-        item = attempt.item
+        item = running.item
         evidence = self.stored(item)
         if evidence is None:
             if item.case.reason_not_executable is not None:
                 raise TargetError("not_executable", item.case.reason_not_executable)
-            evidence = await self._answer(attempt)
-        attempt.evidence = evidence
-        workspace = attempt.workspace
+            evidence = await self._answer(running)
+        running.evidence = evidence
+        workspace = running.workspace
         if workspace is not None:
             await workspace.note_changes()
-            evidence = attempt.evidence = redacted_evidence(workspace.told_by(evidence))
+            evidence = running.evidence = redacted_evidence(workspace.told_by(evidence))
         return evidence
 
-    async def _answer(self, attempt: Attempt) -> Evidence:
-        target, calls = self._runnable(attempt.item), attempt.item_calls()
-        attempt.ledger = None if calls is None else calls.ledger
-        evidence = await target.answer(self._work(attempt, calls))
-        if attempt.ledger is not None:
-            evidence = attempt.ledger.completed(evidence)
+    async def _answer(self, running: RunningItem) -> Evidence:
+        target, calls = self._runnable(running.item), running.item_calls()
+        running.ledger = None if calls is None else calls.ledger
+        evidence = await target.answer(self._work(running, calls))
+        if running.ledger is not None:
+            evidence = running.ledger.completed(evidence)
         # An answer that waits for nothing comes out of the plan, in which nothing is encoded.
-        redact = PROCESS.reply if target.waits(attempt.item.case) else PROCESS.planned_text
+        redact = PROCESS.reply if target.waits(running.item.case) else PROCESS.planned_text
         return redacted_evidence(storable_evidence(evidence), redact)
 
     def _runnable(self, item: WorkItem) -> Runnable:
@@ -115,12 +115,12 @@ class ItemEvidence:
             self._targets[key] = target
         return target
 
-    def _work(self, attempt: Attempt, calls: Any) -> Work:
+    def _work(self, running: RunningItem, calls: Any) -> Work:
         from evalcore.targets.case_messages import input_messages, prompt_of
         from evalcore.targets.registry import kind_facts
         from evalcore.targets.work import Work
 
-        item, inputs = attempt.item, self._inputs
+        item, inputs = running.item, self._inputs
         case: Case = item.case
         facts = kind_facts("" if item.target is None else item.target.kind)
         any_value = self._suite.format in _ANY_INPUT
@@ -129,7 +129,7 @@ class ItemEvidence:
         if facts.has_blocks:
             stores = inputs.run_stores
             for_blocks["run_store"] = None if stores is None else stores(item.number)
-            for_blocks["check"] = self._grading.block_check(attempt, calls or no_provider)
+            for_blocks["check"] = self._grading.block_check(running, calls or no_provider)
         return Work(
             case=case,
             variant=item.variant,
@@ -143,7 +143,7 @@ class ItemEvidence:
             mode=inputs.mode,
             complete=calls or no_provider,
             objects=inputs.objects,
-            workspace=attempt.folder,
+            workspace=running.folder,
             workers=inputs.workers,
             standing_still=nullcontext if calls is None else calls.standing_still,
             **for_blocks,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.subject import CheckContext
-from evalcore.execution.attempt import Attempt
 from evalcore.execution.run_inputs import RunInputs
+from evalcore.execution.running_item import RunningItem
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import SuiteDefinition
@@ -46,41 +46,45 @@ class ItemGrading:
         """Whether a check or a scorer of the item may suspend."""
         return self._awaited_scorers or waits(item.case.assertions)
 
-    def grade(self, attempt: Attempt, evidence: Evidence) -> Awaitable[tuple[AssertionResult, ...]]:
+    def grade(
+        self, running: RunningItem, evidence: Evidence
+    ) -> Awaitable[tuple[AssertionResult, ...]]:
         """Return the results of the item's assertions, in their order.
 
         Raises `SkippedError` where a limit kept a check from asking.
         """
-        case, context = attempt.item.case, self._context
-        if attempt.calls is not None and waits(case.assertions):
-            if attempt.workspace is not None:
-                context = replace(context, workspace=attempt.workspace.path)
-            context = self._asking(context, attempt.item, attempt.complete())
+        case, context = running.item.case, self._context
+        if running.calls is not None and waits(case.assertions):
+            if running.workspace is not None:
+                context = replace(context, workspace=running.workspace.path)
+            context = self._asking(context, running.item, running.complete())
         return grade(case.assertions, evidence, case, context)
 
-    async def score(self, attempt: Attempt, evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+    async def run_scorers(
+        self, running: RunningItem, evidence: Evidence
+    ) -> Sequence[Mapping[str, Any]]:
         """Return the entries of the suite's scorers; the item's time limit does not cover them."""
         if not self._suite.scorers:
             return ()
         from evalcore.checks.scorers.scoring import score_evidence
 
         context = self._context
-        if attempt.calls is not None:
-            attempt.timer = None
-            context = self._asking(context, attempt.item, attempt.complete())
+        if running.calls is not None:
+            running.timer = None
+            context = self._asking(context, running.item, running.complete())
         return await score_evidence(
             self._suite.scorers,
             evidence,
-            attempt.item.case,
+            running.item.case,
             imports=context.imports,
             objects=context.objects,
             judges=context.judges,
             workers=self._inputs.workers,
         )
 
-    def block_check(self, attempt: Attempt, complete: Complete) -> BlockCheck:
-        """Return what grades the output of a block while the target of an attempt runs."""
-        item = attempt.item
+    def block_check(self, running: RunningItem, complete: Complete) -> BlockCheck:
+        """Return what grades the output of a block while the target of a running item runs."""
+        item = running.item
 
         async def check(
             assertions: Sequence[Assertion], output: str, metrics: Metrics

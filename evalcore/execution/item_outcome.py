@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.execution.attempt import Attempt, wall_clock_us
 from evalcore.execution.row import FinishedItem
+from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.assertion import AssertionResult
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
@@ -19,34 +19,34 @@ _LONGEST_MESSAGE: Final = 4_000
 
 
 def graded_item(
-    attempt: Attempt,
+    running: RunningItem,
     evidence: Evidence,
     results: tuple[AssertionResult, ...],
     rule: ScoreRule,
 ) -> FinishedItem:
     """Return a completed item with the score and the outcome of its assertions."""
-    threshold = attempt.item.case.threshold
+    threshold = running.item.case.threshold
     score, outcome = score_item(results, rule, 1.0 if threshold is None else threshold)
     return FinishedItem(
-        attempt.item,
+        running.item,
         State.COMPLETED,
-        attempt.started_us,
+        running.started_us,
         wall_clock_us(),
         evidence,
         results,
         score,
         outcome,
-        attempts=attempt.calls_made or 1,
+        attempts=running.calls_made or 1,
     )
 
 
-def failed_item(attempt: Attempt, error: EvalError) -> FinishedItem:
+def failed_item(running: RunningItem, error: EvalError) -> FinishedItem:
     """Return the item as skipped or in error, with what its calls cost until then."""
-    calls_made, partial = attempt.calls_made, attempt.partial_evidence
+    calls_made, partial = running.calls_made, running.partial_evidence
     finished = FinishedItem(
-        attempt.item,
+        running.item,
         State.SKIPPED,
-        attempt.started_us,
+        running.started_us,
         wall_clock_us(),
         partial,
         attempts=calls_made,

@@ -1,4 +1,8 @@
-"""Which failed calls are made again, how often, and after how long."""
+"""How often a failed call is made again, and after how long.
+
+`ProviderError.retryable` says which failures are worth it. `calls.ItemCalls` asks after each
+attempt, with the policy that `limits.run_limits.RunLimits.retry_policy` bounds for the provider.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +45,8 @@ class RetryPolicy(NamedTuple):
         """Return how long to wait after attempt number `attempt` (from 1) failed; None: give up.
 
         Exponential with full jitter, but hardly longer than the provider has been silent
-        (`silence_s`). What it asks for is waited in any case, and the jitter after it, so that not
-        all come back at once.
+        (`silence_s`). What it asks for (`Retry-After`) is waited in full, and the jitter after it,
+        so that not all come back at once; a call whose pauses would exceed `total_s` is given up.
         """
         if not error.retryable or attempt >= self.attempts:
             return None

@@ -54,12 +54,12 @@ class Settlement:
         self,
         call: Coroutine[Any, Any, Reply],
         priced: Callable[[Reply], Reply],
-        is_late: Callable[[], bool],
+        item_is_timed_out: Callable[[], bool],
     ) -> Reply:
         """Return the reply of a call, priced.
 
-        A call that is cancelled because the run is stopped, and not because it `is_late`, gets a
-        moment for its answer: what it used is known then.
+        A call that is cancelled because the run is stopped, and not because its item has
+        used up its time, gets a moment for its answer: what it used is known then.
         """
         self._used, self._assumed = Spent(self._grant.cost_usd, self._grant.tokens), True
         task = asyncio.ensure_future(call)
@@ -67,7 +67,7 @@ class Settlement:
             return self._note(priced(await asyncio.shield(task)))
         except asyncio.CancelledError:
             try:
-                if not is_late():
+                if not item_is_timed_out():
                     await asyncio.wait([task], timeout=LAST_ANSWERS_S)
             finally:
                 if not task.done():

@@ -1,4 +1,4 @@
-"""One execution of a work item: the values that its steps leave for each other."""
+"""A work item on its way: the values that its steps leave for each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wall_clock_us() -> int:
 
 
 @dataclass(slots=True)
-class Attempt:
+class RunningItem:
     """A work item that is being executed.
 
     `calls` asks providers; None for an item that waits for nothing. `timer` is the item's time

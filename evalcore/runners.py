@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from enum import StrEnum
+from typing import NamedTuple, Protocol, cast
 
-from evalcore.errors import UsageError
+from evalcore.errors import EvalError, UsageError
 from evalcore.pipeline import ExecuteOptions
 from evalcore.storage.runs import StoredRun
 
 GROUP = "evalcore.runners"
 
 
+class RunnerAwayError(EvalError):
+    """The orchestrator's server does not answer, or cannot take the run."""
+
+
+class Stage(StrEnum):
+    """How far a submitted run is: not begun by a worker, begun, ended, ended by a cancellation."""
+
+    WAITING = "waiting"
+    TAKEN = "taken"
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+
+
+class Submission(NamedTuple):
+    """What the orchestrator says of a submitted run; `reason` says how it ended."""
+
+    stage: Stage
+    reason: str = ""
+
+
 class Runner(Protocol):
     """An orchestrator that executes and finishes a run that stands planned in its store."""
+
+    def is_configured(self) -> bool:
+        """Whether the environment names a server that runs can be submitted to."""
 
     def start(self, run: StoredRun, options: ExecuteOptions) -> None:
         """Return when the run has its final state; raise `EvalError` if it cannot get there."""
 
     def cancel(self, run: StoredRun) -> None:
         """Ask for the run to be cancelled; committed rows stay."""
+
+    def submit(self, run: StoredRun) -> None:
+        """Ask the server's workers to execute the run; a run is submitted once, however often.
+
+        Raises `RunnerAwayError`.
+        """
+
+    def submission(self, run: StoredRun) -> Submission:
+        """Return how far a submitted run is. Raises `RunnerAwayError`."""
+
+    def withdraw(self, run: StoredRun) -> bool:
+        """Take back a run that no worker has begun; False if one has. Raises `RunnerAwayError`."""
 
 
 def find_runner(name: str) -> Runner:
@@ -32,3 +68,14 @@ def find_runner(name: str) -> Runner:
             return cast("Runner", entry.load()())
     names = ", ".join(sorted(entry.name for entry in entries)) or "none is installed"
     raise UsageError(f"no runner '{name}' ({names})")
+
+
+def find_configured_runner() -> Runner | None:
+    """Return the first installed runner, by name, that the environment names a server for."""
+    from importlib.metadata import entry_points
+
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        runner = cast("Runner", entry.load()())
+        if runner.is_configured():
+            return runner
+    return None

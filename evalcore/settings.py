@@ -37,7 +37,8 @@ class Settings:
     store (EVALCORE_ALLOW_DATASETS, separated by commas). `lease_s`: after twice as many seconds
     without a sign of life a worker's shards are taken over by others (EVALCORE_LEASE_S). `stall_s`:
     after so many seconds with nothing in flight and nothing committed a run ends
-    (EVALCORE_STALL_S).
+    (EVALCORE_STALL_S). `take_up_s`: after so many seconds the service executes a run itself that
+    no worker of Prefect has begun (EVALCORE_TAKE_UP_S).
     `allow_commands`: plans that this process does not trust, and deployments, may start programs
     (EVALCORE_ALLOW_COMMANDS). `allow_stores`: stores, beside the configured one, that a deployment
     may be asked to use, or prefixes of them (EVALCORE_ALLOW_STORES, separated by commas).
@@ -64,6 +65,7 @@ class Settings:
     allow_addresses: tuple[str, ...] = ()
     lease_s: float = 20.0
     stall_s: float = 60.0
+    take_up_s: float = 60.0
     workspaces: str | None = None
     isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
@@ -122,7 +124,7 @@ _LISTS = (
     "allow_addresses",
 )
 _SWITCHES = ("otel", "otel_content", "allow_commands")
-_DURATIONS = ("lease_s", "stall_s")
+_DURATIONS = ("lease_s", "stall_s", "take_up_s")
 _SECONDS_WANTED = "expected seconds, 0.1 to 3600"
 _PRICE_KEYS = ("input", "output")
 
@@ -323,6 +325,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "allow_addresses": _texts,
     "lease_s": _seconds,
     "stall_s": _seconds,
+    "take_up_s": _seconds,
     "workspaces": _text,
     "isolation": _isolation,
     "providers": _providers,

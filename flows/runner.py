@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import EvalError, RunConflictError, StoreError, UsageError
 from evalcore.pipeline import DecideOptions, ExecuteOptions, execute_run, finish_run
+from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -51,6 +52,28 @@ class PrefectRunner:
 
     def __init__(self) -> None:
         self._executions: dict[str, FlowExecution] = {}
+
+    def is_configured(self) -> bool:
+        """Whether PREFECT_API_URL names a server."""
+        return bool(os.environ.get("PREFECT_API_URL"))
+
+    def submit(self, run: StoredRun) -> None:
+        """Start `evaluate/on-demand` with the run's id. Raises `RunnerAwayError`."""
+        from flows.submitted import submit_run
+
+        submit_run(run)
+
+    def submission(self, run: StoredRun) -> Submission:
+        """Return what the server says of the run's flow run. Raises `RunnerAwayError`."""
+        from flows.submitted import read_submission
+
+        return read_submission(run)
+
+    def withdraw(self, run: StoredRun) -> bool:
+        """Cancel the flow run if no worker has begun it. Raises `RunnerAwayError`."""
+        from flows.submitted import withdraw_run
+
+        return withdraw_run(run)
 
     def start(self, run: StoredRun, options: ExecuteOptions) -> None:
         """Return when the run has its final state, or was stopped through `options.on_start`.
@@ -95,14 +118,21 @@ class PrefectRunner:
             raise _error(flow.state.name, flow.state.message)
 
     def cancel(self, run: StoredRun) -> None:
-        """Stop a run that this runner executes; raise `RunConflictError` for any other."""
+        """Stop a run that this runner executes, or cancel the flow run that it was submitted as.
+
+        Raises `RunConflictError` for any other, `RunnerAwayError`.
+        """
         execution = self._executions.get(run.run_id)
-        if execution is None:
+        if execution is not None:
+            execution.stop()
+            return
+        from flows.submitted import cancel_submitted
+
+        if not (self.is_configured() and cancel_submitted(run)):
             raise RunConflictError(
                 f"run {run.run_id} is not executed by this process: cancel its flow run in "
                 "Prefect's UI, or with `prefect flow-run cancel ID`"
             )
-        execution.stop()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from evalcore.errors import UsageError
+from evalcore.runners import find_configured_runner
 from evalcore.service.access.limits import RateLimiter
 from evalcore.service.access.tokens import Tokens
 from evalcore.service.application import create_application
@@ -72,8 +73,9 @@ async def service_parts(options: ServeOptions, settings: Settings, database: Dat
         rates=RateLimiter(options.requests_per_second),
         open_to=await open_caller(database) if options.insecure else None,
     )
+    runner = find_configured_runner()
     parts.workers = [
-        *(EvalWorker(parts, settings) for _ in range(options.workers)),
+        *(EvalWorker(parts, settings, runner) for _ in range(options.workers)),
         WorkflowWorker(parts, settings),
     ]
     return parts

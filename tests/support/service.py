@@ -136,16 +136,21 @@ def eval_body(
 
 
 @contextlib.contextmanager
-def service(folder: Path, *arguments: str, token: str | None = None) -> Iterator[Service]:
+def service(
+    folder: Path,
+    *arguments: str,
+    token: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Service]:
     """Run `evalcore serve` in a folder; without a token it is insecure."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [EVALCORE, "serve", "--port", str(port), *arguments]
     command += ["--insecure"] if token is None else []
-    environment = {**os.environ, "PWD": str(folder)}
     log = folder / "service.log"
-    with contextlib.chdir(folder), running(command, environment, log) as process:
+    surroundings = {**environment, "PWD": str(folder)}
+    with contextlib.chdir(folder), running(command, surroundings, log) as process:
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(process, f"{url}/healthz", log)
         yield Service(url, folder, token)

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.errors import EvalError
+from evalcore.runners import Runner
 from evalcore.service.database.tables import (
     EvalResultRow,
     EvalRevisionRow,
@@ -32,10 +33,13 @@ from evalcore.service.execution.engine_run import (
     plan_evals,
 )
 from evalcore.service.execution.lease import Lease, LeaseEndedError
-from evalcore.service.execution.queue_worker import OPEN, QueueWorker
+from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
+from evalcore.service.execution.submitted_run import cancel_submitted, execute_submitted
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
+from evalcore.service.parts import Parts
 from evalcore.service.wire.base import LifecycleStatus
+from evalcore.settings import Settings
 
 _SHARDS_AT_ONCE: Final = 100
 
@@ -44,6 +48,10 @@ class EvalWorker(QueueWorker[EvalRunRow]):
     """Executes one run at a time; what is committed of a run is not executed again."""
 
     table = EvalRunRow
+
+    def __init__(self, parts: Parts, settings: Settings, runner: Runner | None = None) -> None:
+        super().__init__(parts, settings)
+        self.runner = runner
 
     async def execute(self, row: EvalRunRow, lease: Lease) -> None:
         """Execute a run to its end, unless it is cancelled or the service ends."""
@@ -71,7 +79,7 @@ class _RunExecution:
 
     def __init__(self, worker: EvalWorker, row: EvalRunRow, lease: Lease) -> None:
         self._row, self._lease = row, lease
-        self._parts, self._settings = worker.parts, worker.settings
+        self._parts, self._settings, self._runner = worker.parts, worker.settings, worker.runner
         self._children: dict[str, EvalResultRow] = {}
         self._revisions: dict[str, EvalRevisionRow] = {}
         self._definition: dict[str, Any] = {}
@@ -82,11 +90,7 @@ class _RunExecution:
         await self._read()
         engine_run = self._row.engine_run or await self._plan()
         await self._mark_running()
-        executing = asyncio.ensure_future(
-            in_thread(
-                execute_evals, self._parts.store, engine_run, self._settings, self._lease.is_stopped
-            )
-        )
+        executing = asyncio.ensure_future(self._execution(engine_run))
 
         async def look() -> None:
             await self._write_committed(engine_run)
@@ -98,9 +102,34 @@ class _RunExecution:
             with contextlib.suppress(EvalError):
                 await look()
             raise
+        finally:
+            await self._cancel_submitted(engine_run)
         await look()
         if complete:
             await self._end()
+
+    async def _execution(self, engine_run: str) -> Any:
+        """Execute the run by the configured runner, without one in this process."""
+        arguments = (self._parts.store, engine_run, self._settings, self._lease.is_stopped)
+        if self._runner is None:
+            return await in_thread(execute_evals, *arguments)
+        return await in_thread(execute_submitted, *arguments, self._runner)
+
+    async def _cancel_submitted(self, engine_run: str) -> None:
+        """Cancel the flow run of a cancelled run; that of a run whose lease was lost goes on."""
+        runner = self._runner
+        if runner is None or not self._lease.has_ended:
+            return
+        async with self._parts.database.reading() as session:
+            status = await session.scalar(
+                select(EvalRunRow.status).where(EvalRunRow.id == self._row.id)
+            )
+        if status != LifecycleStatus.CANCELLED:
+            return
+        try:
+            await in_thread(cancel_submitted, self._parts.store, engine_run, runner)
+        except EvalError as error:
+            LOG.warning("%s is cancelled, and its flow run is not: %s", self._row.id, error)
 
     async def _read(self) -> None:
         row = self._row

@@ -20,7 +20,7 @@ class Stage(StrEnum):
     """How far a submitted run is: not begun by a worker, begun, ended, ended by a cancellation."""
 
     WAITING = "waiting"
-    BEGUN = "begun"
+    RUNNING = "running"
     ENDED = "ended"
     CANCELLED = "cancelled"
 

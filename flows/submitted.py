@@ -50,7 +50,7 @@ def read_submission(run: StoredRun) -> Submission:
     if state.is_scheduled():
         return Submission(Stage.WAITING)
     if not state.is_final():
-        return Submission(Stage.BEGUN)
+        return Submission(Stage.RUNNING)
     is_cancelled = state.type is StateType.CANCELLED and state.message != _WITHDRAWN
     reason = f"Prefect ended the flow run as {state.name}: {state.message or 'without a reason'}"
     return Submission(Stage.CANCELLED if is_cancelled else Stage.ENDED, reason)

@@ -90,7 +90,7 @@ class _Watch:
                 return self._withdrawn_if_late()
         except RunnerAwayError as error:
             return self._away_too_long(str(error))
-        if submission.stage is Stage.BEGUN or _is_complete(self._run):
+        if submission.stage is Stage.RUNNING or _is_complete(self._run):
             return None
         if submission.stage is Stage.CANCELLED:
             raise RunConflictError(submission.reason)

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 class Assertion(NamedTuple):
     """A check on the evidence, as a loader chose it.
 
-    `type` is the word of the suite's format; `check` names the row of `assertions.registry` that
+    `type` is the word of the suite's format; `check` names the row of `checks.registry` that
     evaluates it, and `params` (JSON values) hold everything that this check needs: value,
     threshold, trimming, the dialect of a regular expression. `block` says whose output is checked,
     None the primary output. `required` is the score below which the item fails for any total.

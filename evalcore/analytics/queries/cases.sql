@@ -1,4 +1,5 @@
 -- Case × variant after its iterations are reduced (docs/reference/engine.md#scores).
+-- `cases_single.sql` stands in for it where a case has one iteration: change both.
 -- $reducer, $k: the policy's; $by_score: whether a reduced score that meets the threshold passes.
 CREATE OR REPLACE TEMP TABLE cases AS
 WITH reduced AS (

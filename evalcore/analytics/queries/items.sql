@@ -1,6 +1,9 @@
 -- What the aggregates need of each row, with the place of its case and variant in the plan.
 -- The variable `files` holds the Parquet parts. $variants, $iterations: the plan's.
 -- $errors: the error policy. Texts stay in the parts: `report_cases` and `failures` fetch them.
+-- `counted`: false for an item in error that the policy excludes. `counted_score`: the score of a
+-- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
+-- assertions below their thresholds.
 CREATE OR REPLACE TEMP TABLE items AS
 SELECT
     item, case_id, case_group, variant, status, outcome, threshold,

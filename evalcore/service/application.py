@@ -9,10 +9,11 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import HTTPException, RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
 from evalcore.errors import StoreError
-from evalcore.service.database.outages import DatabaseOutageError
+from evalcore.service.failure import OUTAGES
 from evalcore.service.parts import Parts
 from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
@@ -39,18 +40,25 @@ def create_application(parts: Parts) -> FastAPI:
         summary="Saved evals of workflows: create, run, read.",
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=operation_id,
     )
     application.state.parts = parts
     application.add_middleware(RequestLog, metrics=parts.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
     application.add_exception_handler(HTTPException, _http_error)
-    for outage in (StoreError, DatabaseOutageError, ConnectionError, TimeoutError):
+    for outage in OUTAGES:
         application.add_exception_handler(outage, _unavailable)
     application.add_exception_handler(DBAPIError, _not_storable)
     # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
     for routes in (operations, files, eval_runs, evals, workflow_runs, workflows):
         application.include_router(routes.router)
     return application
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return the name of an operation in the OpenAPI document."""
+    tag = str(route.tags[0]).replace(" ", "_")
+    return f"{tag}_{route.name}"
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

@@ -127,9 +127,7 @@ async def _evals_in_scope(
         where.append(EvalRow.block_id == scope.block_id)
     evals = (await session.scalars(select(EvalRow).where(*where).order_by(EvalRow.number))).all()
     if not evals:
-        if isinstance(scope, SingleScope):
-            raise not_found("eval", scope.eval_id)
-        raise ServiceError(400, "the scope selects no saved eval")
+        raise ServiceError(400, "the scope selects no saved eval of this workflow")
     return evals
 
 

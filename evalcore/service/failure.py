@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from fastapi import HTTPException
+
+from evalcore.errors import StoreError
+from evalcore.service.database.outages import DatabaseOutageError
+
+# What is raised while the database or the object store does not answer.
+OUTAGES: Final = (StoreError, DatabaseOutageError, ConnectionError, TimeoutError)
 
 
 class ServiceError(HTTPException):
@@ -24,3 +31,22 @@ def not_found(kind: str, identifier: str) -> ServiceError:
 def mistake(loc: Sequence[str | int], message: str, kind: str = "value_error") -> ServiceError:
     """Return the refusal of a request with one mistake at a place of it."""
     return ServiceError(422, [{"loc": list(loc), "msg": message, "type": kind}])
+
+
+def refuse_nul(value: Any, loc: Sequence[str | int]) -> None:
+    """Raise `ServiceError` 422 for the character NUL in a text: PostgreSQL stores none."""
+    for at, text in _texts(value, loc):
+        if "\0" in text:
+            raise mistake(at, "the character NUL (U+0000) is not allowed")
+
+
+def _texts(value: Any, loc: Sequence[str | int]) -> Iterator[tuple[Sequence[str | int], str]]:
+    if isinstance(value, str):
+        yield loc, value
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield loc, key
+            yield from _texts(member, [*loc, key])
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _texts(member, [*loc, index])

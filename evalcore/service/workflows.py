@@ -13,7 +13,7 @@ from evalcore.errors import LoadError
 from evalcore.formats.workflow_harness.registered import read_registered_workflow
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
-from evalcore.service.failure import ServiceError, not_found
+from evalcore.service.failure import ServiceError, not_found, refuse_nul
 from evalcore.service.handles import blocks_of
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.pages import PageRequest, read_page
@@ -146,7 +146,7 @@ async def find_version(
 def checked_definition(written: Definition) -> dict[str, Any]:
     """Return a definition as the engine runs it. Raises `ServiceError` 422 with all mistakes."""
     try:
-        return read_registered_workflow(written)
+        definition = read_registered_workflow(written)
     except LoadError as error:
         raise ServiceError(
             422,
@@ -159,6 +159,8 @@ def checked_definition(written: Definition) -> dict[str, Any]:
                 for problem in error.problems
             ],
         ) from error
+    refuse_nul(definition, ["body", "definition"])
+    return definition
 
 
 def _version(

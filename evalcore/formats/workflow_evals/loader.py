@@ -24,7 +24,7 @@ from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import shown_path, suggest
+from evalcore.mistakes.wording import describe, shown_path, suggest
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
@@ -44,7 +44,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     workflow, source, workflow_problems = _workflow(raw, path, problems)
     executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
     target_options = executed.options(frozenset()) if workflow else {}
-    blocks = frozenset(workflow.get("blocks") or {})
+    blocks = frozenset(_of_type(workflow.get("blocks"), dict))
     selection = Selection(options)
     ids = UniqueIds("two evals are called '{}'", key="name")
     spool = CaseSpool()
@@ -134,7 +134,7 @@ def _workflow(
     if not isinstance(written, dict | str):
         return {}, path, problems
     if isinstance(written, dict):
-        return written, path, _Below(problems, ("workflow",))
+        return _with_blocks(written, path, _Below(problems, ("workflow",)))
     try:
         file = resolve_inside(repository_root(path.resolve().parent), path.parent, written)
         document = read_document(file, shown_path(file))
@@ -147,7 +147,18 @@ def _workflow(
     if not isinstance(document.value, dict):
         problems.add(("workflow",), f"{document.file} is no mapping")
         return {}, path, problems
-    return document.value, file, Problems(document.file, document.locate)
+    return _with_blocks(document.value, file, Problems(document.file, document.locate))
+
+
+def _with_blocks(
+    workflow: Mapping[str, Any], path: Path, problems: Problems
+) -> tuple[Mapping[str, Any], Path, Problems]:
+    """Return the workflow; an empty one, with the mistake noted, if it has no mapping of blocks."""
+    if isinstance(workflow.get("blocks"), dict):
+        return workflow, path, problems
+    got = f", got {describe(workflow['blocks'])}" if "blocks" in workflow else ""
+    problems.add(("blocks",), f"expected a mapping of ids to blocks{got}")
+    return {}, path, problems
 
 
 class _Below(Problems):

@@ -31,7 +31,8 @@ class RateLimiter:
         left = min(most, left + (now - since) * self._per_second)
         if left < 1:
             wait_s = ceil((1 - left) / self._per_second)
-            raise ServiceError(429, f"too many requests; try again in {wait_s} s")
+            message = f"too many requests; try again in {wait_s} s"
+            raise ServiceError(429, message, {"Retry-After": str(wait_s)})
         if len(self._buckets) >= _MOST_BUCKETS and key not in self._buckets:
             self._buckets.clear()
         self._buckets[key] = (left - 1, now)

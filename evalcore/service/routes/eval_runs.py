@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Header, Query
 
 from evalcore.service import eval_results, eval_runs
 from evalcore.service.eval_runs import RunRequest
+from evalcore.service.failure import mistake
 from evalcore.service.filters import RunFilter
 from evalcore.service.routes.errors import REFUSALS
 from evalcore.service.routes.requests import (
@@ -44,15 +45,18 @@ def _filter(
         status=status,
         exclude_status=exclude_status,
         trigger_type=trigger_type,
-        from_date=_utc(from_date),
-        to_date=_utc(to_date),
+        from_date=_utc(from_date, "from_date"),
+        to_date=_utc(to_date, "to_date"),
     )
 
 
-def _utc(moment: datetime | None) -> datetime | None:
+def _utc(moment: datetime | None, name: str) -> datetime | None:
     if moment is None:
         return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise mistake(["query", name], "the date is out of range in UTC") from None
 
 
 RequestedFilter = Annotated[RunFilter, Depends(_filter)]

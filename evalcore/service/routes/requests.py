@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Annotated, Any, Final
 
 import jiter
 import orjson
-from fastapi import Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BeforeValidator
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 
 from evalcore.formats.text.documents import too_large_number
 from evalcore.service.access.audit import note_write
 from evalcore.service.access.tokens import Caller, Scope
 from evalcore.service.database.outages import DatabaseOutageError
-from evalcore.service.failure import ServiceError, mistake
+from evalcore.service.failure import OUTAGES, ServiceError, mistake, refuse_nul
 from evalcore.service.pages import PageRequest
 from evalcore.service.parts import Parts
 
 LOG = logging.getLogger("evalcore.service.audit")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_FORM_BYTES: Final = 64 * 1024
 
 
 class StrictRequest(Request):
     """A request whose body is JSON as RFC 8259 has it, and not too large."""
 
-    async def body(self) -> bytes:
-        """Return the body; raise `ServiceError` 413 once it is too large."""
-        if not hasattr(self, "_body"):
-            most = parts_of(self).max_body_bytes
-            chunks, size = [], 0
-            async for chunk in self.stream():
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body in parts; raise `ServiceError` 413 once it is too large."""
+        most = self.max_bytes
+        declared = self.headers.get("content-length", "")
+        size = int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+        if size <= most:
+            size = 0
+            async for chunk in super().stream():
                 size += len(chunk)
                 if size > most:
-                    raise ServiceError(413, f"the body is larger than {most} bytes")
-                chunks.append(chunk)
-            self._body = b"".join(chunks)
-        return self._body
+                    break
+                yield chunk
+        if size > most:
+            raise ServiceError(413, f"the body is larger than {most} bytes")
+
+    @property
+    def max_bytes(self) -> int:
+        """How large the body may be; the parts of a form have headers of their own."""
+        is_form = self.headers.get("content-type", "").startswith("multipart/form-data")
+        return parts_of(self).max_body_bytes + (_FORM_BYTES if is_form else 0)
 
     async def json(self) -> Any:
         """Return the body's value: no key twice, no NaN, no lone surrogates, not too deep,
@@ -52,6 +63,8 @@ class StrictRequest(Request):
         too_large = too_large_number(body, value)
         if too_large is not None:
             raise mistake(["body"], f"the body has a number that is too large: {too_large}")
+        if rb"\u0000" in body:
+            refuse_nul(value, ["body"])
         return value
 
 
@@ -64,13 +77,23 @@ class StrictRoute(APIRoute):
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
+            refuse_nul(request.path_params, ["path"])
+            refuse_nul(dict(request.query_params), ["query"])
             status = 500
             try:
+                # Before the body is read: without a token nothing of it is looked at.
+                await authenticated(strict)
                 response = await handle(strict)
                 status = response.status_code
                 return response
-            except ServiceError as error:
-                status = error.status
+            except HTTPException as error:
+                status = error.status_code
+                raise
+            except RequestValidationError:
+                status = 422
+                raise
+            except OUTAGES:
+                status = 503
                 raise
             finally:
                 caller = getattr(strict.state, "caller", None)
@@ -115,6 +138,18 @@ async def authenticated(request: Request) -> Caller:
     return caller
 
 
+_BEARER = HTTPBearer(
+    scheme_name="token",
+    description="A token of `evalcore tokens create`; its scope is read, write or admin.",
+    auto_error=False,
+)
+
+
+def _caller(request: Request, _: Annotated[object, Security(_BEARER)]) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
 def _page(
     limit: Annotated[int, Query(ge=1, le=100, description="How many rows at the most.")] = 20,
     before: Annotated[str | None, Query(description="Rows newer than the one of this id.")] = None,
@@ -124,14 +159,5 @@ def _page(
 
 
 CurrentParts = Annotated[Parts, Depends(parts_of)]
-CurrentCaller = Annotated[Caller, Depends(authenticated)]
+CurrentCaller = Annotated[Caller, Depends(_caller)]
 RequestedPage = Annotated[PageRequest, Depends(_page)]
-
-
-def _listed(value: Any) -> Any:
-    return (
-        [part for text in value for part in text.split(",")] if isinstance(value, list) else value
-    )
-
-
-TextList = Annotated[list[str] | None, Query(), BeforeValidator(_listed)]

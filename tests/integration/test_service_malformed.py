@@ -1,0 +1,133 @@
+"""Malformed requests: refused with a place and a reason, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.malformed_requests import MalformedRequest, Operation, malformed_requests
+from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+# All of them: EVALCORE_MALFORMED=10000 (benchmarks/RESULTS.md).
+COUNT = int(os.environ.get("EVALCORE_MALFORMED", "700"))
+EVALS, RUNS = "/v1/workflows/evals", "/v1/workflows/evals/runs"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("malformed")
+    with service(folder, "--rate", "0", token=token_of(folder, "one")) as running:
+        yield running
+
+
+def sent(served: Service, request: MalformedRequest) -> httpx.Response:
+    return served.client.request(
+        request.method,
+        request.path + ("?" + request.query if request.query else ""),
+        content=request.content,
+        headers={**request.headers},
+    )
+
+
+def assert_refused(answer: httpx.Response, request: MalformedRequest) -> None:
+    """Every refusal has a reason; mistakes of a body or a query have their places, too."""
+    shown = f"{request}\n{answer.status_code} {answer.text[:2000]}"
+    assert answer.status_code < 500, shown
+    if request.place is not None:
+        assert answer.status_code >= 400, shown
+    if answer.status_code < 400 or answer.headers["content-type"] != "application/json":
+        assert answer.status_code in {200, 201, 202, 400, 431}, shown
+        return
+    detail = answer.json()["detail"]
+    assert detail, shown
+    if answer.status_code == 422:
+        assert all(mistake["loc"] and mistake["msg"] for mistake in detail), shown
+    if request.place == "token":
+        assert answer.status_code == 401, shown
+
+
+def test_no_malformed_request_breaks_the_service(served: Service) -> None:
+    workflow = served.register()
+    saved = served.save(workflow, {"kind": "exists"})
+    body: dict[str, Any] = eval_body(workflow, {"kind": "equals", "expected": 42})
+    assertion = {"target": {"output_handle_id": "o"}, "condition": {"kind": "exists"}}
+    nested = {"kind": "all_items_match", "condition": {"kind": "between", "lower": 1, "upper": 2}}
+    operations = [
+        Operation("POST", "/v1/workflows", {"name": "x", "definition": WORKFLOW}),
+        Operation("PUT", f"/v1/workflows/{workflow}/draft", {"definition": WORKFLOW}),
+        Operation("POST", f"/v1/workflows/{workflow}/runs", {"inputs": {"amount": 1, "name": "x"}}),
+        Operation("POST", EVALS, {**body, "name": "x"}),
+        Operation("POST", EVALS, {**body, "assertion": {**assertion, "condition": nested}}),
+        Operation("PATCH", f"{EVALS}/{saved}", {"assertion": assertion}),
+        Operation("POST", RUNS, {"workflow_id": workflow, "scope": {"type": "workflow"}}),
+        Operation(
+            "POST", RUNS, {"workflow_id": workflow, "scope": {"type": "single", "eval_id": saved}}
+        ),
+    ]
+    lists = [RUNS, "/v1/workflows", f"{EVALS}?workflow_id={workflow}"[: len(EVALS)]]
+    requests = malformed_requests(operations, lists, [RUNS, "/v1/workflows/evals/results"], seed=14)
+    refused = 0
+    for request in itertools.islice(requests, COUNT):
+        answer = sent(served, request)
+        assert_refused(answer, request)
+        refused += answer.status_code >= 400
+    assert refused > 0.7 * COUNT
+    assert served.client.get("/readyz").status_code == 200
+    assert "Traceback" not in (served.folder / "service.log").read_text("utf-8", "replace")
+
+
+@pytest.mark.parametrize("path", ["/v1/workflows", EVALS, "/v1/files"])
+def test_a_body_that_is_too_large_is_refused(served: Service, path: str) -> None:
+    form = {"Content-Type": "multipart/form-data; boundary=x"}
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    is_file = path == "/v1/files"
+    content = (head if is_file else b'{"name": "') + b"a" * 11_000_000
+    headers = form if is_file else {"Content-Type": "application/json"}
+    answer = served.client.post(path, content=content, headers=headers)
+    assert (answer.status_code, "larger than" in answer.json()["detail"]) == (413, True)
+    parts = iter([content[at : at + 1_000_000] for at in range(0, len(content), 1_000_000)])
+    answer = served.client.post(path, content=parts, headers=headers)
+    assert answer.status_code == 413
+
+
+YAML_BODIES = [
+    "blocks: {a: {type: code, code: 'def main(d): return .nan', x: .nan}}",
+    "blocks: {a: {type: code, code: x, timeout: .inf}}",
+    f"blocks: {{a: {{type: code, code: x, timeout: {10**30}}}}}",
+    "a: &a [*a]",
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nblocks: *c",
+    "blocks: !!python/object:os.system {}",
+    "[" * 5000,
+    "? [a]\n: b",
+    "blocks: {a: {type: code}, a: {type: code}}",
+    "\ufeffblocks: 5",
+    'blocks: {a: {type: code, code: "\\0"}}',
+    "- 1",
+    "%YAML 9.9\n---\na",
+]
+
+
+@pytest.mark.parametrize("text", YAML_BODIES, ids=range(len(YAML_BODIES)))
+def test_malformed_yaml_of_a_workflow_is_refused(served: Service, text: str) -> None:
+    answer = served.client.post("/v1/workflows", json={"name": "x", "definition": text})
+    assert answer.status_code == 422, answer.text
+    assert all(mistake["loc"][:2] == ["body", "definition"] for mistake in answer.json()["detail"])
+
+
+def test_the_name_of_a_file_is_never_a_path(served: Service) -> None:
+    for name in ("../../etc/passwd", "..\\..\\x.pdf", "/abs/x", "a\r\nb: c", "x" * 4000, "a\0b"):
+        answer = served.client.post("/v1/files", files={"file": (name, b"bytes")})
+        if answer.status_code == 201:
+            shown = answer.json()["filename"]
+            assert not set(shown) & set("/\\\r\n\0"), shown
+            content = served.client.get(f"/v1/files/{answer.json()['id']}/content")
+            assert content.content == b"bytes"
+            assert ".." not in content.headers["content-disposition"].replace("%", "")
+        else:
+            assert answer.status_code in {400, 422}, answer.text

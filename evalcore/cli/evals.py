@@ -171,6 +171,59 @@ def results(server: str, run_id: str, as_json: bool) -> None:
             click.echo(f"{row.id}  {row.eval_id}  {row.verdict or row.lifecycle.status}{reason}")
 
 
+@evals.command()
+@click.argument("workflow_id", metavar="WORKFLOW")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to FILE: JSON if it ends in .json, else YAML.",
+)
+@click.pass_obj
+def export(server: str, workflow_id: str, output: Path | None) -> None:
+    """Write a workflow and its saved evals as a file that `evalcore run` executes."""
+    from evalcore.client import calls
+    from evalcore.formats.workflow_evals.written_file import file_of, saved_evals_text
+
+    with _client(server) as client:
+        exported = client.send(calls.export_workflow(workflow_id))
+    content = file_of(exported.name, exported.workflow, exported.evals)
+    is_json = output is not None and output.suffix == ".json"
+    text = saved_evals_text(content, as_json=is_json)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output.write_text(text, "utf-8")
+    click.echo(f"{output}: {len(exported.evals)} evals")
+
+
+@evals.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--workflow", "workflow_id", metavar="ID", help="Import into this workflow.")
+@click.option("--dry-run", is_flag=True, help="Only print what would change.")
+@json_option
+@click.pass_obj
+def import_file(
+    server: str, file: Path, workflow_id: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Create or update the workflow and the evals of FILE; a second time changes nothing."""
+    import orjson
+
+    from evalcore.client.imports import Import
+    from evalcore.formats.workflow_evals.written_file import read_saved_evals
+
+    written = read_saved_evals(file)
+    with _client(server) as client:
+        for change in Import(client, written, dry_run).run(workflow_id):
+            if as_json:
+                click.echo(orjson.dumps(change._asdict()).decode())
+                continue
+            fields = f" ({', '.join(change.fields)})" if change.fields else ""
+            identity = f"  {change.id}" if change.id else ""
+            click.echo(f"{change.resource} {change.name}: {change.action}{fields}{identity}")
+
+
 def _client(server: str) -> Client:
     from evalcore.client.clients import Client
 

@@ -13,6 +13,7 @@ from evalcore.service.wire.eval_runs import CreateEvalRun, WorkflowEvalResult, W
 from evalcore.service.wire.evals import CreateEval, UpdateEval, WorkflowEval
 from evalcore.service.wire.workflows import (
     CreateWorkflow,
+    ExportedWorkflow,
     RegisteredWorkflow,
     StartWorkflowRun,
     UpdateDraft,
@@ -62,6 +63,16 @@ def get_workflow(workflow_id: str, version_id: str | None) -> Call[RegisteredWor
     """Return a workflow at its draft or another version."""
     query = {"version_id": version_id}
     return Call("GET", f"/v1/workflows/{workflow_id}", RegisteredWorkflow, query)
+
+
+def list_workflows(query: Mapping[str, Any]) -> Call[Page[RegisteredWorkflow]]:
+    """Return a page of workflows."""
+    return Call("GET", "/v1/workflows", Page[RegisteredWorkflow], query)
+
+
+def export_workflow(workflow_id: str) -> Call[ExportedWorkflow]:
+    """Return a workflow's draft and all of its evals."""
+    return Call("GET", f"/v1/workflows/{workflow_id}/export", ExportedWorkflow)
 
 
 def update_draft(workflow_id: str, body: UpdateDraft) -> Call[RegisteredWorkflow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from evalcore.service import workflows
+from evalcore.service import exports, workflows
 from evalcore.service.routes.errors import REFUSALS
 from evalcore.service.routes.requests import (
     CurrentCaller,
@@ -13,7 +13,12 @@ from evalcore.service.routes.requests import (
     StrictRoute,
 )
 from evalcore.service.wire.base import Page
-from evalcore.service.wire.workflows import CreateWorkflow, RegisteredWorkflow, UpdateDraft
+from evalcore.service.wire.workflows import (
+    CreateWorkflow,
+    ExportedWorkflow,
+    RegisteredWorkflow,
+    UpdateDraft,
+)
 
 router = APIRouter(
     prefix="/v1/workflows", tags=["workflows"], route_class=StrictRoute, responses=REFUSALS
@@ -42,6 +47,12 @@ async def get(
 ) -> RegisteredWorkflow:
     """Return a workflow at its draft, or at the version `version_id`."""
     return await workflows.get_workflow(parts, caller, workflow_id, version_id)
+
+
+@router.get("/{workflow_id}/export")
+async def export(workflow_id: str, parts: CurrentParts, caller: CurrentCaller) -> ExportedWorkflow:
+    """Return the draft and all saved evals with their frozen inputs, oldest first."""
+    return await exports.export_workflow(parts, caller, workflow_id)
 
 
 @router.put("/{workflow_id}/draft")

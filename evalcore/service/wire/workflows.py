@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from evalcore.checks.conditions.eval_assertion import Handle
+from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.service.wire.base import Lifecycle, RequestBody, ResponseBody, Timing
 
 Definition = dict[str, Any] | Annotated[str, Field(min_length=1)]
@@ -50,6 +51,14 @@ class RegisteredWorkflow(ResponseBody):
     name: str
     version_id: str
     blocks: list[WorkflowBlock]
+
+
+class ExportedWorkflow(ResponseBody):
+    """A workflow's draft and its saved evals, oldest first, with their frozen inputs."""
+
+    name: str
+    workflow: dict[str, Any]
+    evals: list[FileEval]
 
 
 class StartWorkflowRun(RequestBody):

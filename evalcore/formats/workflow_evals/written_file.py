@@ -1,0 +1,110 @@
+"""Write and read files of saved evals as the service exchanges them, each eval under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import yaml
+
+from evalcore.formats.parts.evalcore_section import suite_name
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.text.documents import CoreLoader, as_json, read_document
+from evalcore.formats.workflow_evals.loader import load_workflow_evals
+from evalcore.formats.workflow_evals.shapes import FileEval
+from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import shown_path
+
+
+class SavedEvalsFile(NamedTuple):
+    """A file of saved evals: the workflow's name and definition, and the evals in their order."""
+
+    name: str
+    workflow: Mapping[str, Any]
+    evals: tuple[FileEval, ...]
+
+
+def read_saved_evals(path: Path) -> SavedEvalsFile:
+    """Return what a file holds; raise `LoadError` with every mistake in it."""
+    document = read_document(path, shown_path(path))
+    load_workflow_evals(document, path, LoadOptions(secrets_required=False))
+    raw: Any = as_json(document.value)
+    workflow = raw["workflow"]
+    if isinstance(workflow, str):
+        workflow = as_json(read_document(path.parent / workflow).value)
+    named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
+    evals = tuple(adapter(FileEval).validate_python(written) for written in raw["evals"])
+    return SavedEvalsFile(suite_name(path, *named), workflow, evals)
+
+
+def file_of(name: str, workflow: Mapping[str, Any], evals: Sequence[FileEval]) -> dict[str, Any]:
+    """Return the content of a file that `evalcore run` executes.
+
+    Evals are called by their names. Of several with the same name the first keeps it, and the
+    others are called by their ids.
+    """
+    content: dict[str, Any] = {"workflow": dict(workflow), "evals": []}
+    if (workflow.get("workflow") or {}).get("name") != name:
+        content["evalcore"] = {"name": name}
+    names: set[str] = set()
+    for saved in evals:
+        written = eval_fields(saved)
+        if saved.name in names:
+            del written["name"]
+        names.add(saved.name or "")
+        content["evals"].append(written)
+    return content
+
+
+def eval_fields(saved: FileEval) -> dict[str, Any]:
+    """Return an eval as a file has it: without what is null, and without the assertion's id."""
+    written: dict[str, Any] = saved.model_dump(mode="json", by_alias=True)
+    assertion = written["assertion"]
+    del assertion["id"]
+    for part, keys in ((written, ("id", "name")), (assertion, ("label",))):
+        for key in keys:
+            if part[key] is None:
+                del part[key]
+    if assertion["target"]["path"] is None:
+        del assertion["target"]["path"]
+    return written
+
+
+def saved_evals_text(content: Mapping[str, Any], *, as_json: bool) -> str:
+    """Return the text of a file, as YAML or as JSON."""
+    if as_json:
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n"
+    text: str = yaml.dump(
+        content, Dumper=_CoreDumper, sort_keys=False, allow_unicode=True, width=100
+    )
+    return text
+
+
+class _CoreDumper(yaml.SafeDumper):
+    """Quotes each text that YAML 1.2's core schema or YAML 1.1 reads as something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        """Write equal values each time: anchors are hard to read."""
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    resolvers: Any = CoreLoader.yaml_implicit_resolvers
+    patterns = (*resolvers.get(text[:1], ()), *resolvers.get(None, ()))
+    if any(pattern.match(text) for _, pattern in patterns):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
+    # Line breaks that YAML folds, and controls that it refuses, stand escaped in double quotes.
+    if not text.isprintable():
+        lines = "|" if _is_literal_text(text) else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=lines)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text)
+
+
+def _is_literal_text(text: str) -> bool:
+    lines = text.split("\n")
+    return len(lines) > 1 and all(line.isprintable() and line == line.strip("\t") for line in lines)
+
+
+_CoreDumper.add_representer(str, _represent_text)

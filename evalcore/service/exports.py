@@ -1,0 +1,45 @@
+"""A workflow with its saved evals as a whole, for files of format `workflow-evals`."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from evalcore.checks.conditions.eval_assertion import EvalAssertion
+from evalcore.formats.workflow_evals.shapes import FileEval, FileSource, FileTarget
+from evalcore.service.access.tokens import Caller
+from evalcore.service.database.tables import EvalRevisionRow, EvalRow
+from evalcore.service.drafts import read_draft
+from evalcore.service.parts import Parts
+from evalcore.service.wire.workflows import ExportedWorkflow
+from evalcore.service.workflows import find_workflow
+
+
+async def export_workflow(parts: Parts, caller: Caller, workflow_id: str) -> ExportedWorkflow:
+    """Return a workflow's draft and its evals, oldest first. Raises `ServiceError` 404."""
+    query = (
+        select(EvalRow, EvalRevisionRow)
+        .join(EvalRevisionRow, EvalRow.revision_id == EvalRevisionRow.id)
+        .where(
+            EvalRow.workflow_id == workflow_id,
+            EvalRow.project_id == caller.project_id,
+            EvalRow.deleted_at.is_(None),
+        )
+        .order_by(EvalRow.number)
+    )
+    async with parts.database.reading() as session:
+        workflow = await find_workflow(session, caller, workflow_id)
+        draft = await read_draft(parts, session, caller, workflow_id)
+        rows = [*await session.execute(query)]
+    evals = [await _file_eval(parts, saved, revision) for saved, revision in rows]
+    return ExportedWorkflow(name=workflow.name, workflow=dict(draft.definition), evals=evals)
+
+
+async def _file_eval(parts: Parts, saved: EvalRow, revision: EvalRevisionRow) -> FileEval:
+    inputs = await parts.payloads.get(revision.handle_inputs, revision.handle_inputs_ref)
+    return FileEval(
+        id=saved.id,
+        name=saved.name or None,
+        target=FileTarget(type="block", block_id=revision.block_id),
+        source=FileSource.model_validate({"type": "manual", "handle_inputs": inputs}),
+        assertion=EvalAssertion.model_validate(revision.assertion),
+    )

@@ -14,11 +14,12 @@ from evalcore.model.summary import Summary
 class Gate:
     """A decision over the whole run; the fields of a subclass are its parameters.
 
-    `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its first
-    parameter for messages. A gate that `compares` needs a baseline. The docstring says when the
-    gate passes: it is the row in docs/reference/gates.md. `define_suite` checks the gates that
-    Python makes. A `query` computes what the summary does not hold: SQL over the tables
-    `items` and `cases` of the run (analytics/queries/), with the gate's parameters as `$key`.
+    `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its one
+    required parameter, for messages and the help of `--gate`. A gate that `compares` needs a
+    baseline. The docstring says when the gate passes: it is the row in docs/reference/gates.md.
+    `define_suite` checks the gates that Python makes. A `query` computes what the summary does not
+    hold: SQL over the tables `items` and `cases` of the run (analytics/queries/), with the gate's
+    parameters as `$key`.
     `rows` returns its rows.
     """
 
@@ -52,7 +53,7 @@ class Gate:
         return f"{self.gate}: {self.params}"
 
     def rows(self, summary: Summary) -> tuple[Any, ...]:
-        """Return the rows of the gate's query; none if the run has not been queried."""
+        """Return the rows of the gate's query; none at all for a summary without a run."""
         return summary.gate_rows.get(self.key, ())
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:

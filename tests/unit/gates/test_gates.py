@@ -66,7 +66,9 @@ VALUES: dict[str, Any] = {"threshold": 0.5, "max": 0.5, "case_ids": ["a"], "call
 def test_nothing_measured_never_passes(name: str) -> None:
     nothing = Summary(counts=Counts(), cases=0, passed_cases=0, score=None, unmeasured_latency=1)
     parameters = parameters_of(GATES[name]).items()
-    needed = {key: VALUES[key] for key, parameter in parameters if parameter.required}
+    required = [key for key, parameter in parameters if parameter.required]
+    assert set(required) <= set(VALUES), "VALUES has no value for a parameter"
+    needed = {key: VALUES[key] for key in required}
     gate = parse_gate({"gate": name, **needed})
     (result,) = decide_gates(replace(POLICY, gates=(gate,)), nothing)
     assert not result.passed

@@ -193,10 +193,10 @@ def build(
     """Return the target, changed by the variant, ready to answer.
 
     Raise pydantic's `ValidationError` for options that do not fit, `UsageError` for an unknown
-    kind. The variant's own `target` is the caller's to resolve: `target` is what it names. Secrets come
-    from the `environment` (this process's) and the nearest `.env` from the suite's `folder` (the
-    current one) upward; `TargetError` if one is not there, from `answer` if the target asks a
-    provider, for in replay it is not needed.
+    kind. The variant's own `target` is the caller's to resolve: `target` is what it names.
+    Secrets come from the `environment` (this process's) and the nearest `.env` from the suite's
+    `folder` (the current one) upward; `TargetError` if one is not there, from `answer` if the
+    target asks a provider, for in replay it is not needed.
     """
     folder = Path() if folder is None else folder
     surroundings = os.environ if environment is None else environment

@@ -55,7 +55,7 @@ def find_upward(folder: Path, names: Sequence[str]) -> Upward:
     start = folder.resolve()
     root, owners = repository_root(start), _owners(start)
     refused: list[Refused] = []
-    for ancestor in _between(start, root):
+    for ancestor in ancestors_within(start, root):
         for name in names:
             path = ancestor / name
             if not _is_file(path):
@@ -72,7 +72,8 @@ def find_upward(folder: Path, names: Sequence[str]) -> Upward:
     return Upward(None, tuple(refused))
 
 
-def _between(folder: Path, root: Path) -> Iterator[Path]:
+def ancestors_within(folder: Path, root: Path) -> Iterator[Path]:
+    """Yield the folder and those above it, up to `root`."""
     for ancestor in (folder, *folder.parents):
         yield ancestor
         if ancestor == root:

@@ -164,29 +164,23 @@ def _reversed(budget: Budget, values: Any) -> Lazy:
     return Lazy(_counted(reversed(values), budget))
 
 
-def _float(_: Budget, value: Any = 0.0) -> float:
+def _number_or_text(value: Any, function: str) -> Any:
     value = plain(value)
     if type(value) is str and len(value) > _MOST_DIGITS:
-        raise EvaluationFailure(
-            "ValueError", f"float() takes a text of at most {_MOST_DIGITS} characters"
-        )
+        message = f"{function}() takes a text of at most {_MOST_DIGITS} characters"
+        raise EvaluationFailure("ValueError", message)
     if type(value) not in SCALARS or value is None:
-        raise EvaluationFailure(
-            "TypeError", f"float() takes a number or a text, not {describe(value)}"
-        )
-    return float(value)
+        message = f"{function}() takes a number or a text, not {describe(value)}"
+        raise EvaluationFailure("TypeError", message)
+    return value
+
+
+def _float(_: Budget, value: Any = 0.0) -> float:
+    return float(_number_or_text(value, "float"))
 
 
 def _int(_: Budget, value: Any = 0, base: Any = _MISSING) -> int:
-    value = plain(value)
-    if type(value) is str and len(value) > _MOST_DIGITS:
-        raise EvaluationFailure(
-            "ValueError", f"int() takes a text of at most {_MOST_DIGITS} characters"
-        )
-    if type(value) not in SCALARS or value is None:
-        raise EvaluationFailure(
-            "TypeError", f"int() takes a number or a text, not {describe(value)}"
-        )
+    value = _number_or_text(value, "int")
     return int(value) if base is _MISSING else int(value, number(base, "int"))
 
 

@@ -36,6 +36,11 @@ def variables_of(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_VARIABLE.findall(template)))
 
 
+def escape_variables(text: str) -> str:
+    """Return text without what would be a variable of the prompt."""
+    return text.replace("{{", "{ {").replace("}}", "} }")
+
+
 def fill(template: str, material: Mapping[str, str]) -> Filled:
     """Return the template with each `{{name}}` replaced by the fenced text of that name.
 

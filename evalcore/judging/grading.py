@@ -11,7 +11,7 @@ import orjson
 from evalcore.judging.asking import JudgeQuestion, Judges
 from evalcore.judging.fences import SYSTEM, fill, variables_of
 from evalcore.judging.panel import Panel, Vote, aggregate, ask_panel
-from evalcore.judging.replies import aspects_of, number_of, read_object, text_of
+from evalcore.judging.replies import aspects_of, read_object, score_of, text_of
 
 _ASPECT: Final = {
     "type": "object",
@@ -84,7 +84,7 @@ class Judgement(NamedTuple):
 def read_reply(text: str, material: Sequence[str] = ()) -> Reading:
     """Return the verdict that a reply is; raise `ReplyError` if it is none."""
     value = read_object(text, material)
-    score = number_of(value, "score", 0.0, 1.0)
+    score = score_of(value, 0.0, 1.0)
     return Reading(score, text_of(value, "reasoning"), aspects_of(value))
 
 

@@ -52,15 +52,14 @@ def read_object(text: str, material: Iterable[str] = ()) -> dict[str, Any]:
     return value
 
 
-def number_of(value: Mapping[str, Any], key: str, low: float, high: float) -> float:
-    """Return the number at a key; raise `ReplyError` if it is none between `low` and `high`."""
-    if key not in value:
-        raise ReplyError(f"'{key}' is missing")
-    number = value[key]
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise ReplyError(f"'{key}' has to be a number from {low:g} to {high:g}")
-    if not low <= number <= high or not math.isfinite(number):
-        raise ReplyError(f"'{key}' has to be a number from {low:g} to {high:g}")
+def score_of(value: Mapping[str, Any], low: float, high: float) -> float:
+    """Return the score of a reply; raise `ReplyError` if it is none between `low` and `high`."""
+    if "score" not in value:
+        raise ReplyError("'score' is missing")
+    number = value["score"]
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not low <= number <= high or not math.isfinite(number):
+        raise ReplyError(f"'score' has to be a number from {low:g} to {high:g}")
     return float(number)
 
 

@@ -7,9 +7,10 @@ from math import fsum
 from typing import Any, Final, NamedTuple
 
 from evalcore.judging.asking import JudgeQuestion, Judges, JudgeSpec
+from evalcore.judging.fences import escape_variables
 from evalcore.judging.grading import complete_question, prompt_digest
 from evalcore.judging.panel import MAX_REPAIRS, Panel, Vote, aggregate, ask_until_valid, repaired
-from evalcore.judging.replies import ReplyError, number_of, read_object, text_of
+from evalcore.judging.replies import ReplyError, read_object, score_of, text_of
 from evalcore.model.tolerance import ROUNDING, reaches
 
 _PROMPT: Final = (
@@ -183,9 +184,8 @@ def read_reply(
 def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:
     reasoning = text_of(entry, "reasoning") or text_of(entry, "evidence")
     if criterion.levels:
-        return CriterionCheck(
-            number_of(entry, "score", 0, criterion.most) / criterion.most, reasoning
-        )
+        score = score_of(entry, 0, criterion.most) / criterion.most
+        return CriterionCheck(score, reasoning)
     for key in _VERDICTS:
         if key in entry:
             if not isinstance(entry[key], bool):
@@ -195,14 +195,11 @@ def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:
 
 
 def _described(criterion: Criterion) -> str:
-    lines = [f"- id {criterion.id!r}: {_plain(criterion.outcome)}"]
-    lines.extend(f"    score {score:g}: {_plain(meaning)}" for score, meaning in criterion.levels)
+    lines = [f"- id {criterion.id!r}: {escape_variables(criterion.outcome)}"]
+    lines.extend(
+        f"    score {score:g}: {escape_variables(meaning)}" for score, meaning in criterion.levels
+    )
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Return text without what would be a variable of the prompt."""
-    return text.replace("{{", "{ {").replace("}}", "} }")
 
 
 def _form(criteria: Sequence[Criterion]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,14 @@ def quote_all(texts: Sequence[str]) -> str:
     listed = ", ".join(map(quote, texts[:_LISTED]))
     more = len(texts) - _LISTED
     return f"{listed} and {more} more" if more > 0 else listed
+
+
+def escape_character(match: re.Match[str]) -> str:
+    r"""Return a matched character as `\x1b`, `\u202e` or `\U000e0001`."""
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def json_text(value: Any) -> str:

@@ -29,7 +29,7 @@ from evalcore.storage.runs import StoredRun
 from evalcore.storage.seal import Seal, digest_of, frozen_fields
 from evalcore.trust.addresses import folder_of_store, is_allowed_address
 from evalcore.trust.imports import ImportPolicy
-from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, read_plan_keys
+from evalcore.trust.plan_keys import PLAN_KEY, read_plan_keys
 
 _LISTED = 5
 _BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
@@ -57,14 +57,13 @@ class AcceptingWorker(NamedTuple):
         return ImportPolicy(allowed=allowed, commands=self.settings.allow_commands)
 
 
-def accept_plan(run: StoredRun, worker: AcceptingWorker, keys: PlanKeys | None = None) -> Accepted:
+def accept_plan(run: StoredRun, worker: AcceptingWorker) -> Accepted:
     """Return the run as this process may execute it.
 
     Raises `NotAllowedError` if it may not, `DamagedRunError` if the plan is not what was signed,
     `UnplannedRunError` if it has none.
     """
-    if keys is None:
-        keys = read_plan_keys(worker.environment)
+    keys = read_plan_keys(worker.environment)
     manifest = run.manifest()
     if manifest.id != run.run_id or suite_key(manifest.suite) != run.keys.suite:
         damage = Damage("manifest.json", f"is of run {manifest.id} of suite '{manifest.suite}'")

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from evalcore.mistakes.foreign_text import shorten
+from evalcore.mistakes.foreign_text import escape_character, shorten
 
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]#|~$])")
 _MARKDOWN_ENTITIES: Final = {
@@ -40,14 +40,7 @@ _DATA: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u20
 
 def visible(text: str) -> str:
     r"""Return `text` with controls (but tab and line ends) and their like as `\x1b`, `\u202e`."""
-    return _NOT_XML.sub(_spelled, text)
-
-
-def _spelled(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return _NOT_XML.sub(escape_character, text)
 
 
 def escape_markdown(text: str, most: int = 300) -> str:

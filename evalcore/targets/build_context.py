@@ -52,9 +52,10 @@ class BuildContext:
         if self.problem is not None and mode not in (Mode.REPLAY, Mode.AUTO):
             raise TargetError(self.problem.kind, f"target '{self.name}': {self.problem}")
 
-    def secret_keys(self, option: str) -> frozenset[str]:
-        """Return the keys of a mapping among the options whose values are secret."""
-        return frozenset(path[1] for path in self.secrets if path[0] == option and len(path) == 2)
+    def secret_headers(self) -> frozenset[str]:
+        """Return the names of the headers whose values are secret."""
+        paths = (path for path in self.secrets if path[0] == "headers" and len(path) == 2)
+        return frozenset(name for _, name in paths)
 
 
 def context_for(

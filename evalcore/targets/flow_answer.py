@@ -37,27 +37,25 @@ class AnswerError(ValueError):
     """The value cannot be an answer; the message says what can."""
 
 
-def answer_evidence(value: Any, primary_output: str | None = None) -> Evidence:
+def answer_evidence(value: Any) -> Evidence:
     """Return the evidence of an answer.
 
     Text is the output. A mapping with `outputs` (and `state`, `metrics`, `errors`, `invocations`,
     `output`), or with `output` beside one of those, is the evidence itself. Any other JSON value is
-    the output, kept as it is in the state if it is a mapping. `primary_output` is a block's id or a
-    key of the output; without it a flow's last block is the primary one. Paths find outputs with
-    the type that they had here. Raises `AnswerError`.
+    the output, kept as it is in the state if it is a mapping. A flow's last
+    block is the primary one. Paths find outputs with the type that they had here. Raises
+    `AnswerError`.
     """
     if isinstance(value, Evidence):
-        evidence = value
-    elif is_whole_evidence(value):
-        evidence = _whole(value)
-    elif isinstance(value, Mapping):
-        details = {"state": json_value(dict(value))}
-        evidence = Evidence(text_of(value), details=details)
-    else:
-        evidence = Evidence(text_of(value))
-        if not isinstance(value, str):
-            evidence = with_values(evidence, {PRIMARY: json_value(value)})
-    return evidence if primary_output is None else with_primary(evidence, primary_output)
+        return value
+    if is_whole_evidence(value):
+        return _whole(value)
+    if isinstance(value, Mapping):
+        return Evidence(text_of(value), details={"state": json_value(dict(value))})
+    evidence = Evidence(text_of(value))
+    if isinstance(value, str):
+        return evidence
+    return with_values(evidence, {PRIMARY: json_value(value)})
 
 
 def returned_evidence(value: Any) -> Evidence:

@@ -89,7 +89,7 @@ class HttpTarget:
 
     def __init__(self, options: HttpOptions, context: BuildContext) -> None:
         self._options = options
-        secret = context.secret_keys("headers")
+        secret = context.secret_headers()
         headers = options.headers
         self._public = {name: value for name, value in headers.items() if name not in secret}
         self._endpoint = Endpoint(

@@ -40,7 +40,7 @@ class _ChatTarget:
             context.name,
             options,
             context.environment,
-            context.secret_keys("headers"),
+            context.secret_headers(),
             context.address_values,
         )
         self._context = context

@@ -129,9 +129,7 @@ class ScriptTarget:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise TargetError("model", f"model '{name}': {where}: {first['msg']}") from error
-        return chat_model(
-            protocol, name, checked, context.environment, context.secret_keys("headers")
-        )
+        return chat_model(protocol, name, checked, context.environment, context.secret_headers())
 
     def _unnamed(self, name: str, mode: str) -> Mapping[str, Any]:
         """Return what answers where no script names a model: the provider of the environment."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from evalcore.errors import NotAllowedError, UsageError
-from evalcore.repository import repository_root
+from evalcore.repository import ancestors_within, repository_root
 
 __all__ = ["place_inside", "repository_root", "resolve_folder", "resolve_inside"]
 
@@ -52,7 +52,7 @@ def _resolved(
     if not folder.is_relative_to(root):
         raise ValueError(f"{folder} does not lie below {root}")
     candidates: list[Path] = []
-    for start in _upward(folder, root):
+    for start in ancestors_within(folder, root):
         candidate = Path(os.path.normpath(start / name))
         if not candidate.is_relative_to(root):
             continue
@@ -69,13 +69,6 @@ def _resolved(
         raise NotAllowedError(f"{message}; {_RULE}")
     looked = ", ".join(str(path) for path in dict.fromkeys(candidates))
     raise UsageError(f"there is no {kind} {name!r}; looked for {looked}")
-
-
-def _upward(folder: Path, root: Path) -> Iterator[Path]:
-    for ancestor in (folder, *folder.parents):
-        yield ancestor
-        if ancestor == root:
-            return
 
 
 def _file_at(path: Path) -> Path | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from evalcore.mistakes.foreign_text import escape_character
 from evalcore.redaction.redactor import PROCESS, redactor_of
 
 # Controls except tab and newline, other line ends, bidirectional overrides and isolates, what has
@@ -29,19 +30,12 @@ def sanitize_terminal(text: str) -> str:
     What a service that reads the log would obey begins with `\x3a` or `\x23` then. Tab and newline
     stay. The result can be encoded in UTF-8.
     """
-    escaped = _UNPRINTABLE.sub(_escaped, text)
+    escaped = _UNPRINTABLE.sub(escape_character, text)
     return _LOG_COMMAND.sub(_inert, escaped) if "::" in escaped or "##" in escaped else escaped
 
 
 def _inert(match: re.Match[str]) -> str:
     return "\\x23" if match[1] is None else f"{match[1]}\\x3a"
-
-
-def _escaped(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from evalcore.checks.scorers.scorer import Scorer, ScorerResources
 from evalcore.declared.parameter_types import MaybeText
 from evalcore.errors import EvalError
 from evalcore.judging.asking import JudgeSpec
+from evalcore.judging.fences import escape_variables
 from evalcore.judging.grading import DEFAULT_PROMPT, grade_freely
 from evalcore.judging.panel import Panel
 from evalcore.judging.texts import conversation_text, expected_text
@@ -34,7 +35,7 @@ class LlmJudgeScorer(Scorer):
         """Return the judge's score; no value where no judge gives one."""
         prompt = None
         if self.criteria is not None:
-            prompt = f"{DEFAULT_PROMPT}\n\nCriteria:\n{_escaped(self.criteria)}"
+            prompt = f"{DEFAULT_PROMPT}\n\nCriteria:\n{escape_variables(self.criteria)}"
         if evidence.output is None:
             return self.fails("there is no output")
         material = {
@@ -49,7 +50,3 @@ class LlmJudgeScorer(Scorer):
         except EvalError as error:
             return self.fails(error)
         return Score(self.label, grade.score, grade.score)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("{{", "{ {").replace("}}", "} }")

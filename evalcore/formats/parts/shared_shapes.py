@@ -6,17 +6,12 @@ Shapes are TypedDicts that pydantic validates (strictly, extra keys forbidden); 
 
 from __future__ import annotations
 
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Required,
-)
+from typing import Annotated, Any, Literal, Required
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Count, Measure, Share, Text, Weight
+from evalcore.declared.types import Count, Measure, Share, Text, Weight, text_or_mapping
 from evalcore.gates.registry import gate_schema
 from evalcore.model.measures import LARGEST
 
@@ -51,11 +46,6 @@ class MeasuredFixture(TypedDict, total=False):
 
     output: Required[str]
     metrics: MetricsShape
-
-
-def text_or_mapping(value: object) -> str:
-    """Name the member of a union by the kind of value, so that a mistake is reported once."""
-    return "<mapping>" if isinstance(value, dict) else "<text>"
 
 
 Fixture = Annotated[

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Text
-from evalcore.formats.parts.shared_shapes import STRICT, text_or_mapping
+from evalcore.declared.types import Text, text_or_mapping
+from evalcore.formats.parts.shared_shapes import STRICT
 
 
 def _text_or_list(value: object) -> str:

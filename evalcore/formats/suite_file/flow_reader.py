@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from evalcore.declared.parameters import snake_case
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
-from evalcore.formats.text.camel_case import snake_case
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.isolation.mode import ISOLATIONS
 from evalcore.mistakes.locations import Loc

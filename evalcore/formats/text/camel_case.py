@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from evalcore.declared.parameters import snake_case
 from evalcore.mistakes.locations import Loc, Locate
-
-
-def snake_case(name: str) -> str:
-    """Return `minScore` as `min_score`."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 class Renames:

@@ -53,7 +53,7 @@ class CsvRows:
                         if row is not None:
                             yield row
         except csv.Error as error:
-            raise_problem(self._name, self.line, "", _csv_reason(error))
+            raise_problem(self._name, self.line, _csv_reason(error))
         except UnicodeDecodeError:
             self._raise_undecodable()
             raise
@@ -68,7 +68,7 @@ class CsvRows:
     def _read_header(self, reader: Iterator[list[str]], problems: Problems) -> None:
         names = tuple(name.strip() for name in next(reader, []))
         if not any(names):
-            raise_problem(self._name, None, "", "is empty: the first line names the columns")
+            raise_problem(self._name, None, "is empty: the first line names the columns")
         for name, count in Counter(filter(None, names)).items():
             if count > 1:
                 problems.add((), f"the column '{name}' is there {count} times; rename all but one")

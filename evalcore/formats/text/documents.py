@@ -180,17 +180,17 @@ def read_bytes(path: Path, name: str) -> bytes:
     """Return the file's bytes; raise `LoadError` if it cannot be read or is too large."""
     try:
         if path.is_dir():
-            raise_problem(name, None, "", "is a folder; name a suite file")
+            raise_problem(name, None, "is a folder; name a suite file")
         if path.stat().st_size > MAX_FILE_BYTES:
             limit = MAX_FILE_BYTES // 2**20
             raise_problem(
-                name, None, "", f"larger than {limit} MiB; use JSONL or Parquet, which are streamed"
+                name, None, f"larger than {limit} MiB; use JSONL or Parquet, which are streamed"
             )
         return path.read_bytes()
     except FileNotFoundError:
-        raise_problem(name, None, "", "no such file")
+        raise_problem(name, None, "no such file")
     except OSError as error:
-        raise_problem(name, None, "", f"cannot be read: {error.strerror}")
+        raise_problem(name, None, f"cannot be read: {error.strerror}")
 
 
 def parse_document(
@@ -199,11 +199,11 @@ def parse_document(
     """Parse one document; raise `LoadError` with the line of the first thing that is wrong."""
     text = decode(data, file)
     if not text.strip():
-        raise_problem(file, None, "", "is empty")
+        raise_problem(file, None, "is empty")
     try:
         value = _parse_json(data) if is_json else _parse_yaml(text, loader)
     except RefusedError as error:
-        raise_problem(file, error.line, "", error.message)
+        raise_problem(file, error.line, error.message)
     locate = json_locator(text) if is_json else yaml_locator(text, CoreLoader)
     return Document(file, value, hashlib.sha256(data).hexdigest(), locate)
 
@@ -211,21 +211,19 @@ def parse_document(
 def decode(data: bytes, file: str) -> str:
     """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise_problem(file, None, "", "is UTF-16; save it as UTF-8")
+        raise_problem(file, None, "is UTF-16; save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if b"\0" in data[:_LOOKED_AT]:
-            raise_problem(file, None, "", "is not a text file; name a suite file")
+            raise_problem(file, None, "is not a text file; name a suite file")
         line = data.count(b"\n", 0, error.start) + 1
-        raise_problem(
-            file, line, "", f"not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8"
-        )
+        raise_problem(file, line, f"not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8")
 
 
-def raise_problem(file: str, line: int | None, path: str, message: str) -> NoReturn:
+def raise_problem(file: str, line: int | None, message: str) -> NoReturn:
     """Raise a `LoadError` with this one problem."""
-    raise LoadError((Problem(file, line, path, message),))
+    raise LoadError((Problem(file, line, "", message),))
 
 
 def parse_json(data: bytes) -> Any:

@@ -6,6 +6,8 @@ Shapes are TypedDicts and pydantic models.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import (
@@ -29,20 +31,28 @@ CUSTOM_TYPE = r"^(not-)?custom:[\w.-]+$"
 _DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 
-@lru_cache(maxsize=64)
-def adapter(shape: Any) -> TypeAdapter[Any]:
-    """Return the validator of a shape, built once per process."""
-    # Looking for pydantic's plug-ins reads every installed package's metadata; these shapes have no
-    # use for any.
+@contextmanager
+def without_plugins() -> Iterator[None]:
+    """Build models and validators without pydantic's plug-ins.
+
+    The search for them reads the metadata of every installed package.
+    """
     before = os.environ.get(_DISABLE_PLUGINS)
     os.environ[_DISABLE_PLUGINS] = "__all__"
     try:
-        return TypeAdapter(shape)
+        yield
     finally:
         if before is None:
             del os.environ[_DISABLE_PLUGINS]
         else:
             os.environ[_DISABLE_PLUGINS] = before
+
+
+@lru_cache(maxsize=64)
+def adapter(shape: Any) -> TypeAdapter[Any]:
+    """Return the validator of a shape, built once per process."""
+    with without_plugins():
+        return TypeAdapter(shape)
 
 
 def strip_wrappers(shape: Any) -> Any:

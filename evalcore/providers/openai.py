@@ -92,8 +92,8 @@ def _reply(request: Request, url: str, received: Received) -> Reply:
     if isinstance(data, dict) and data.get("error"):
         raise streamed_failure(request.endpoint, url, data["error"])
     choice = _first_choice(data)
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
         raise nonsense(request.endpoint, url, "the answer has no choices[0].message", body)
     calls = message.get("tool_calls") or ()
     text = _text_of(message.get("content")) or _text_of(message.get("refusal"))
@@ -112,7 +112,7 @@ def _reply(request: Request, url: str, received: Received) -> Reply:
 
 
 def _first_choice(data: Any) -> Any:
-    choices = data.get("choices") if isinstance(data, Mapping) else None
+    choices = data.get("choices") if isinstance(data, dict) else None
     return choices[0] if isinstance(choices, list) and choices else None
 
 
@@ -126,16 +126,16 @@ def _text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, Mapping))
+        texts = (part.get("text") for part in content if isinstance(part, dict))
         return "".join(text for text in texts if isinstance(text, str))
     return ""
 
 
 def _call_of(call: Any) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    named = function if isinstance(function, Mapping) else {}
+    function = call.get("function") if isinstance(call, dict) else None
+    named = function if isinstance(function, dict) else {}
     return {
-        "id": call.get("id") if isinstance(call, Mapping) else None,
+        "id": call.get("id") if isinstance(call, dict) else None,
         "name": str(named.get("name") or ""),
         "arguments": parsed_arguments(named.get("arguments")),
     }
@@ -143,14 +143,14 @@ def _call_of(call: Any) -> dict[str, Any]:
 
 def usage_of(raw: Any) -> Usage:
     """Return the tokens that an answer's `usage` counts; raise `ProviderError`."""
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return Usage()
     return Usage(counted(raw, "prompt_tokens"), counted(raw, "completion_tokens"))
 
 
 def _cost_of(raw: Any) -> float | None:
     """Return the dollars that some providers (OpenRouter) tell beside the tokens."""
-    return charged(raw, "cost") if isinstance(raw, Mapping) else None
+    return charged(raw, "cost") if isinstance(raw, dict) else None
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class _OpenAIStream:
             self.usage = usage_of(data["usage"])
             self.cost_usd = _cost_of(data["usage"])
         choice = _first_choice(data)
-        if isinstance(choice, Mapping):
+        if isinstance(choice, dict):
             self._take_choice(choice, sent.offset_ms)
 
     def _take_choice(self, choice: Mapping[str, Any], offset_ms: float) -> None:
@@ -199,14 +199,14 @@ class _OpenAIStream:
             self.reason = str(choice["finish_reason"])
             self.complete = True
         delta = choice.get("delta")
-        if not isinstance(delta, Mapping):
+        if not isinstance(delta, dict):
             return
         text, refusal = _text_of(delta.get("content")), _text_of(delta.get("refusal"))
         calls = delta.get("tool_calls") or ()
         self.texts.append(text)
         self.refusals.append(refusal)
         for position, part in enumerate(calls):
-            if isinstance(part, Mapping):
+            if isinstance(part, dict):
                 self._take_call(part, position)
         if self.ttft_ms is None and (text or refusal or calls):
             self.ttft_ms = offset_ms
@@ -218,7 +218,7 @@ class _OpenAIStream:
         )
         call["id"] = part.get("id") or call["id"]
         function = part.get("function")
-        if isinstance(function, Mapping):
+        if isinstance(function, dict):
             call["name"] += function.get("name") or ""
             call["arguments"] += function.get("arguments") or ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -34,6 +35,7 @@ class WireClient(Protocol):
         """Return the reply; raise `ProviderError`."""
 
 
+@cache
 def client_of(protocol: str) -> WireClient:
     """Return the client of `protocol`; raise `UsageError` that names the known ones."""
     module = PROTOCOLS.get(protocol)

@@ -88,7 +88,7 @@ async def exchange(
     With `on_event`, an event stream is handed over event by event and the body is empty; an
     answer of another media type is returned whole even then.
     """
-    if any(_CONTROL.search(text) for header in sent.headers.items() for text in header):
+    if _CONTROL.search("".join((*sent.headers, *sent.headers.values()))):
         # Neither shown nor sent: it may be a key that was read with its line's end.
         what = "a header (or the key) holds a line break or another control character"
         raise failed(request.endpoint, sent.url, ErrorKind.REQUEST, what)

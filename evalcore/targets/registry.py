@@ -15,6 +15,8 @@ from evalcore.mistakes.wording import did_you_mean, known_names
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pydantic import BaseModel
 
     from evalcore.targets.work import Runnable
@@ -145,7 +147,14 @@ def is_instant(target: Target) -> bool:
 def options_model(kind: str) -> type[BaseModel]:
     """Return the pydantic model of a kind's options (for checking and for JSON Schema)."""
     row = target_kind(kind)
-    return cast("type[BaseModel]", getattr(import_module(row.module), row.options))
+    return cast("type[BaseModel]", getattr(_module_of(row), row.options))
+
+
+def _module_of(row: TargetKind) -> ModuleType:
+    from evalcore.mistakes.shape_lookup import without_plugins
+
+    with without_plugins():
+        return import_module(row.module)
 
 
 def merged_options(target: Target, variant: Variant = DEFAULT_VARIANT) -> dict[str, Any]:
@@ -226,7 +235,7 @@ def _built(
         _, context = context_for(target.name, {}, folder, environment)
         return ScriptTarget(target.options["definition"], variant.config, context)
     row = target_kind(target.kind)
-    make = getattr(import_module(row.module), row.runnable)
+    make = getattr(_module_of(row), row.runnable)
     model = options_model(target.kind)
     options = merged_options(target, variant)
     if not row.takes_context and not any(name in options for name in _WITH_SECRETS):

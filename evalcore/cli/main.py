@@ -40,6 +40,7 @@ COMMANDS = {
     "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),
     "serve": ("evalcore.cli.serve:serve", "Serve saved evals over REST."),
     "evals": ("evalcore.cli.evals:evals", "Create, list, run saved evals of a service."),
+    "mcp": ("evalcore.cli.mcp:mcp", "Serve saved evals as MCP tools over stdio."),
     "tokens": ("evalcore.cli.serve:tokens", "Create, list, revoke tokens of the service."),
     "assert": ("evalcore.cli.assertions:assert_", "Grade single outputs: JSON lines in and out."),
     "decide": ("evalcore.cli.decide:decide", "Decide single gates: JSON lines in and out."),

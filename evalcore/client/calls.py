@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -33,13 +34,15 @@ class Call(Generic[Answer]):
     path: str
     answer: Any = None
     query: Mapping[str, Any] = field(default_factory=dict)
-    body: BaseModel | None = None
+    body: BaseModel | Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def content(self) -> bytes | None:
-        """Return the body as JSON; fields that are not set are left out."""
+        """Return the body as JSON; fields of a model that are not set are left out."""
         if self.body is None:
             return None
+        if not isinstance(self.body, BaseModel):
+            return json.dumps(self.body).encode("ascii")
         return self.body.model_dump_json(exclude_unset=True, by_alias=True).encode()
 
     def parameters(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    Literal,
     NotRequired,
     Required,
     TypeGuard,
@@ -103,9 +104,27 @@ def _union_member(arguments: tuple[Any, ...], part: str | int) -> Any:
                 return inner
             if part in hints:
                 return hints[str(part)]
+        elif is_model(inner):
+            if any(part in _literals(info.annotation) for info in inner.model_fields.values()):
+                return inner
         elif get_origin(inner) is list and isinstance(part, int):
             return member_of(inner, part)
     return Any
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    shape = strip_wrappers(annotation)
+    return get_args(shape) if get_origin(shape) is Literal else ()
+
+
+def inner_shapes(shape: Any) -> tuple[Any, ...]:
+    """Return the pydantic models that a value of a shape may be."""
+    shape = strip_wrappers(shape)
+    if is_model(shape):
+        return (shape,)
+    if get_origin(shape) in {Union, UnionType}:
+        return tuple(inner for member in get_args(shape) for inner in inner_shapes(member))
+    return ()
 
 
 def is_model(shape: Any) -> TypeGuard[type[BaseModel]]:

@@ -14,6 +14,8 @@ from sqlalchemy.exc import DBAPIError
 
 from evalcore.errors import StoreError
 from evalcore.service.failure import OUTAGES
+from evalcore.service.mcp.mounting import mount_mcp
+from evalcore.service.mistakes import wire_mistakes
 from evalcore.service.parts import Parts
 from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
@@ -30,7 +32,8 @@ def create_application(parts: Parts) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await parts.start()
         try:
-            yield
+            async with mcp_endpoint.running():
+                yield
         finally:
             await parts.stop()
 
@@ -52,6 +55,7 @@ def create_application(parts: Parts) -> FastAPI:
     # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
     for routes in (operations, files, eval_runs, evals, workflow_runs, workflows):
         application.include_router(routes.router)
+    mcp_endpoint = mount_mcp(application, parts)
     return application
 
 
@@ -61,17 +65,11 @@ def operation_id(route: APIRoute) -> str:
     return f"{tag}_{route.name}"
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
-    mistakes = [
-        {"loc": [*map(_loc_part, mistake["loc"])], "msg": mistake["msg"], "type": mistake["type"]}
-        for mistake in error.errors()
-    ]
-    return JSONResponse({"detail": mistakes}, 422)
-
-
-def _loc_part(part: Any) -> str | int:
-    return part if isinstance(part, int) else str(part).encode("utf-8", "replace").decode()
+    body = getattr(request.scope.get("route"), "body_field", None)
+    shape = None if body is None else body.field_info.annotation
+    return JSONResponse({"detail": wire_mistakes(error.errors(), shape)}, 422)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from dataclasses import dataclass
 
 import uvicorn
@@ -11,6 +10,7 @@ import uvicorn
 from evalcore.errors import UsageError
 from evalcore.runners import find_configured_runner
 from evalcore.service.access.limits import RateLimiter
+from evalcore.service.access.origins import is_loopback
 from evalcore.service.access.tokens import Tokens
 from evalcore.service.application import create_application
 from evalcore.service.database.migrate import upgrade
@@ -79,11 +79,3 @@ async def service_parts(options: ServeOptions, settings: Settings, database: Dat
         WorkflowWorker(parts, settings),
     ]
     return parts
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

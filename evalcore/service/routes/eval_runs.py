@@ -25,6 +25,8 @@ router = APIRouter(
     prefix="/v1/workflows/evals", tags=["eval runs"], route_class=StrictRoute, responses=REFUSALS
 )
 
+TRIGGER_HEADER = "Evalcore-Trigger"
+
 
 def _filter(
     workflow_id: Annotated[str | None, Query(description="Of this workflow.")] = None,
@@ -68,9 +70,13 @@ async def create_run(
     parts: CurrentParts,
     caller: CurrentCaller,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+    trigger: Annotated[
+        Literal["api", "mcp", "schedule"],
+        Header(alias=TRIGGER_HEADER, description="What starts the run."),
+    ] = "api",
 ) -> WorkflowEvalRun:
     """Run the saved evals in scope. The same `Idempotency-Key` gives the same run."""
-    request = RunRequest(body, idempotency_key=idempotency_key)
+    request = RunRequest(body, trigger, idempotency_key)
     return await eval_runs.create_eval_run(parts, caller, request)
 
 

@@ -119,19 +119,23 @@ def parts_of(request: Request) -> Parts:
     return parts
 
 
-async def authenticated(request: Request) -> Caller:
-    """Return whose request it is. Raises `ServiceError` 401, 403 or 429."""
-    parts = parts_of(request)
+async def caller_of(parts: Parts, request: Request) -> Caller:
+    """Return whose request it is. Raises `ServiceError` 401."""
     written = request.headers.get("authorization")
     if written is None:
         if parts.open_to is None:
             raise ServiceError(401, "a bearer token is required: 'Authorization: Bearer evc_…'")
-        caller = parts.open_to
-    else:
-        scheme, _, token = written.partition(" ")
-        if scheme.lower() != "bearer":
-            raise ServiceError(401, "expected 'Authorization: Bearer evc_…'")
-        caller = await parts.tokens.check(token.strip())
+        return parts.open_to
+    scheme, _, token = written.partition(" ")
+    if scheme.lower() != "bearer":
+        raise ServiceError(401, "expected 'Authorization: Bearer evc_…'")
+    return await parts.tokens.check(token.strip())
+
+
+async def authenticated(request: Request) -> Caller:
+    """Return whose request it is. Raises `ServiceError` 401, 403 or 429."""
+    parts = parts_of(request)
+    caller = await caller_of(parts, request)
     parts.rates.spend(caller.token_id or "")
     request.state.caller = caller
     caller.require(Scope.READ if request.method in _READS else Scope.WRITE)

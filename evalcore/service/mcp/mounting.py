@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Protocol
 
 from fastapi import FastAPI
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from evalcore.service.failure import ServiceError
@@ -23,6 +23,14 @@ class Endpoint(Protocol):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+
+
+class _McpRoute(Route):
+    """A route that names itself, for the request log."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child_scope = super().matches(scope)
+        return match, {**child_scope, "route": self}
 
 
 class _Missing(Endpoint):
@@ -46,5 +54,5 @@ def mount_mcp(application: FastAPI, parts: Parts) -> Endpoint:
         endpoint = _Missing()
     else:
         endpoint = McpEndpoint(application, parts)
-    application.router.routes.append(Route("/mcp", endpoint, include_in_schema=False))
+    application.router.routes.append(_McpRoute("/mcp", endpoint, include_in_schema=False))
     return endpoint

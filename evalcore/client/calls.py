@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -34,15 +33,13 @@ class Call(Generic[Answer]):
     path: str
     answer: Any = None
     query: Mapping[str, Any] = field(default_factory=dict)
-    body: BaseModel | Mapping[str, Any] | None = None
+    body: BaseModel | bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def content(self) -> bytes | None:
-        """Return the body as JSON; fields of a model that are not set are left out."""
-        if self.body is None:
-            return None
+        """Return the body as JSON; fields that are not set are left out."""
         if not isinstance(self.body, BaseModel):
-            return json.dumps(self.body).encode("ascii")
+            return self.body
         return self.body.model_dump_json(exclude_unset=True, by_alias=True).encode()
 
     def parameters(self) -> dict[str, Any]:

@@ -314,6 +314,16 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"workflow_id": "x", "eval_id": "y"},
         "body.eval_id: Extra inputs are not permitted. Did you mean 'scope.eval_id'?",
     ),
+    "a key with a line break": (
+        "workflows_evals_runs_create",
+        {"workflow_id": "x", "idempotency_key": "a\nb"},
+        "header.idempotency-key: Input should have printable ASCII characters only",
+    ),
+    "a filter with the character NUL": (
+        "workflows_evals_list",
+        {"workflow_id": "\0"},
+        "NUL",
+    ),
     "a run without evals": (
         "workflows_evals_runs_create",
         {"workflow_id": "EMPTY"},
@@ -336,6 +346,16 @@ def test_errors_are_answers_of_the_tool(served: Service, transport: Transport) -
             assert text in await refused(client, tool, **named)
 
     connected(transport, served, talk)
+
+
+def test_a_body_that_is_nested_too_deep_is_a_mistake(served: Service) -> None:
+    nested: Any = 1
+    for _ in range(220):
+        nested = [nested]
+    message = connected(
+        over_http, served, lambda client: refused(client, "workflows_evals_create", name=nested)
+    )
+    assert message.startswith("body: ")
 
 
 @TRANSPORTS
@@ -504,8 +524,16 @@ def test_web_pages_of_other_origins_are_refused(served: Service, headers: dict[s
     assert httpx.post(f"{served.url}/mcp", json={}, headers=headers).status_code == 403
 
 
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": '
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"[", b"null", b"[]", b'{"jsonrpc": "2.0"}', b"[" * 100_000]
+    "content",
+    [
+        *(b"", b"[", b"null", b"[]", b'{"jsonrpc": "2.0"}'),
+        *(b"[" * 100_000, CALL + b"[]}}", CALL + b'{"x":' * 900 + b"1" + b"}" * 902),
+    ],
+    ids=["empty", "cut", "null", "batch", "no method", "deep", "a list", "deep arguments"],
 )
 def test_a_malformed_message_is_a_mistake_of_the_client(served: Service, content: bytes) -> None:
     headers = {

@@ -31,7 +31,7 @@ class ApplicationExchange:
             request.method,
             request.path,
             params=dict(request.query),
-            content=request.content(),
+            content=request.body,
             headers={"Content-Type": "application/json", **request.headers, **(headers or {})},
         )
         if not response.is_success:

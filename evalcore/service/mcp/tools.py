@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from starlette.routing import Match
 
 from evalcore.mistakes.shape_lookup import is_model
-from evalcore.service.failure import ServiceError, not_found
+from evalcore.service.failure import ServiceError, mistake, not_found
 from evalcore.service.mcp.tool_table import TOOL_TABLE, ToolRow
 from evalcore.service.mistakes import wire_mistakes
 from evalcore.service.routes import eval_runs, evals
@@ -51,11 +51,7 @@ class ToolRequest:
     path: str
     query: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: Mapping[str, Any] | None = None
-
-    def content(self) -> bytes | None:
-        """Return the body as JSON."""
-        return None if self.body is None else json.dumps(self.body).encode("ascii")
+    body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +124,8 @@ class RouteTool:
             self.method,
             self._path(parts["path"]),
             parts["query"],
-            {**parts["header"], TRIGGER_HEADER: "mcp"},
-            rest if self._body else None,
+            {**_printable(parts["header"]), TRIGGER_HEADER: "mcp"},
+            _json(rest) if self._body else None,
         )
 
     def answer(self, content: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,8 +155,8 @@ class RouteTool:
             self._beside.model_validate_json(json.dumps(beside))
         except ValidationError as error:
             details = [
-                {**mistake, "loc": self._loc(mistake["loc"])}
-                for mistake in error.errors(include_url=False)
+                {**detail, "loc": self._loc(detail["loc"])}
+                for detail in error.errors(include_url=False)
             ]
             raise ServiceError(422, wire_mistakes(details, self._beside)) from None
 
@@ -201,6 +197,21 @@ def _arguments(name: str, base: type[BaseModel], infos: Mapping[str, FieldInfo])
         return base
     fields: dict[str, Any] = {name: (info.annotation, info) for name, info in infos.items()}
     return create_model(name, __base__=base, **fields)
+
+
+def _printable(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for alias, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise mistake(["header", alias], "Input should have printable ASCII characters only")
+    return headers
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    """Return the body as JSON; every character is kept, so that the service can refuse some."""
+    try:
+        return json.dumps(body).encode("ascii")
+    except RecursionError:
+        raise mistake(["body"], "the body is nested too deep") from None
 
 
 def _route_of(row: ToolRow) -> APIRoute:

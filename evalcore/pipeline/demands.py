@@ -62,7 +62,7 @@ def demands_of(definition: SuiteDefinition, cases: Iterable[Case]) -> Iterator[D
             # Cases of one part share equal assertions.
             if checked.get(id(assertion)) is not assertion:
                 checked[id(assertion)] = assertion
-                yield from _of_assertion(assertion, f"case '{case.id}'")
+                yield from _of_check(assertion.check, assertion.params, f"case '{case.id}'")
 
 
 def _of_target(kind: str, options: Mapping[str, Any], where: str) -> Iterator[Demand]:
@@ -128,10 +128,6 @@ def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:
     elif not reference.startswith(_TOOLS_OF_SCRIPTS) and ("." in reference or ":" in reference):
         module, _, symbol = reference.replace(":", ".").rpartition(".")
         yield Demand(DemandKind.IMPORT, f"{module}:{symbol}", where)
-
-
-def _of_assertion(assertion: Assertion, where: str) -> Iterator[Demand]:
-    yield from _of_check(assertion.check, assertion.params, where)
 
 
 def _of_check(check: str, params: Mapping[str, Any], where: str) -> Iterator[Demand]:

@@ -276,7 +276,7 @@ class RunCalls:
         written = self._run.written_shards()
         if not written:
             return NOTHING_SPENT, 0.0
-        from evalcore.analytics.spent import used_by
+        from evalcore.analytics.progress import used_by
 
         manifest = self._run.manifest()
         shards = sorted(shard for shard in written if shard < manifest.plan.shards)

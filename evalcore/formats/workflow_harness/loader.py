@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -101,33 +102,28 @@ def _check_target(options: LoadOptions, file: str) -> None:
         raise UsageError(f"{file}: {options.called('--target')}: {message}")
 
 
+@dataclass
 class _Execution:
     """Whether the cases without fixtures can be executed, and by what target."""
 
-    def __init__(
-        self,
-        raw: Mapping[str, Any],
-        path: Path,
-        problems: Problems,
-        options: LoadOptions,
-        variants: tuple[Variant, ...],
-        graders: Graders,
-    ) -> None:
-        self.needed = False
-        self._graders = graders
-        self._raw, self._path, self._problems = raw, path, problems
-        self._options, self._variants = options, variants
+    raw: Mapping[str, Any]
+    path: Path
+    problems: Problems
+    options: LoadOptions
+    variants: tuple[Variant, ...]
+    graders: Graders
+    needed: bool = False
 
     def possible(self, fixture_blocks: Collection[str]) -> bool:
         """Whether a case with fixtures for these blocks can be executed.
 
         That needs a workflow, and a provider if the workflow begins with a model call.
         """
-        if self._options.executor:
+        if self.options.executor:
             return True
         from evalcore.formats.workflow_harness.executed_workflow import can_begin
 
-        begins = can_begin(self._raw, fixture_blocks, self._variants, self._options)
+        begins = can_begin(self.raw, fixture_blocks, self.variants, self.options)
         self.needed |= begins
         return begins
 
@@ -136,15 +132,15 @@ class _Execution:
 
         The `fixture_blocks` never run.
         """
-        options: dict[str, Any] = {"definition": as_json(behaviour_of(self._raw))}
+        options: dict[str, Any] = {"definition": as_json(behaviour_of(self.raw))}
         others: list[Problems] = []
-        if self.needed and not _is_misshapen(self._problems):
+        if self.needed and not _is_misshapen(self.problems):
             from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 
             workflow = ExecutedWorkflow(
-                self._raw, self._path, self._problems, self._options, self._graders
+                self.raw, self.path, self.problems, self.options, self.graders
             )
-            options = workflow.options(fixture_blocks, self._variants)
+            options = workflow.options(fixture_blocks, self.variants)
             others = workflow.others
         return Target(TARGET, "workflow", options), others
 

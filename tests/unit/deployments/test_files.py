@@ -59,7 +59,7 @@ def test_the_compose_file_is_valid() -> None:
     )
     parsed = compose_spec.PyCompose.from_yaml(expanded)
     parsed.validate()
-    assert {"server", "services", "postgres", "redis", "seaweedfs", "worker"} <= set(
+    assert {"server", "services", "postgres", "redis", "seaweedfs", "worker", "evals"} <= set(
         parsed.service_names()
     )
 
@@ -123,6 +123,14 @@ def test_compose_configures_servers_as_the_profile_for_replicas_does(
     assert {name: server.get(name) for name in shared} == {name: profile[name] for name in shared}
 
 
+def test_the_service_and_the_workers_share_the_store_and_the_plan_key(
+    compose: dict[str, Any],
+) -> None:
+    evals, worker = (compose["services"][name]["environment"] for name in ("evals", "worker"))
+    for name in ("EVALCORE_STORE", "EVALCORE_PLAN_KEY", "AWS_ENDPOINT_URL", "PREFECT_API_URL"):
+        assert evals[name] == worker[name]
+
+
 # Kubernetes
 
 
@@ -173,6 +181,17 @@ def test_a_manifest_is_valid(manifest: dict[str, Any]) -> None:
     kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
 
 
+def test_the_service_has_the_secrets_of_flow_runs_and_its_database() -> None:
+    flow_run = pods(documents(JOB_TEMPLATE)[0])
+    _, deployment = documents(KUBERNETES / "evals.yaml")
+    evals = pods(deployment)
+    assert flow_run is not None
+    assert evals is not None
+    shared = flow_run["containers"][0]["envFrom"]
+    (database,) = (source for source in evals["containers"][0]["envFrom"] if source not in shared)
+    assert database == {"secretRef": {"name": "evalcore-evals"}}
+
+
 def test_the_validator_of_manifests_refuses_what_is_wrong() -> None:
     manifest = {"apiVersion": "v1", "kind": "Service", "spec": {"prots": []}}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -216,7 +235,7 @@ def test_secrets_are_only_referred_to(manifest: dict[str, Any]) -> None:
 def test_what_stays_up_is_probed() -> None:
     found = [one.values[0] for one in WORKLOADS]
     lasting = [one for one in found if isinstance(one, dict) and one["kind"] == "Deployment"]
-    assert len(lasting) == 2
+    assert len(lasting) == 3
     for manifest in lasting:
         for container in manifest["spec"]["template"]["spec"]["containers"]:
             assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)

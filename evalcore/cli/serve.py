@@ -33,6 +33,12 @@ database_option = click.option(
     type=click.FloatRange(0),
     help="Requests per second of each token; 0 for no limit.  [100]",
 )
+@click.option(
+    "--lease",
+    default=15.0,
+    type=click.FloatRange(1),
+    help="Seconds after which another replica takes the run of one that died.  [15]",
+)
 @click.pass_context
 def serve(
     context: click.Context,
@@ -42,6 +48,7 @@ def serve(
     database: str,
     insecure: bool,
     rate: float,
+    lease: float,
 ) -> None:
     """Serve saved evals over REST until stopped; API documents at /docs."""
     from evalcore.service.serve import ServeOptions
@@ -50,7 +57,7 @@ def serve(
     if context.invoked_subcommand is not None:
         context.obj = database
         return
-    options = ServeOptions(host, port, store, database, insecure, rate)
+    options = ServeOptions(host, port, store, database, insecure, rate, lease_s=lease)
     serve_until_stopped(options, settings())
 
 

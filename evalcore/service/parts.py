@@ -15,6 +15,7 @@ from evalcore.service.payloads import Payloads
 from evalcore.storage.object_store import ObjectStore
 
 MAX_BODY_BYTES = 10_000_000
+LEASE_S = 15.0
 
 
 class Worker(Protocol):
@@ -40,6 +41,7 @@ class Parts:
     rates: RateLimiter
     open_to: Caller | None = None
     max_body_bytes: int = MAX_BODY_BYTES
+    lease_s: float = LEASE_S
     workers: Sequence[Worker] = ()
     payloads: Payloads = field(init=False)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)

@@ -17,7 +17,7 @@ from evalcore.service.database.migrate import upgrade
 from evalcore.service.database.sessions import Database, open_database
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.parts import Parts, open_caller
+from evalcore.service.parts import LEASE_S, Parts, open_caller
 from evalcore.service.request_log import set_up_logging
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
@@ -36,6 +36,7 @@ class ServeOptions:
     insecure: bool = False
     requests_per_second: float = 100.0
     workers: int = 1
+    lease_s: float = LEASE_S
 
 
 def serve(options: ServeOptions, settings: Settings) -> None:
@@ -72,6 +73,7 @@ async def service_parts(options: ServeOptions, settings: Settings, database: Dat
         tokens=Tokens(database),
         rates=RateLimiter(options.requests_per_second),
         open_to=await open_caller(database) if options.insecure else None,
+        lease_s=options.lease_s,
     )
     runner = find_configured_runner()
     parts.workers = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -57,6 +58,7 @@ class Service:
     url: str
     folder: Path
     token: str | None = None
+    process: subprocess.Popen[bytes] | None = None
     client: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +103,12 @@ class Service:
                 return resource
             assert time.monotonic() < deadline, resource
             time.sleep(0.05)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send the process a signal; return its exit code when it has ended."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
 
     def results(self, run: Mapping[str, Any]) -> list[Any]:
         """Return the results of a run, the newest first."""
@@ -153,7 +161,7 @@ def service(
     with contextlib.chdir(folder), running(command, surroundings, log) as process:
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(process, f"{url}/healthz", log)
-        yield Service(url, folder, token)
+        yield Service(url, folder, token, process)
 
 
 def token_of(folder: Path, project: str, scope: str = "write") -> str:

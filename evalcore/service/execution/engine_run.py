@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,16 +34,19 @@ from evalcore.pipeline import (
     PlanOptions,
     cancel_run,
     execute_run,
+    execute_shards,
     finish_run,
     plan_run,
     reopen_run,
 )
+from evalcore.planning.shards import pending_shards
 from evalcore.planning.spool import CaseSpool
+from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
 from evalcore.service.fingerprints import fingerprint
 from evalcore.settings import Settings
 from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.runs import StoredRun, open_run
 from evalcore.targets.block import HANDLE_OUTPUTS
 
 
@@ -81,18 +84,27 @@ def plan_evals(
     return run.run_id
 
 
-def execute_evals(
-    store: ObjectStore, run_id: str, settings: Settings, stopped: Callable[[], bool]
-) -> bool:
+def planned_run(store: ObjectStore, workflow_id: str, run_id: str) -> StoredRun:
+    """Return a planned run; nothing is read, so a store that is away is told by what uses it."""
+    return open_run(store, workflow_id, run_id)
+
+
+def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -> bool:
     """Execute what is left of a planned run and finish it; whether it is complete.
 
     Stopped, it keeps what is committed and can be executed again.
     """
-    run = find_run(store, run_id)
     reopen_run(run)
     reopened = run.manifest()
-    options = ExecuteOptions(settings=settings, stopped=stopped)
-    receipts = execute_run(run, options)
+    options = ExecuteOptions(
+        settings=settings, stopped=end_signals.is_stopped, on_start=end_signals.watch
+    )
+    if reopened.plan.settled:
+        plan, written = reopened.plan, run.written_shards()
+        shards = end_signals.until_stopped(pending_shards(plan, written))
+        receipts = execute_shards(run, plan, shards, options)
+    else:
+        receipts = execute_run(run, options)
     if stopped():
         # Another worker may have reopened the run meanwhile: then it goes on.
         cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=reopened)
@@ -101,11 +113,8 @@ def execute_evals(
         return True
 
 
-def committed_results(
-    store: ObjectStore, run_id: str, done: set[int]
-) -> Iterator[tuple[int, list[ItemResult]]]:
+def committed_results(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[ItemResult]]]:
     """Yield the shards that are committed and not `done`, each with its results."""
-    run = find_run(store, run_id)
     for shard, rows in stored_items(run, done):
         yield shard, [_result(run, row) for row in rows]
 

@@ -31,6 +31,7 @@ from evalcore.service.execution.engine_run import (
     committed_results,
     execute_evals,
     plan_evals,
+    planned_run,
 )
 from evalcore.service.execution.lease import Lease, LeaseEndedError
 from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
@@ -40,6 +41,7 @@ from evalcore.service.fingerprints import result_fingerprints
 from evalcore.service.parts import Parts
 from evalcore.service.wire.base import LifecycleStatus
 from evalcore.settings import Settings
+from evalcore.storage.runs import StoredRun
 
 _SHARDS_AT_ONCE: Final = 100
 
@@ -89,11 +91,12 @@ class _RunExecution:
         """Execute the run; raises what the store or the engine raises."""
         await self._read()
         engine_run = self._row.engine_run or await self._plan()
+        run = planned_run(self._parts.store, self._row.workflow_id, engine_run)
         await self._mark_running()
-        executing = asyncio.ensure_future(self._execution(engine_run))
+        executing = asyncio.ensure_future(self._execution(run))
 
         async def look() -> None:
-            await self._write_committed(engine_run)
+            await self._write_committed(run)
 
         try:
             complete = await self._lease.result_of(executing, look)
@@ -103,19 +106,19 @@ class _RunExecution:
                 await look()
             raise
         finally:
-            await self._cancel_submitted(engine_run)
+            await self._cancel_submitted(run)
         await look()
         if complete:
             await self._end()
 
-    async def _execution(self, engine_run: str) -> Any:
+    async def _execution(self, run: StoredRun) -> Any:
         """Execute the run by the configured runner, without one in this process."""
-        arguments = (self._parts.store, engine_run, self._settings, self._lease.is_stopped)
+        arguments = (run, self._settings, self._lease.end_signals)
         if self._runner is None:
             return await in_thread(execute_evals, *arguments)
         return await in_thread(execute_submitted, *arguments, self._runner)
 
-    async def _cancel_submitted(self, engine_run: str) -> None:
+    async def _cancel_submitted(self, run: StoredRun) -> None:
         """Cancel the flow run of a cancelled run; that of a run whose lease was lost goes on."""
         runner = self._runner
         if runner is None or not self._lease.has_ended:
@@ -127,7 +130,7 @@ class _RunExecution:
         if status != LifecycleStatus.CANCELLED:
             return
         try:
-            await in_thread(cancel_submitted, self._parts.store, engine_run, runner)
+            await in_thread(cancel_submitted, run, runner)
         except EvalError as error:
             LOG.warning("%s is cancelled, and its flow run is not: %s", self._row.id, error)
 
@@ -190,10 +193,8 @@ class _RunExecution:
                 .values(status=LifecycleStatus.RUNNING, started_at=now)
             )
 
-    async def _write_committed(self, engine_run: str) -> None:
-        shards = await asyncio.to_thread(
-            lambda: [*committed_results(self._parts.store, engine_run, self._done)]
-        )
+    async def _write_committed(self, run: StoredRun) -> None:
+        shards = await asyncio.to_thread(lambda: [*committed_results(run, self._done)])
         for start in range(0, len(shards), _SHARDS_AT_ONCE):
             chunk = shards[start : start + _SHARDS_AT_ONCE]
             await self._write([result for _, results in chunk for result in results])

@@ -15,13 +15,15 @@ from sqlalchemy import select, update
 from evalcore.errors import EvalError, StoreError
 from evalcore.service.database.outages import DatabaseOutageError
 from evalcore.service.database.sessions import Database
+from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.wire.base import FINAL
 
-LEASE_S: Final = 15.0
 LOOK_S: Final = 0.25
-_RENEWAL_S: Final = LEASE_S / 3
-# An item that lasts longer is executed again by the next worker.
-_HAND_BACK_S: Final = 20.0
+_RENEWALS: Final = 3  # in the time of one lease
+# What a service that ends waits for the items that run; they are cancelled then, and the next
+# worker executes them again.
+_DRAIN_S: Final = 15.0
+_HAND_BACK_S: Final = _DRAIN_S + 5.0
 
 
 class LeaseEndedError(EvalError):
@@ -33,7 +35,7 @@ class HandedBackError(EvalError):
 
 
 class Lease:
-    """A worker's right to execute a row. `is_stopping` says whether the service is about to end."""
+    """A worker's right to execute a row; `is_stopping` says whether the service is about to end."""
 
     def __init__(
         self,
@@ -42,11 +44,14 @@ class Lease:
         row_id: str,
         worker: str,
         is_stopping: Callable[[], bool],
+        lease_s: float,
     ) -> None:
         self._database, self._table = database, table
         self._row_id, self._worker = row_id, worker
         self._is_stopping = is_stopping
+        self._lease_s = lease_s
         self._renewed_s = time.monotonic()
+        self._stopping_s: float | None = None
         self._has_ended = False
 
     @property
@@ -59,9 +64,20 @@ class Lease:
             table.status.not_in(FINAL),
         )
 
-    def is_stopped(self) -> bool:
-        """Whether no further item may begin."""
+    @property
+    def end_signals(self) -> EndSignals:
+        """How the execution of the row learns that it has to end."""
+        return EndSignals(self._is_stopped, self._is_aborted)
+
+    def _is_stopped(self) -> bool:
         return self._has_ended or self._is_stopping()
+
+    def _is_aborted(self) -> bool:
+        """Whether the row is not this worker's, or the service has waited long enough for it."""
+        if self._is_stopping() and self._stopping_s is None:
+            self._stopping_s = time.monotonic()
+        is_late = self._stopping_s is not None and time.monotonic() - self._stopping_s > _DRAIN_S
+        return self._has_ended or is_late
 
     @property
     def has_ended(self) -> bool:
@@ -84,16 +100,16 @@ class Lease:
                 is_mine = await self._look()
             except DatabaseOutageError:
                 # Nobody can tell whose the row is once the lease may have ended.
-                is_mine = time.monotonic() - self._renewed_s < LEASE_S
+                is_mine = time.monotonic() - self._renewed_s < self._lease_s
             self._has_ended = not is_mine
 
     async def _look(self) -> bool:
         """Renew the lease if it is time to; whether the row is still this worker's."""
         now_s = time.monotonic()
-        if now_s - self._renewed_s < _RENEWAL_S:
+        if now_s - self._renewed_s < self._lease_s / _RENEWALS:
             async with self._database.reading() as session:
                 return await session.scalar(select(self._table.id).where(*self.mine)) is not None
-        until = datetime.now(UTC) + timedelta(seconds=LEASE_S)
+        until = datetime.now(UTC) + timedelta(seconds=self._lease_s)
         async with self._database.transaction() as session:
             renewed: Any = await session.execute(
                 update(self._table).where(*self.mine).values(lease_until=until)

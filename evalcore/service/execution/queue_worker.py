@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import EvalError, StoreError
 from evalcore.service.database.outages import DatabaseOutageError
-from evalcore.service.execution.lease import LEASE_S, HandedBackError, Lease, LeaseEndedError
+from evalcore.service.execution.lease import HandedBackError, Lease, LeaseEndedError
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.parts import Parts
 from evalcore.service.wire.base import LifecycleStatus
@@ -45,7 +45,7 @@ class QueueWorker(Generic[Row]):
         self._task: asyncio.Task[None] | None = None
 
     async def execute(self, row: Row, lease: Lease) -> None:
-        """Execute a row to its end, or return early if its lease `is_stopped`."""
+        """Execute a row to its end, or return early if its lease's `end_signals` say so."""
         raise NotImplementedError
 
     async def claimed(self, session: AsyncSession, row: Row) -> None:
@@ -105,14 +105,15 @@ class QueueWorker(Generic[Row]):
             row: Any = await session.scalar(query)
             if row is None:
                 return None
-            row.worker, row.lease_until = self.name, now + timedelta(seconds=LEASE_S)
+            row.worker, row.lease_until = self.name, now + timedelta(seconds=self.parts.lease_s)
             row.status = LifecycleStatus.RUNNING
             row.started_at = row.started_at or now
             await self.claimed(session, row)
         return row
 
     async def _execute(self, row: Any) -> None:
-        lease = Lease(self.parts.database, self.table, row.id, self.name, self.is_stopping)
+        database, lease_s = self.parts.database, self.parts.lease_s
+        lease = Lease(database, self.table, row.id, self.name, self.is_stopping, lease_s)
         try:
             with lease.kept():
                 await self.execute(row, lease)

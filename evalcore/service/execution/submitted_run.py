@@ -16,10 +16,10 @@ from evalcore.errors import RunConflictError
 from evalcore.model.run import State
 from evalcore.pipeline import cancel_run
 from evalcore.runners import Runner, RunnerAwayError, Stage
+from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.engine_run import execute_evals
 from evalcore.settings import Settings
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.runs import StoredRun
 
 LOG: Final = logging.getLogger("evalcore.service")
 _LOOK_S: Final = 0.5
@@ -27,11 +27,7 @@ _ASK_S: Final = 2.0
 
 
 def execute_submitted(
-    store: ObjectStore,
-    run_id: str,
-    settings: Settings,
-    stopped: Callable[[], bool],
-    runner: Runner,
+    run: StoredRun, settings: Settings, end_signals: EndSignals, runner: Runner
 ) -> bool:
     """Have a planned run executed by the runner's workers; whether it is complete.
 
@@ -39,22 +35,20 @@ def execute_submitted(
     not answer, or the workers end without completing it. Stopped, it returns and leaves the flow
     run alone. Raises `RunConflictError` if the orchestrator's user has cancelled it.
     """
-    run = find_run(store, run_id)
     try:
         runner.submit(run)
     except RunnerAwayError as error:
         reason: str | None = str(error)
     else:
-        reason = _Watch(run, settings, runner).until_ended(stopped)
+        reason = _Watch(run, settings, runner).until_ended(end_signals.is_stopped)
     if reason is None:
         return _is_complete(run)
-    LOG.warning("run %s goes on in the service's own process: %s", run_id, reason)
-    return execute_evals(store, run_id, settings, stopped)
+    LOG.warning("run %s goes on in the service's own process: %s", run.run_id, reason)
+    return execute_evals(run, settings, end_signals)
 
 
-def cancel_submitted(store: ObjectStore, run_id: str, runner: Runner) -> None:
+def cancel_submitted(run: StoredRun, runner: Runner) -> None:
     """Cancel a submitted run; the flow run notes it in the store if a worker has begun it."""
-    run = find_run(store, run_id)
     runner.cancel(run)
     if runner.submission(run).stage is Stage.CANCELLED and not _is_complete(run):
         cancel_run(run, (), now=datetime.now(UTC))

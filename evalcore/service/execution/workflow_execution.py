@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from evalcore.pipeline import (
     plan_run,
 )
 from evalcore.planning.spool import CaseSpool
+from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items
 from evalcore.service.fingerprints import fingerprint
 from evalcore.settings import Settings
@@ -43,14 +44,16 @@ def execute_workflow(
     definition: Mapping[str, Any],
     inputs: Mapping[str, Any],
     settings: Settings,
-    stopped: Callable[[], bool],
+    end_signals: EndSignals,
 ) -> WorkflowOutcome | None:
     """Execute a workflow; return what it left, None if it was stopped."""
     suite = _suite(workflow_id, definition, inputs)
     run = plan_run(suite, store, PlanOptions(single_items=True), now=datetime.now(UTC))
-    options = ExecuteOptions(settings=settings, stopped=stopped)
+    options = ExecuteOptions(
+        settings=settings, stopped=end_signals.is_stopped, on_start=end_signals.watch
+    )
     receipts = execute_run(run, options)
-    if stopped():
+    if not run.has_result(0):
         return None
     with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
         pass

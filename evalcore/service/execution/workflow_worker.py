@@ -46,7 +46,7 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
                 definition,
                 inputs,
                 self.settings,
-                lease.is_stopped,
+                lease.end_signals,
             )
         )
         outcome: WorkflowOutcome | None = await lease.result_of(executing)

@@ -1,0 +1,165 @@
+"""The service under faults: killed, ended, its database restarted, its store away, replicas."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.postgresql import PostgreSQL, available_postgresql
+from tests.support.service import EVALCORE, Service, eval_body, service
+from tests.support.service_faults import MarkedRun, kill_during_run
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+KILLS = 5
+LARGE = "x" * 100_000
+EXISTS = {"kind": "exists"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgreSQL]:
+    with available_postgresql() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "evalcore.db")
+    return str(request.getfixturevalue("server").new_database())
+
+
+def test_a_killed_service_loses_nothing_and_executes_no_committed_child_again(
+    tmp_path: Path, database: str
+) -> None:
+    arguments = ["--rate", "0", "--database", database, "--lease", "2"]
+    killing = kill_during_run(tmp_path, arguments, database, kills=KILLS, seed=1)
+    assert (killing.executed_again, killing.forgotten) == ([], [])
+    assert killing.accepted > KILLS
+
+
+def test_a_service_that_is_ended_hands_back_its_run(tmp_path: Path, database: str) -> None:
+    arguments = ["--rate", "0", "--database", database]
+    with service(tmp_path, *arguments) as first:
+        marked = MarkedRun.start(first, 60)
+        _wait_until(lambda: bool(marked.marks()))
+        # uvicorn ends as the signal has it, after everything is stopped.
+        assert first.kill(signal.SIGTERM) in {0, -signal.SIGTERM}
+        before = marked.marks()
+    assert 0 < len(before) < 60
+    with service(tmp_path, *arguments) as second:
+        assert marked.ended(second)["completed"] == 60
+    assert set(marked.marks().values()) == {1}
+
+
+def test_a_run_goes_on_after_restarts_of_postgresql(tmp_path: Path, server: PostgreSQL) -> None:
+    database = server.new_database()
+    with service(tmp_path, "--rate", "0", "--database", database) as served:
+        marked = MarkedRun.start(served, 40)
+        with _reading(served, marked.path) as statuses:
+            _wait_until(lambda: bool(marked.marks()))
+            server.restart()
+            time.sleep(1)
+            server.kill()
+            server.start()
+            _wait_until(lambda: served.client.get("/readyz").status_code == 200)
+            assert marked.ended(served)["completed"] == 40
+    assert set(marked.marks().values()) == {1}
+    assert set(statuses) <= {200, 503}
+    assert statuses[200]
+
+
+def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
+    tmp_path: Path, database: str
+) -> None:
+    with service(tmp_path, "--rate", "0", "--database", database) as served:
+        marked = MarkedRun.start(served, 30)
+        other = served.register()
+        _wait_until(lambda: bool(marked.marks()))
+        with _store_away(tmp_path):
+            large = {**eval_body(other, EXISTS), "name": "large"}
+            large["source"]["handle_inputs"]["input-json-0"]["data"] = LARGE
+            refused = served.client.post("/v1/workflows/evals", json=large)
+            small = served.client.post("/v1/workflows/evals", json=eval_body(other, EXISTS))
+            time.sleep(6)
+        assert (refused.status_code, "store" in refused.json()["detail"]) == (503, True)
+        assert small.status_code == 201
+        assert marked.ended(served)["completed"] == 30
+        names = [
+            saved["name"] for saved in served.get("/v1/workflows/evals", workflow_id=other)["data"]
+        ]
+        assert names == [None]
+
+
+def test_replicas_share_one_queue(tmp_path: Path, server: PostgreSQL) -> None:
+    arguments = ["--rate", "0", "--database", server.new_database()]
+    with service(tmp_path, *arguments) as one, service(tmp_path, *arguments) as two:
+        runs = [MarkedRun.start(replica, 6) for replica in (one, two, one, two)]
+        for marked in runs:
+            assert marked.ended(one)["completed"] == 6
+    # Each run marks the amounts 0 to 5 once.
+    assert runs[0].marks() == Counter({number: len(runs) for number in range(6)})
+
+
+def test_migrations_can_be_applied_twice_at_once(tmp_path: Path, database: str) -> None:
+    command = [EVALCORE, "serve", "--database", database, "migrate"]
+    both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors.decode()
+
+
+def test_without_its_database_the_service_does_not_start(tmp_path: Path) -> None:
+    command = [EVALCORE, "serve", "--database", "postgresql://127.0.0.1:1/nothing"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 4
+    assert "the database does not answer" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def _store_away(folder: Path) -> Iterator[None]:
+    """Put a file where the folder of the store is: every access fails."""
+    store = folder / ".evalcore"
+    away = store.rename(folder / "away")
+    store.touch()
+    try:
+        yield
+    finally:
+        store.unlink()
+        away.rename(store)
+
+
+@contextlib.contextmanager
+def _reading(served: Service, path: str) -> Iterator[Counter[int]]:
+    """Read a resource all the time; count the statuses of the answers."""
+    ends, statuses = threading.Event(), Counter[int]()
+
+    def read() -> None:
+        with httpx.Client(base_url=served.url, timeout=60) as client:
+            while not ends.is_set():
+                statuses[client.get(path).status_code] += 1
+                time.sleep(0.05)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield statuses
+    finally:
+        ends.set()
+        thread.join()

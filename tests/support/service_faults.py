@@ -1,0 +1,217 @@
+"""Runs of the service whose blocks leave marks in a file, and faults during such a run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+from sqlalchemy import select
+
+from evalcore.service.database.sessions import open_database
+from evalcore.service.database.tables import EvalResultRow, EvalRunRow
+from evalcore.service.execution.engine_run import committed_results, planned_run
+from evalcore.storage.address import open_store
+from tests.support.service import Service, eval_body, service
+
+PASSES = {"kind": "equals", "expected": 1}
+_RUNS = "/v1/workflows/evals/runs"
+
+
+@dataclass
+class MarkedRun:
+    """A run of a workflow whose block appends the amount of each eval to a file at its end."""
+
+    folder: Path
+    workflow: str
+    run_id: str
+    children: Mapping[str, int]
+
+    @classmethod
+    def start(cls, served: Service, evals: int, sleep_s: float = 0.2) -> MarkedRun:
+        """Register the workflow, save its evals, and start the run."""
+        workflow = served.register(_marking(served.folder / "marks", sleep_s), "marks")
+        children = {
+            served.save(workflow, PASSES, path=None, amount=number): number
+            for number in range(evals)
+        }
+        run = served.post(_RUNS, {"workflow_id": workflow}, status=202)
+        return cls(served.folder, workflow, run["id"], children)
+
+    @property
+    def path(self) -> str:
+        """Where the run is read."""
+        return f"{_RUNS}/{self.run_id}"
+
+    def marks(self) -> Counter[int]:
+        """Return how often the block of each amount has run to its end."""
+        file = self.folder / "marks"
+        return Counter(map(int, file.read_text().split())) if file.exists() else Counter()
+
+    def ended(self, served: Service) -> dict[str, int]:
+        """Return the counts of the ended run, whose every child is in one bucket."""
+        run = served.ended(self.path)
+        counts: dict[str, int] = run["counts"]["lifecycle_counts"]
+        assert run["lifecycle"] == {"status": "completed"}
+        assert run["total_evals"] == len(self.children) == sum(counts.values())
+        return counts
+
+
+@dataclass
+class Killing:
+    """What a series of kills found; both lists are empty if nothing was lost."""
+
+    kills: int
+    executed_again: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    accepted: int = 0
+    most_executions: int = 0
+
+
+def kill_during_run(
+    folder: Path, arguments: Sequence[str], database: str, *, kills: int, seed: int
+) -> Killing:
+    """Kill the service so often at random moments of one run, let it end, and check what is left.
+
+    A client creates evals and runs all the time; what is answered 2xx has to be there at the end.
+    """
+    random, killing = Random(seed), Killing(kills)
+    client = _Writer()
+    marked: MarkedRun | None = None
+    protected: dict[int, int] = {}
+    for _ in range(kills):
+        with service(folder, *arguments) as served:
+            marked = marked or MarkedRun.start(served, 8 * kills)
+            with client.writing(served):
+                time.sleep(random.uniform(0.05, 4.0))
+                served.kill()
+        assert marked is not None
+        marks = marked.marks()
+        _check(killing, protected, marks)
+        # A child whose result is committed is complete: its block must not run again.
+        for eval_id in committed_children(folder, database, marked.run_id):
+            number = marked.children[eval_id]
+            protected.setdefault(number, marks[number])
+    assert marked is not None
+    with service(folder, *arguments) as served:
+        counts = marked.ended(served)
+        assert counts["completed"] == len(marked.children), counts
+        _check(killing, protected, marked.marks())
+        killing.forgotten = client.missing(served)
+    killing.accepted = len(client.evals) + len(client.runs)
+    killing.most_executions = max(marked.marks().values())
+    assert set(marked.marks()) == set(marked.children.values())
+    return killing
+
+
+def _check(killing: Killing, protected: Mapping[int, int], marks: Counter[int]) -> None:
+    for number, executions in protected.items():
+        if marks[number] != executions:
+            killing.executed_again.append(f"{number}: {executions} -> {marks[number]}")
+
+
+class _Writer:
+    """Creates evals and runs in a thread, and remembers which ones were accepted."""
+
+    def __init__(self) -> None:
+        self.evals: list[str] = []
+        self.runs: list[str] = []
+        self._workflow: str | None = None
+
+    @contextmanager
+    def writing(self, served: Service) -> Any:
+        """Write until the context ends or the service is gone."""
+        ends = threading.Event()
+        thread = threading.Thread(target=self._write, args=(served.url, ends), daemon=True)
+        self._workflow = self._workflow or served.register()
+        thread.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            thread.join()
+
+    def _write(self, url: str, ends: threading.Event) -> None:
+        assert self._workflow is not None
+        body = eval_body(self._workflow, {"kind": "exists"})
+        with httpx.Client(base_url=url, timeout=30) as client:
+            for number in itertools.count():
+                if ends.is_set():
+                    return
+                try:
+                    answer = client.post("/v1/workflows/evals", json=body)
+                    if answer.status_code == 201:
+                        self.evals.append(answer.json()["id"])
+                    if number % 5 == 0 and self.evals:
+                        scope = {"type": "single", "eval_id": self.evals[-1]}
+                        run = {"workflow_id": self._workflow, "scope": scope}
+                        answer = client.post(_RUNS, json=run)
+                        if answer.status_code == 202:
+                            self.runs.append(answer.json()["id"])
+                except httpx.TransportError:
+                    return
+                time.sleep(0.1)
+
+    def missing(self, served: Service) -> list[str]:
+        """Return what was accepted and is not there, or has not been executed."""
+        evals = [f"/v1/workflows/evals/{eval_id}" for eval_id in self.evals]
+        lost = [path for path in evals if served.client.get(path).status_code != 200]
+        for path in (f"{_RUNS}/{run_id}" for run_id in self.runs):
+            is_there = served.client.get(path).status_code == 200
+            if not is_there or served.ended(path)["lifecycle"]["status"] != "completed":
+                lost.append(path)
+        return lost
+
+
+def committed_children(folder: Path, database: str, run_id: str) -> set[str]:
+    """Return the evals of a run whose results are committed in the store or the database."""
+    return asyncio.run(_committed_children(folder, database, run_id))
+
+
+async def _committed_children(folder: Path, address: str, run_id: str) -> set[str]:
+    database = open_database(address)
+    try:
+        async with database.reading() as session:
+            run = (await session.scalars(select(EvalRunRow).where(EvalRunRow.id == run_id))).one()
+            rows = await session.scalars(
+                select(EvalResultRow.eval_id).where(
+                    EvalResultRow.run_id == run_id, EvalResultRow.status == "completed"
+                )
+            )
+            final = set(rows)
+    finally:
+        await database.close()
+    if run.engine_run is None:
+        return final
+    store = open_store(str(folder / ".evalcore"))
+    stored_run = planned_run(store, run.workflow_id, run.engine_run)
+    shards = await asyncio.to_thread(lambda: [*committed_results(stored_run, set())])
+    stored = {result.eval_id for _, results in shards for result in results}
+    assert final <= stored
+    return stored
+
+
+def _marking(marks: Path, sleep_s: float) -> dict[str, Any]:
+    code = (
+        "import os, time\n"
+        "def main(data):\n"
+        f"    time.sleep({sleep_s})\n"
+        f"    file = os.open({str(marks)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
+        "    os.write(file, f\"{data['amount']}\\n\".encode())\n"
+        "    return 1\n"
+    )
+    inputs = {"amount": "workflow.amount", "name": "workflow.name"}
+    block = {"type": "code", "code": code, "inputs": inputs}
+    return {
+        "blocks": {"extract": block},
+        "workflow": {"entry": "extract", "transitions": []},
+    }

@@ -96,9 +96,8 @@ def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -
     """
     reopen_run(run)
     reopened = run.manifest()
-    options = ExecuteOptions(
-        settings=settings, stopped=end_signals.is_stopped, on_start=end_signals.watch
-    )
+    stopped, watch = end_signals.is_stopped, end_signals.watch
+    options = ExecuteOptions(settings=settings, stopped=stopped, on_start=watch)
     if reopened.plan.settled:
         plan, written = reopened.plan, run.written_shards()
         shards = end_signals.until_stopped(pending_shards(plan, written))

@@ -49,9 +49,8 @@ def execute_workflow(
     """Execute a workflow; return what it left, None if it was stopped."""
     suite = _suite(workflow_id, definition, inputs)
     run = plan_run(suite, store, PlanOptions(single_items=True), now=datetime.now(UTC))
-    options = ExecuteOptions(
-        settings=settings, stopped=end_signals.is_stopped, on_start=end_signals.watch
-    )
+    stopped, watch = end_signals.is_stopped, end_signals.watch
+    options = ExecuteOptions(settings=settings, stopped=stopped, on_start=watch)
     receipts = execute_run(run, options)
     if not run.has_result(0):
         return None

@@ -1,0 +1,204 @@
+"""How quickly the service answers over 100 000 results, on SQLite and on PostgreSQL.
+
+`uv run python -m benchmarks.service`: a real server process, requests over HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from sqlalchemy import insert, select
+
+from benchmarks.measure import Row, machine, table, write_section
+from evalcore.service.database.sessions import open_database
+from evalcore.service.database.tables import EvalResultRow, EvalRow, EvalRunRow
+from evalcore.service.identifiers import Kind, new_id
+from tests.support.postgresql import missing_postgresql, postgresql
+from tests.support.service import Service, service
+
+_CHUNK = 1_000
+_STORED = {"output-json-0": {"type": "json", "data": {"total": 42, "vendor": {"name": "Acme"}}}}
+_ASSERTION = {
+    "assertion_id": "assert_1",
+    "condition_kind": "equals",
+    "outcome": "passed",
+    "actual_value": 42,
+    "expected_value": 42,
+    "failure": None,
+}
+
+
+async def store_results(address: str, workflow: str, results: int, evals: int) -> None:
+    """Give the workflow's only eval `evals - 1` copies, and store so many results of all."""
+    database, now = open_database(address), datetime.now(UTC)
+    async with database.transaction() as session:
+        one = (await session.scalars(select(EvalRow).where(EvalRow.workflow_id == workflow))).one()
+        owned = {"project_id": one.project_id, "created_at": now, "workflow_id": workflow}
+        of_block = {**owned, "block_id": one.block_id, "revision_id": one.revision_id}
+        copies = [{**of_block, "id": new_id(Kind.EVAL)} for _ in range(evals - 1)]
+        await session.execute(insert(EvalRow), copies)
+    eval_ids = [one.id, *(copy["id"] for copy in copies)]
+    final = {"status": "completed", "started_at": now, "completed_at": now, "trigger": "api"}
+    for _ in range(results // _CHUNK):
+        run_id = new_id(Kind.EVAL_RUN)
+        run = {**owned, **final, "id": run_id, "version_id": "v1", "total_evals": _CHUNK}
+        stored = {"handle_outputs": _STORED, "assertion_result": _ASSERTION, "verdict": "passed"}
+        rows = [
+            {**of_block, **final, **stored, "id": new_id(Kind.RESULT), "run_id": run_id}
+            | {"eval_id": eval_ids[number % evals] if number < evals else f"gone_{number}"}
+            for number in range(_CHUNK)
+        ]
+        async with database.transaction() as session:
+            await session.execute(insert(EvalRunRow), [{**run, "cancel_requested": False}])
+            await session.execute(insert(EvalResultRow), rows)
+    await database.close()
+
+
+def p95(seconds: list[float]) -> float:
+    """Return the 95th percentile in milliseconds."""
+    return sorted(seconds)[int(len(seconds) * 0.95)] * 1000
+
+
+def timed(call: Callable[[], Any], times: int) -> list[float]:
+    """Return the seconds of each call."""
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def list_results(served: Service, workflow: str, times: int) -> float:
+    """Return the p95 of pages of 50 results from all parts of the list, with several filters."""
+    path, random = "/v1/workflows/evals/results", Random(1)
+    cursors = [None]
+    for _ in range(20):
+        parameters = {"limit": 100} | ({"after": cursors[-1]} if cursors[-1] else {})
+        cursors.append(served.get(path, **parameters)["list_metadata"]["after"])
+    run_id = served.get("/v1/workflows/evals/runs", limit=50)["data"][-1]["id"]
+    filters: list[dict[str, Any]] = [
+        {},
+        {"workflow_id": workflow},
+        {"status": "completed"},
+        {"exclude_status": "error", "trigger_type": "api"},
+        {"run_id": run_id},
+        {"target_block_id": "extract"},
+    ]
+
+    def read() -> None:
+        chosen = random.choice(filters)
+        cursor = None if "run_id" in chosen else random.choice(cursors)
+        served.get(path, limit=50, **chosen, **({"after": cursor} if cursor else {}))
+
+    timed(read, 10)
+    return p95(timed(read, times))
+
+
+def create_runs(served: Service, workflow: str, times: int) -> float:
+    """Return the longest time (ms) of creating a run over all evals; each is cancelled at once."""
+    path, seconds = "/v1/workflows/evals/runs", []
+    for _ in range(times):
+        began = time.perf_counter()
+        run = served.post(path, {"workflow_id": workflow}, status=202)
+        seconds.append(time.perf_counter() - began)
+        served.post(f"{path}/{run['id']}/cancel", status=200)
+        time.sleep(1)
+    return max(seconds) * 1000
+
+
+async def mixed_reads(
+    served: Service, paths: list[str], per_second: int, lasts_s: float
+) -> tuple[float, float]:
+    """Send reads at a fixed rate, however long they take; return requests/s and the p95 (ms)."""
+    seconds: list[float] = []
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
+    async with httpx.AsyncClient(base_url=served.url, timeout=60, limits=limits) as client:
+
+        async def read(path: str, due: float) -> None:
+            (await client.get(path)).raise_for_status()
+            seconds.append(time.perf_counter() - due)
+
+        began, reads = time.perf_counter(), []
+        for number, path in zip(range(int(per_second * lasts_s)), itertools.cycle(paths)):
+            due = began + number / per_second
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            reads.append(asyncio.create_task(read(path, due)))
+        await asyncio.gather(*reads)
+        return len(seconds) / (time.perf_counter() - began), p95(seconds)
+
+
+def measure(name: str, address: str, folder: Path, options: argparse.Namespace) -> list[Row]:
+    """Return the lines of one database."""
+    with service(folder, "--rate", "0", "--database", address) as served:
+        workflow = served.register()
+        saved = served.save(workflow, {"kind": "equals", "expected": 42})
+        run = served.run(workflow)
+        (result,) = served.results(run)
+        asyncio.run(store_results(address, workflow, options.results, 1_000))
+        listing = list_results(served, workflow, options.requests)
+        paths = [
+            f"/v1/workflows/evals/results?run_id={run['id']}",
+            "/v1/workflows/evals/results?limit=20",
+            f"/v1/workflows/evals/{saved}",
+            f"/v1/workflows/evals/results/{result['id']}",
+            f"/v1/workflows/evals/runs/{run['id']}",
+            f"/v1/workflows/{workflow}",
+            f"/v1/workflows/evals?workflow_id={workflow}&limit=10",
+            "/v1/workflows/evals/runs?limit=10",
+        ]
+        rate, mixed = asyncio.run(mixed_reads(served, paths, 200, options.seconds))
+        creating = create_runs(served, workflow, 5)
+    return [
+        bounded(f"{name}: 50 of {options.results} results, p95", listing, 50),
+        bounded(f"{name}: create a run over 1000 evals, slowest of 5", creating, 300),
+        bounded(f"{name}: mixed reads at {rate:.0f}/s of 200/s, p95", mixed, 100),
+    ]
+
+
+def bounded(what: str, ms: float, bound: float) -> Row:
+    """Return a line of the table."""
+    missed = "" if ms < bound else f"{ms:.0f} ms > {bound:.0f} ms"
+    return Row((what, f"{ms:.0f}", f"{bound:.0f}", f"{ms / bound:.2f}×"), missed)
+
+
+def main() -> int:
+    """Measure, print the table, write it into RESULTS.md; 1 if a bound is missed."""
+    parser = argparse.ArgumentParser(description="Measure the service over many results.")
+    parser.add_argument("--results", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=200, help="pages of results")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of mixed reads")
+    parser.add_argument("--dry", action="store_true", help="leave RESULTS.md as it is")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    with TemporaryDirectory(prefix="evalcore-bench-") as name, ExitStack() as stack:
+        for database in ("SQLite", "PostgreSQL"):
+            folder = Path(name) / database
+            folder.mkdir()
+            address = str(folder / "evalcore.db")
+            if database == "PostgreSQL":
+                if missing_postgresql() is not None:
+                    continue
+                address = stack.enter_context(postgresql()).new_database()
+            rows += measure(database, address, folder, options)
+    text = table(("what", "ms", "bound", "ratio"), rows)
+    print(text)
+    if not options.dry:
+        head = f"## Service\n\n`uv run python -m benchmarks.service`, {machine()}.\n"
+        write_section("service", f"{head}\n{text}")
+    return int(any(row.missed for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,142 @@
+"""What the service tells of its requests: metrics, log lines, the number of its statements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+from sqlalchemy import event
+
+from evalcore.service.access.limits import RateLimiter
+from evalcore.service.access.tokens import Caller, Scope, Tokens, project_id
+from evalcore.service.database.migrate import upgrade
+from evalcore.service.database.sessions import Database, open_database
+from evalcore.service.eval_results import list_results
+from evalcore.service.evals import create_eval, list_evals
+from evalcore.service.filters import RunFilter
+from evalcore.service.pages import PageRequest
+from evalcore.service.parts import Parts
+from evalcore.service.wire.evals import CreateEval
+from evalcore.service.wire.workflows import CreateWorkflow
+from evalcore.service.workflows import create_workflow
+from evalcore.storage.local import LocalStore
+from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+DOUBLED = {"kind": "equals", "expected": 42}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("observed")
+    with service(folder, "--rate", "0", token=token_of(folder, "one")) as running:
+        yield running
+
+
+def lines(served: Service) -> list[dict[str, object]]:
+    return [
+        orjson.loads(line)
+        for line in (served.folder / "service.log").read_bytes().split(b"\n")[:-1]
+    ]
+
+
+def test_a_request_is_a_line_of_the_log(served: Service) -> None:
+    workflow = served.register()
+    answer = served.client.get(f"/v1/workflows/{workflow}", headers={"X-Request-ID": "seen-1"})
+    assert answer.headers["x-request-id"] == "seen-1"
+    (line,) = [line for line in lines(served) if line.get("request_id") == "seen-1"]
+    assert line.pop("time")
+    assert isinstance(line.pop("ms"), float)
+    assert str(line.pop("project")).startswith("proj_")
+    assert line == {
+        "level": "info",
+        "event": "request.ended",
+        "method": "GET",
+        "route": "/v1/workflows/{workflow_id}",
+        "status": 200,
+        "request_id": "seen-1",
+    }
+
+
+@pytest.mark.parametrize("sent", ["", "two words", "x" * 129, 'quo"te'])
+def test_an_id_that_is_no_plain_word_is_replaced(served: Service, sent: str) -> None:
+    answer = served.client.get("/healthz", headers={"X-Request-ID": sent})
+    assert len(answer.headers["x-request-id"]) == 32
+
+
+def test_a_log_has_neither_tokens_nor_raw_paths(served: Service) -> None:
+    assert served.token is not None
+    served.client.get("/v1/workflows/secret-name?key=secret-value")
+    served.client.get("/no/such/secret-path")
+    text = (served.folder / "service.log").read_text()
+    secrets = [
+        served.token,
+        served.token.split("_")[-1],
+        "secret-name",
+        "secret-value",
+        "secret-path",
+    ]
+    assert [secret for secret in secrets if secret in text] == []
+
+
+def test_requests_and_results_are_counted(served: Service) -> None:
+    workflow = served.register()
+    served.save(workflow, DOUBLED)
+    served.save(workflow, {"kind": "equals", "expected": 1})
+    served.save(workflow, DOUBLED, amount="broken")
+    served.run(workflow)
+    served.client.get("/no/such/path")
+    text = served.client.get("/metrics").text
+    for line in (
+        'evalcore_http_requests_total{method="POST",route="/v1/workflows/evals",status="201"} 3.0',
+        'evalcore_http_requests_total{method="GET",route="unmatched",status="404"}',
+        'evalcore_http_request_seconds_count{method="POST",route="/v1/workflows/evals"} 3.0',
+        'evalcore_eval_results_total{status="completed",verdict="passed"} 1.0',
+        'evalcore_eval_results_total{status="completed",verdict="failed"} 1.0',
+        'evalcore_eval_results_total{status="error",verdict="blocked"} 1.0',
+        "evalcore_open_eval_runs 0.0",
+    ):
+        assert line in text
+    assert workflow not in text
+
+
+def test_a_list_costs_as_many_statements_for_many_evals_as_for_few(tmp_path: Path) -> None:
+    few, many = asyncio.run(_statements(tmp_path, 2)), asyncio.run(_statements(tmp_path, 100))
+    assert few == many
+    assert max(many) <= 8
+
+
+async def _statements(folder: Path, evals: int) -> list[int]:
+    """Return the statements of a list of evals and of a list of results."""
+    database = open_database(str(folder / f"{evals}.db"))
+    await upgrade(database)
+    parts = Parts(database, LocalStore(folder / "store"), Tokens(database), RateLimiter(0))
+    async with database.transaction() as session:
+        caller = Caller(await project_id(session, "one", datetime.now(UTC)), Scope.WRITE)
+    body = CreateWorkflow.model_validate({"name": "x", "definition": dict(WORKFLOW)})
+    workflow = (await create_workflow(parts, caller, body)).id
+    for _ in range(evals):
+        saved = CreateEval.model_validate(eval_body(workflow, DOUBLED))
+        await create_eval(parts, caller, saved)
+    counted = _counting(database)
+    page = PageRequest(100)
+    listed = await list_evals(parts, caller, page, workflow_id=workflow, block_id=None)
+    assert len(listed.data) == evals
+    of_evals = len(counted)
+    await list_results(parts, caller, page, None, RunFilter())
+    await database.close()
+    return [of_evals, len(counted) - of_evals]
+
+
+def _counting(database: Database) -> list[str]:
+    statements: list[str] = []
+
+    def count(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    event.listen(database.engine.sync_engine, "before_cursor_execute", count)
+    return statements

@@ -60,6 +60,8 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         port=options.port,
         log_config=None,
         access_log=False,
+        # Longer than a load balancer keeps a connection: it would send into one just closed.
+        timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
     await uvicorn.Server(config).serve()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from deployments.definitions import FOLDER
 from deployments.processes import HOST, Server, ServerError, port_is_free, start, stop_all
@@ -69,12 +68,7 @@ class Services:
     def __enter__(self) -> Services:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _value: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         stop_all(self.servers, patience_s=_PATIENCE_S)
 
     def start(self) -> None:

@@ -49,47 +49,40 @@ if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
 
 
+@dataclass(eq=False)
 class RunView:
     """A run's report together with the tables behind it, open as long as its context."""
 
-    def __init__(
-        self,
-        run: StoredRun,
-        plan: Plan,
-        report: Report,
-        tables: Aggregates,
-        parts: tuple[StoredPart, ...],
-    ) -> None:
-        self.run = run
-        self.plan = plan
-        self.report = report
-        self.parts = parts
-        self._tables = tables
+    run: StoredRun
+    plan: Plan
+    report: Report
+    tables: Aggregates
+    parts: tuple[StoredPart, ...]
 
     def json(self, *, newline: str = "\n") -> bytes:
         """Return the whole report as JSON in UTF-8; with `newline=""` on one line."""
-        cases = self._tables.report_cases()
+        cases = self.tables.report_cases()
         return b"".join(report_chunks(self.report, cases, newline=newline))
 
     def cases(self) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts, in batches, with the outputs of all of them."""
-        return self._tables.report_cases(passed_outputs=True)
+        return self.tables.report_cases(passed_outputs=True)
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return why items were skipped, and how many for each reason; the most frequent first."""
-        return self._tables.reasons()
+        return self.tables.reasons()
 
     def script_scores(self, *, detail: bool) -> ScriptScores:
         """Return the scores of a script suite's run; with `detail` those of each iteration."""
-        return self._tables.script_scores(detail=detail)
+        return self.tables.script_scores(detail=detail)
 
     def script_notes(self) -> tuple[Note, ...]:
         """Return the errors and warnings of a script suite's tests, in the order of the plan."""
-        return self._tables.script_notes()
+        return self.tables.script_notes()
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, failed, blocked, the rest."""
-        return self._tables.failures(most)
+        return self.tables.failures(most)
 
     def export(self, row_format: str, path: Path, *, append: bool = False) -> None:
         """Write a row for each work item to a file: `jsonl`, `csv` or `parquet`.
@@ -100,7 +93,7 @@ class RunView:
         from evalcore.analytics.exporting import ExportFacts
 
         facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan)
-        self._tables.export(facts, row_format, path, append=append)
+        self.tables.export(facts, row_format, path, append=append)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,12 +58,7 @@ def _is_secret(loc: Loc) -> bool:
         return is_secret_path(loc[1:])
     if "config" in loc[:4] and "variants" in loc[:2]:
         return is_secret_path(loc[loc.index("config") + 1 :])
-    return _is_of_grader(loc)
-
-
-def _is_of_grader(loc: Loc) -> bool:
-    """Whether a variable of a program that grades stands at this path."""
-    if len(loc) < _SHORTEST_GRADER or loc[-2] != "env":
+    if len(loc) < _SHORTEST_GRADER or loc[-2] != "env":  # of a program that grades
         return False
     return loc[-4] in _ASSERTIONS and isinstance(loc[-3], int)
 

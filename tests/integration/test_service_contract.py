@@ -1,0 +1,372 @@
+"""The contract of the REST service: the shapes of its source document, field by field."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.service import WORKFLOW, Service, eval_body, service
+
+pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+EVALS, RUNS, RESULTS = (
+    "/v1/workflows/evals",
+    "/v1/workflows/evals/runs",
+    "/v1/workflows/evals/results",
+)
+DOUBLED = {"kind": "equals", "expected": 42}
+CASES = json.loads(
+    (Path(__file__).parents[1] / "conformance" / "workflow-eval-conditions.json").read_text()
+)["cases"]
+LIFECYCLE_COUNTS = {"pending", "queued", "running", "completed", "error", "cancelled"}
+TIMING = {"created_at", "started_at", "completed_at", "duration_ms"}
+EVAL_KEYS = {
+    "id", "workflow_id", "target", "source", "name", "assertion", "schema_drift",
+    "assertion_drift_status", "freshness", "drift", "latest_run_summary",
+    "latest_passing_run_summary", "latest_failing_run_summary",
+}  # fmt: skip
+RUN_KEYS = {
+    "id", "workflow_id", "workflow_version_id", "trigger", "lifecycle", "timing", "target",
+    "eval_id", "total_evals", "counts",
+}  # fmt: skip
+RESULT_KEYS = {
+    "id", "workflow_eval_run_id", "eval_id", "workflow_id", "block_id", "block_type", "lifecycle",
+    "timing", "handle_inputs", "handle_outputs", "assertion_result", "verdict", "verdict_summary",
+}  # fmt: skip
+SUMMARY_KEYS = {
+    "run_record_id", "status", "outcome", "started_at", "completed_at", "assertions_passed",
+    "assertions_failed", "blocked_assertions",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("contract"), "--rate", "0") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def workflow(served: Service) -> str:
+    return served.register()
+
+
+def refused(served: Service, path: str, body: Any, method: str = "POST") -> tuple[int, Any]:
+    answer = served.client.request(method, path, json=body)
+    return answer.status_code, answer.json()["detail"]
+
+
+CONDITIONS: list[Mapping[str, Any]] = [
+    {"kind": "exists"},
+    {"kind": "not_exists"},
+    {"kind": "equals", "expected": 1},
+    {"kind": "not_equals", "expected": None},
+    {"kind": "contains", "expected": "a"},
+    {"kind": "not_contains", "expected": "a"},
+    {"kind": "number_compare", "op": "gte", "expected": 1},
+    {"kind": "between", "lower": 1, "upper": 2.5},
+    {"kind": "starts_with", "expected": "a"},
+    {"kind": "ends_with", "expected": "a"},
+    {"kind": "matches_regex", "pattern": "a+"},
+    {"kind": "object_contains", "expected": {"a": 1}},
+    {"kind": "array_contains", "expected": {"a": 1}},
+    {"kind": "length_compare", "op": "neq", "expected": 1},
+    {"kind": "json_schema_valid", "schema": {"type": "object"}},
+    {"kind": "all_items_match", "condition": {"kind": "exists"}},
+    {"kind": "any_item_matches", "condition": {"kind": "equals", "expected": 1}},
+    {"kind": "similarity_gte", "reference": "a", "threshold": 0.5},
+    {"kind": "llm_judged_as", "rubric": "polite"},
+    {"kind": "llm_not_judged_as", "rubric": "polite"},
+    {"kind": "split_iou_gte", "expected": {"splits": [{"name": "a", "pages": [1]}]}},
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition["kind"])
+def test_a_condition_needs_its_fields_and_has_no_others(
+    served: Service, workflow: str, condition: dict[str, Any]
+) -> None:
+    saved = served.post(EVALS, eval_body(workflow, condition))
+    assert condition.items() <= saved["assertion"]["condition"].items()
+    assert served.client.delete(f"{EVALS}/{saved['id']}").status_code == 204
+    for key in condition:
+        lacking = {name: value for name, value in condition.items() if name != key}
+        assert refused(served, EVALS, eval_body(workflow, lacking))[0] == 422, key
+    status, mistakes = refused(served, EVALS, eval_body(workflow, {**condition, "extra": 1}))
+    assert (status, mistakes[0]["loc"][-1]) == (422, "extra")
+
+
+BODY_PLACES = [
+    (), ("target",), ("source",), ("source", "handle_inputs", "input-json-0"), ("assertion",),
+    ("assertion", "target"), ("assertion", "condition"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", BODY_PLACES, ids=lambda place: ".".join(place) or "body")
+def test_an_unknown_key_of_an_eval_is_a_mistake(
+    served: Service, workflow: str, place: tuple[str, ...]
+) -> None:
+    body = copy.deepcopy(eval_body(workflow, DOUBLED))
+    part: Any = body
+    for key in place:
+        part = part[key]
+    part["extra"] = 1
+    status, mistakes = refused(served, EVALS, body)
+    assert status == 422
+    assert mistakes[0]["loc"][-1] == "extra"
+    assert mistakes[0]["type"] == "extra_forbidden"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (RUNS, {"workflow_id": "W", "extra": 1}),
+        (RUNS, {"workflow_id": "W", "scope": {"type": "workflow", "block_id": "extract"}}),
+        (RUNS, {"workflow_id": "W", "scope": {"type": "block", "block_id": "b", "eval_id": "e"}}),
+        (RUNS, {"workflow_id": "W", "scope": {"type": "single"}}),
+        (RUNS, {"workflow_id": "W", "scope": {"type": "all"}}),
+        (RUNS, {"workflow_id": "W", "scope": {}}),
+        (RUNS, {"scope": None}),
+        (RUNS, {"workflow_id": None}),
+        ("/v1/workflows", {"name": "x", "definition": WORKFLOW, "extra": 1}),
+        ("/v1/workflows/W/runs", {"inputs": {}, "extra": 1}),
+    ],
+)
+def test_a_misshapen_body_is_a_mistake(
+    served: Service, workflow: str, path: str, body: dict[str, Any]
+) -> None:
+    if body.get("workflow_id"):
+        body = {**body, "workflow_id": workflow}
+    assert refused(served, path.replace("W", workflow), body)[0] == 422
+
+
+def test_the_scopes_select_evals(served: Service) -> None:
+    own = served.register()
+    first, second = (served.save(own, DOUBLED) for _ in range(2))
+    third = served.save(own, {"kind": "exists"}, block="label", path=None)
+    scopes: list[tuple[Any, int, Any, Any]] = [
+        ("omitted", 3, None, None),
+        (None, 3, None, None),
+        ({"type": "workflow"}, 3, None, None),
+        ({"type": "block", "block_id": "extract"}, 2, "extract", None),
+        ({"type": "single", "eval_id": third}, 1, "label", third),
+    ]
+    for scope, count, block, eval_id in scopes:
+        body = {"workflow_id": own, **({} if scope == "omitted" else {"scope": scope})}
+        run = served.post(RUNS, body, status=202)
+        assert set(run) == RUN_KEYS
+        assert run["total_evals"] == count
+        assert run["target"] == (None if block is None else {"type": "block", "block_id": block})
+        assert (run["eval_id"], run["trigger"]) == (eval_id, {"type": "api"})
+        ended = served.ended(f"{RUNS}/{run['id']}")
+        assert set(ended["timing"]) == TIMING
+        assert ended["timing"]["duration_ms"] >= 0
+        counts = ended["counts"]
+        assert (set(counts["lifecycle_counts"]), set(counts["outcome"])) == (
+            LIFECYCLE_COUNTS,
+            {"passed", "failed", "blocked"},
+        )
+        assert sum(counts["lifecycle_counts"].values()) == count
+        assert len(served.results(run)) == count
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {"type": "block", "block_id": "absent"},
+        {"type": "block", "block_id": "label"},
+        {"type": "single", "eval_id": "wfnodeeval_absent"},
+        None,
+    ],
+)
+def test_a_scope_that_selects_nothing_is_refused(served: Service, scope: Any) -> None:
+    own = served.register()
+    if scope is not None:
+        served.save(own, DOUBLED)
+    status, detail = refused(served, RUNS, {"workflow_id": own, "scope": scope})
+    assert (status, isinstance(detail, str)) == (400, True)
+
+
+def test_a_run_of_an_unknown_workflow_is_refused(served: Service) -> None:
+    assert refused(served, RUNS, {"workflow_id": "wf_absent"})[0] == 404
+
+
+def test_the_wire_has_the_keys_of_the_document_only(served: Service) -> None:
+    own = served.register()
+    saved = served.save(own, DOUBLED)
+    failing = served.save(own, {"kind": "equals", "expected": 1})
+    run = served.run(own)
+    by_eval = {result["eval_id"]: result for result in served.results(run)}
+    for result in by_eval.values():
+        assert set(result) == RESULT_KEYS
+        assert (set(result["lifecycle"]), set(result["timing"])) == ({"status"}, TIMING)
+        assert set(result["assertion_result"]) == {
+            "assertion_id", "condition_kind", "outcome", "actual_value", "expected_value",
+            "failure",
+        }  # fmt: skip
+        assert result["workflow_eval_run_id"] == run["id"]
+        assert (result["block_id"], result["block_type"]) == ("extract", "code")
+    assert by_eval[saved]["assertion_result"]["failure"] is None
+    failure = by_eval[failing]["assertion_result"]["failure"]
+    assert set(failure) == {"code", "message", "details"}
+    assert by_eval[failing]["verdict_summary"]["failed_assertion_ids"] == [
+        by_eval[failing]["assertion_result"]["assertion_id"]
+    ]
+    shown = served.get(f"{EVALS}/{saved}")
+    assert set(shown) == EVAL_KEYS
+    assert set(shown["assertion"]) == {"id", "target", "condition", "label"}
+    assert set(shown["latest_run_summary"]) == SUMMARY_KEYS
+    assert shown["latest_run_summary"] == shown["latest_passing_run_summary"]
+    assert shown["latest_run_summary"]["run_record_id"] == by_eval[saved]["id"]
+    assert shown["latest_failing_run_summary"] is None
+    assert set(served.get(EVALS, workflow_id=own)) == {"data", "list_metadata"}
+
+
+@pytest.mark.parametrize("field", ["assertion", "target", "source"])
+def test_a_patch_takes_nothing_away(served: Service, workflow: str, field: str) -> None:
+    saved = served.save(workflow, DOUBLED)
+    before = served.get(f"{EVALS}/{saved}")
+    answer = refused(served, f"{EVALS}/{saved}", {field: None}, "PATCH")
+    assert answer == (400, f"{field} cannot be null")
+    status, _ = refused(served, f"{EVALS}/{saved}", {"workflow_id": workflow}, "PATCH")
+    assert status == 422
+    assert served.get(f"{EVALS}/{saved}") == before
+    assert served.client.patch(f"{EVALS}/{saved}", json={}).json() == before
+    assert served.client.delete(f"{EVALS}/{saved}").status_code == 204
+
+
+def test_a_file_of_an_input_outlives_its_upload(served: Service, workflow: str) -> None:
+    uploaded = httpx.post(
+        f"{served.url}/v1/files", files={"file": ("invoice.pdf", b"%PDF", "application/pdf")}
+    )
+    assert uploaded.status_code == 201
+    stored = uploaded.json()
+    assert set(stored) == {"id", "filename", "mime_type", "size", "sha256"}
+    document = {key: stored[key] for key in ("id", "filename", "mime_type")}
+    body = eval_body(workflow, {"kind": "exists"})
+    body["source"]["handle_inputs"]["input-document-0"] = {"type": "file", "document": document}
+    saved = served.post(EVALS, body)
+    assert saved["source"]["handle_inputs"] == body["source"]["handle_inputs"]
+    (result,) = served.results(served.run(workflow, {"type": "single", "eval_id": saved["id"]}))
+    assert result["handle_inputs"]["input-document-0"] == {"type": "file", "document": document}
+    content = served.client.get(f"/v1/files/{document['id']}/content")
+    assert (content.content, content.headers["content-type"]) == (b"%PDF", "application/pdf")
+    absent = {"type": "file", "document": {**document, "id": "file_absent"}}
+    body["source"]["handle_inputs"]["input-document-0"] = absent
+    assert refused(served, EVALS, body)[0] == 404
+    assert served.client.delete(f"{EVALS}/{saved['id']}").status_code == 204
+
+
+def test_the_filters_of_runs_and_results_hold_together(served: Service) -> None:
+    own, other = served.register(), served.register()
+    saved = served.save(own, DOUBLED)
+    served.save(own, {"kind": "exists"}, block="label", path=None)
+    served.save(other, DOUBLED)
+    run = served.run(own, {"type": "single", "eval_id": saved})
+    blocks = served.run(own, {"type": "block", "block_id": "label"})
+    served.run(other)
+    whole = served.run(own)
+
+    def ids(path: str, **query: Any) -> set[str]:
+        return {row["id"] for row in served.get(path, workflow_id=own, limit=100, **query)["data"]}
+
+    runs = {run["id"], blocks["id"], whole["id"]}
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert ids(RUNS) == runs
+    assert ids(RUNS, eval_id=saved) == {run["id"]}
+    assert ids(RUNS, target_block_id="label") == {blocks["id"]}
+    assert ids(RUNS, status="completed") == runs
+    assert ids(RUNS, status=["error", "cancelled"]) == set()
+    assert ids(RUNS, exclude_status="completed") == set()
+    assert ids(RUNS, trigger_type="api") == runs
+    assert ids(RUNS, trigger_type="mcp") == set()
+    assert ids(RUNS, from_date=later.isoformat()) == set()
+    assert ids(RUNS, to_date=later.isoformat()) == runs
+    assert ids(RUNS, from_date=whole["timing"]["created_at"]) == {whole["id"]}
+    assert len(ids(RESULTS)) == 4
+    assert len(ids(RESULTS, eval_id=saved)) == 2
+    assert len(ids(RESULTS, target_block_id="label", status="completed")) == 2
+    assert ids(RESULTS, run_id=run["id"], target_block_id="label") == set()
+    foreign = served.get(RUNS, workflow_id=other)["data"][0]["id"]
+    answer = served.client.get(RUNS, params={"workflow_id": own, "after": foreign})
+    assert answer.status_code == 400
+
+
+LOOP = {
+    "blocks": {
+        "again": {"type": "loop", "inner_block_refs": ["step"], "max_rounds": 3},
+        "step": {"type": "code", "code": "def main(data):\n    return 1\n"},
+    },
+    "workflow": {"entry": "again", "transitions": [{"from": "again", "to": None}]},
+}
+
+
+def test_a_step_of_a_loop_is_named(served: Service) -> None:
+    own = served.register(LOOP)
+    run = served.post(f"/v1/workflows/{own}/runs", {"inputs": {}}, status=202)
+    run = served.ended(f"/v1/workflows/runs/{run['id']}")
+    steps = served.get(f"/v1/workflows/runs/{run['id']}/steps")["data"]
+    rounds = {step["round"]: step["id"] for step in steps if step["block_id"] == "step"}
+    assert set(rounds) == {1, 2, 3}
+    source = {"type": "run_step", "run_id": run["id"]}
+    body = {**eval_body(own, {"kind": "exists"}, path=None, block="step"), "source": source}
+    status, mistakes = refused(served, EVALS, body)
+    assert (status, mistakes[0]["loc"]) == (422, ["body", "source", "step_id"])
+    body["source"] = {**source, "step_id": rounds[2]}
+    assert served.post(EVALS, body)["source"] == body["source"]
+    body["source"] = {**source, "step_id": "step_absent"}
+    assert refused(served, EVALS, body)[0] == 404
+
+
+@pytest.fixture(scope="module")
+def conformance(served: Service) -> dict[str, Any]:
+    """The result of each conformance case that a block can give, by the case's id."""
+    blocks: dict[str, Any] = {}
+    cases = [case for case in CASES if case["id"] not in OUTSIDE]
+    for case in cases:
+        code = "raise ValueError('raised')"
+        if "block_error" not in case:
+            data = case["handle_outputs"]["output-json-0"]["data"]
+            code = f"return {data!r}"
+        blocks[case["id"]] = {"type": "code", "code": f"def main(data):\n    {code}\n"}
+    entry = cases[0]["id"]
+    transitions = [{"from": case["id"], "to": None} for case in cases]
+    own = served.register(
+        {"blocks": blocks, "workflow": {"entry": entry, "transitions": transitions}}
+    )
+    evals: dict[str, str] = {}
+    for case in cases:
+        body = {
+            "workflow_id": own,
+            "target": {"type": "block", "block_id": case["id"]},
+            "source": {"type": "manual", "handle_inputs": {}},
+            "assertion": case["assertion"],
+        }
+        evals[served.post(EVALS, body)["id"]] = case["id"]
+    return {evals[result["eval_id"]]: result for result in served.results(served.run(own))}
+
+
+# No judge is configured here, a label outside the labels is refused when it is saved, and every
+# block that does not fail has its first output.
+OUTSIDE = {
+    case["id"]
+    for case in CASES
+    if "llm_" in case["assertion"]["condition"]["kind"]
+    or ("output-json-0" not in case["handle_outputs"] and "block_error" not in case)
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["id"] not in OUTSIDE], ids=lambda case: case["id"]
+)
+def test_a_conformance_case_has_its_verdict(
+    case: dict[str, Any], conformance: dict[str, Any]
+) -> None:
+    result = conformance[case["id"]]
+    assert result["verdict"] == case["expected"]
+    assert result["lifecycle"]["status"] == case.get("expected_lifecycle", "completed")

@@ -58,11 +58,16 @@ class RunView:
     report: Report
     tables: Aggregates
     parts: tuple[StoredPart, ...]
+    _json: tuple[Report, bytes] | None = field(default=None, init=False, repr=False)
 
     def json(self, *, newline: str = "\n") -> bytes:
         """Return the whole report as JSON in UTF-8; with `newline=""` on one line."""
-        cases = self.tables.report_cases()
-        return b"".join(report_chunks(self.report, cases, newline=newline))
+        if self._json is None or self._json[0] is not self.report:
+            cases = self.tables.report_cases()
+            self._json = self.report, b"".join(report_chunks(self.report, cases))
+        text = self._json[1]
+        # Within JSON texts a line end is escaped.
+        return text if newline else text.replace(b"\n", b"") + b"\n"
 
     def cases(self) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts, in batches, with the outputs of all of them."""

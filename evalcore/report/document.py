@@ -123,17 +123,12 @@ def on_one_line(json_text: str) -> str:
     return json_text
 
 
-def report_chunks(
-    report: Report, cases: Iterable[Sequence[str]], *, newline: str = "\n"
-) -> Iterator[bytes]:
-    """Yield the text of the whole report in UTF-8; `cases` are batches of JSON texts, a line each.
-
-    With `newline=""` the report is one line, for JSON lines.
-    """
+def report_chunks(report: Report, cases: Iterable[Sequence[str]]) -> Iterator[bytes]:
+    """Yield the text of the report in UTF-8; `cases` are batches of JSON texts, a line each."""
     head = orjson.dumps(report_head(report)).decode()
     yield on_one_line(f'{head[:-1]},"cases":[').encode()
-    separator = newline
+    separator = "\n"
     for batch in cases:
-        yield on_one_line(separator + f",{newline}".join(batch)).encode()
-        separator = "," + newline
-    yield f"{newline}]}}\n".encode()
+        yield on_one_line(separator + ",\n".join(batch)).encode()
+        separator = ",\n"
+    yield b"\n]}\n"

@@ -1,0 +1,70 @@
+"""Kill the service at random moments of a run, on SQLite and on PostgreSQL.
+
+`uv run python -m benchmarks.service_faults`: 20 kills each; 1 if anything was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.measure import Row, machine, table, write_section
+from tests.support.postgresql import missing_postgresql, postgresql
+from tests.support.service_faults import kill_during_run
+
+
+def killed(name: str, address: str, folder: Path, options: argparse.Namespace) -> Row:
+    """Return the line of one database."""
+    arguments = ["--rate", "0", "--database", address, "--lease", "2"]
+    killing = kill_during_run(folder, arguments, address, kills=options.kills, seed=options.seed)
+    lost = [*killing.executed_again, *killing.forgotten]
+    cells = (
+        name,
+        str(killing.kills),
+        str(killing.accepted),
+        str(len(killing.forgotten)),
+        str(len(killing.executed_again)),
+        str(killing.most_executions),
+    )
+    return Row(cells, ", ".join(lost[:3]))
+
+
+def main() -> int:
+    """Make the kills, print the table, write it into RESULTS.md; 1 if anything was lost."""
+    parser = argparse.ArgumentParser(description="Kill the service during runs.")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dry", action="store_true", help="leave RESULTS.md as it is")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    with TemporaryDirectory(prefix="evalcore-bench-") as name, ExitStack() as stack:
+        for database in ("SQLite", "PostgreSQL"):
+            folder = Path(name) / database
+            folder.mkdir()
+            address = str(folder / "evalcore.db")
+            if database == "PostgreSQL":
+                if missing_postgresql() is not None:
+                    continue
+                address = stack.enter_context(postgresql()).new_database()
+            rows.append(killed(database, address, folder, options))
+    header = (
+        "database",
+        "kills",
+        "requests accepted",
+        "forgotten",
+        "committed children executed again",
+        "most executions of a child",
+    )
+    text = table(header, rows)
+    print(text)
+    if not options.dry:
+        command = "`uv run python -m benchmarks.service_faults`"
+        head = f"## Service under kills\n\n{command}, {machine()}.\n"
+        write_section("service-faults", f"{head}\n{text}")
+    return int(any(row.missed for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -70,21 +70,16 @@ def match_variants(
     return pairs, [name for name in candidates if name not in baselines]
 
 
+@dataclass(frozen=True)
 class Comparer:
     """Compares within the connection that holds `items` and `cases` of the candidates' run.
 
     `reduction` is how the cases of both sides are reduced: the parameters of `cases.sql`.
     """
 
-    def __init__(
-        self,
-        connection: BoundedConnection,
-        comparison: ComparisonPlan,
-        reduction: Mapping[str, Any],
-    ) -> None:
-        self._connection = connection
-        self._comparison = comparison
-        self._reduction = reduction
+    connection: BoundedConnection
+    comparison: ComparisonPlan
+    reduction: Mapping[str, Any]
 
     def keep_baseline(self, plan: Plan) -> None:
         """Take what stands in `items` and `cases` for the baseline's; to be called before others.
@@ -92,11 +87,11 @@ class Comparer:
         The candidates' tables replace those two afterwards.
         """
         self._measure(plan)
-        self._connection.execute("ALTER TABLE measured RENAME TO baseline_measured")
+        self.connection.execute("ALTER TABLE measured RENAME TO baseline_measured")
 
     def compare(self, plan: Plan) -> Comparison:
         """Return the comparison; counts are exact, lists hold the first differences."""
-        planned, earlier = self._comparison, self._comparison.earlier
+        planned, earlier = self.comparison, self.comparison.earlier
         self._measure(plan)
         if earlier is not None:
             pairs, alone = match_variants(planned.variants, earlier.variants)
@@ -105,11 +100,11 @@ class Comparer:
                 for variant in alone
             ]
             if planned.only_planned:
-                self._connection.execute(
+                self.connection.execute(
                     "DELETE FROM baseline_measured WHERE case_id NOT IN (SELECT case_id FROM cases)"
                 )
         else:
-            self._connection.execute(
+            self.connection.execute(
                 "CREATE OR REPLACE TEMP VIEW baseline_measured AS FROM measured"
             )
             baseline = str(planned.baseline)
@@ -122,13 +117,13 @@ class Comparer:
         return Comparison(self._compare_pairs(pairs, plan), tuple(unavailable))
 
     def _measure(self, plan: Plan) -> None:
-        self._run("measured", iterations=plan.iterations, **self._reduction)
+        self._run("measured", iterations=plan.iterations, **self.reduction)
 
     def _with_results(
         self, pairs: Sequence[tuple[str, str]]
     ) -> tuple[list[tuple[str, str]], list[str]]:
         """Return the pairs whose baseline has results, and the baselines that have none."""
-        rows = self._connection.execute("SELECT DISTINCT variant FROM baseline_measured").fetchall()
+        rows = self.connection.execute("SELECT DISTINCT variant FROM baseline_measured").fetchall()
         names = {name for (name,) in rows}
         available = [pair for pair in pairs if pair[1] in names]
         return available, list(dict.fromkeys(name for _, name in pairs if name not in names))
@@ -136,7 +131,7 @@ class Comparer:
     def _compare_pairs(
         self, pairs: Sequence[tuple[str, str]], plan: Plan
     ) -> tuple[VariantComparison, ...]:
-        earlier = self._comparison.earlier
+        earlier = self.comparison.earlier
         run_id = None if earlier is None else earlier.run_id
         compared = [VariantComparison(now, was, run_id) for now, was in pairs]
         if not compared:
@@ -144,7 +139,7 @@ class Comparer:
         self._run("pairs", candidates=[p[0] for p in pairs], baselines=[p[1] for p in pairs])
         repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
         alphas = self._judge_chances(repeated=repeated)
-        self._run("differences", **self._comparison.tolerances._asdict())
+        self._run("differences", **self.comparison.tolerances._asdict())
         self._add_sides(compared)
         self._add_counts(compared)
         self._add_paired(compared)
@@ -158,7 +153,7 @@ class Comparer:
 
         Returns the level that the smallest p of each candidate has to reach.
         """
-        self._connection.execute(
+        self.connection.execute(
             "CREATE OR REPLACE TEMP TABLE chances (place BIGINT, was_pass_count BIGINT, "
             "was_run BIGINT, now_pass_count BIGINT, now_run BIGINT, p DOUBLE, significant BOOLEAN)"
         )
@@ -173,7 +168,7 @@ class Comparer:
             for row, (p, _), rejected in zip(own, tests, holm(tests, ALPHA), strict=True):
                 judged.append((*row[:5], p, rejected))
         if judged:
-            self._connection.executemany("INSERT INTO chances VALUES (?,?,?,?,?,?,?)", judged)
+            self.connection.executemany("INSERT INTO chances VALUES (?,?,?,?,?,?,?)", judged)
         return alphas
 
     def _add_sides(self, compared: list[VariantComparison]) -> None:
@@ -204,7 +199,7 @@ class Comparer:
                 compared[index], compared=number, worse=worse, better=better, paired=paired
             )
 
-        cluster = self._comparison.cluster
+        cluster = self.comparison.cluster
         if cluster is None:
             return
         path = f"$.{orjson.dumps(cluster).decode()}"
@@ -236,7 +231,7 @@ class Comparer:
             compared[index] = replace(compared[index], unsettled=unsettled)
 
     def _run(self, query: str, **parameters: Any) -> duckdb.DuckDBPyConnection:
-        return self._connection.execute(query_text(query), parameters or None)
+        return self.connection.execute(query_text(query), parameters or None)
 
     def _rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._run(query, **parameters).fetchall()

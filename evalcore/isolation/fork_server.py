@@ -81,7 +81,7 @@ class ForkServer:
     def end(self) -> None:
         """Kill every worker with what it has started."""
         for output in self.outputs.values():
-            _kill_group(output.pid)
+            kill_group(output.pid)
 
     def _accept(self) -> bool:
         """Start a worker for the descriptor that arrived; return False at the socket's end."""
@@ -147,7 +147,7 @@ class ForkServer:
             if ended is None:
                 return
             # Before the process is reaped: its group's number cannot be another's yet.
-            _kill_group(ended.si_pid)
+            kill_group(ended.si_pid)
             _, status = os.waitpid(ended.si_pid, 0)
             for output in [
                 output for output in self.outputs.values() if output.pid == ended.si_pid
@@ -164,7 +164,8 @@ class ForkServer:
             self.control.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _kill_group(group: int) -> None:
+def kill_group(group: int) -> None:
+    """Kill a process group, if there is one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 

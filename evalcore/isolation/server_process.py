@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.isolation.fork_server import KILLED
+from evalcore.isolation.fork_server import KILLED, kill_group
 from evalcore.isolation.frames import frame
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
 from evalcore.trust.process_privacy import hide_process
@@ -163,12 +163,6 @@ class ServerProcess:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(sanitize_terminal(text))
             sys.stderr.flush()
-
-
-def kill_group(group: int) -> None:
-    """Kill a process group, if there is one."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def ended_how(code: int | None) -> str:

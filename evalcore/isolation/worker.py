@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.isolation.fork_server import kill_group
 from evalcore.isolation.frames import (
     ASK,
     BROKEN,
@@ -28,7 +29,7 @@ from evalcore.isolation.frames import (
     frame,
     read_json,
 )
-from evalcore.isolation.server_process import ServerProcess, ended_how, kill_group
+from evalcore.isolation.server_process import ServerProcess, ended_how
 
 _READ_BYTES: Final = 1 << 18
 # How long a cancelled job may take to end before its process is killed.

@@ -10,9 +10,10 @@ from sqlalchemy import func, select
 
 from evalcore.service.database.sessions import Database
 from evalcore.service.database.tables import EvalResultRow, EvalRunRow
-from evalcore.service.wire.base import FINAL
+from evalcore.service.wire.base import FINAL, LifecycleStatus
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_OPEN: Final = tuple(status for status in LifecycleStatus if status not in FINAL)
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -59,13 +60,13 @@ class ServiceMetrics:
 
 async def exposition(metrics: ServiceMetrics, database: Database) -> bytes:
     """Return all metrics; the gauges are read from the database."""
+    # Only runs that have not ended have children that have not: the others are not read.
+    open_runs = select(EvalRunRow.id).where(EvalRunRow.status.in_(_OPEN))
+    open_results = select(func.count(EvalResultRow.id)).where(
+        EvalResultRow.run_id.in_(open_runs), EvalResultRow.status.in_(_OPEN)
+    )
     async with database.reading() as session:
-        for gauge, table in (
-            (metrics.open_runs, EvalRunRow),
-            (metrics.open_results, EvalResultRow),
-        ):
-            count = await session.scalar(
-                select(func.count()).select_from(table).where(table.status.not_in(FINAL))
-            )
-            gauge.set(count or 0)
+        runs = await session.scalar(select(func.count()).select_from(open_runs.subquery()))
+        metrics.open_runs.set(runs or 0)
+        metrics.open_results.set(await session.scalar(open_results) or 0)
     return generate_latest(metrics.registry)

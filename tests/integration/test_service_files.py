@@ -78,9 +78,9 @@ def test_an_import_is_idempotent_by_name(served: Service, tmp_path: Path) -> Non
     file = tmp_path / "evals.yaml"
     evalcore(served, "evals", "export", workflow, "--output", file)
     target = served.register({**WORKFLOW, "workflow": {"entry": "extract"}}, name="copy")
-    told = evalcore(served, "evals", "import", file, "--workflow", target)
-    assert "workflow copy: updated (definition)" in told
-    assert told.count(": created") == 2
+    printed = evalcore(served, "evals", "import", file, "--workflow", target)
+    assert "workflow copy: updated (definition)" in printed
+    assert printed.count(": created") == 2
     again = evalcore(served, "evals", "import", file, "--workflow", target)
     assert again.count(": unchanged") == 3
     assert len(served.get("/v1/workflows/evals", workflow_id=target)["data"]) == 2
@@ -119,8 +119,8 @@ def test_a_workflow_is_registered_once_by_its_name(served: Service, tmp_path: Pa
     file.write_bytes(orjson.dumps({"workflow": WORKFLOW, "evals": [{**body, "name": "a"}]}))
     dry = evalcore(served, "evals", "import", file, "--dry-run")
     assert "workflow new-ones: created\neval a: created\n" in dry
-    told = evalcore(served, "evals", "import", file)
-    workflow = told.split("workflow new-ones: created")[1].split()[0]
+    printed = evalcore(served, "evals", "import", file)
+    workflow = printed.split("workflow new-ones: created")[1].split()[0]
     assert evalcore(served, "evals", "import", file).count(": unchanged") == 2
     assert "1 passed" in evalcore(served, "evals", "run", workflow, "--wait")
 
@@ -128,8 +128,8 @@ def test_a_workflow_is_registered_once_by_its_name(served: Service, tmp_path: Pa
 def test_an_import_of_a_file_with_mistakes_changes_nothing(served: Service, tmp_path: Path) -> None:
     file = tmp_path / "mistaken.yaml"
     file.write_bytes(orjson.dumps({"workflow": WORKFLOW, "evals": [{"name": "a"}]}))
-    told = evalcore(served, "evals", "import", file, code=2)
-    assert "evals[0].target: is required" in told
+    printed = evalcore(served, "evals", "import", file, code=2)
+    assert "evals[0].target: is required" in printed
 
 
 def test_a_name_of_several_workflows_is_refused(served: Service, tmp_path: Path) -> None:
@@ -137,6 +137,6 @@ def test_a_name_of_several_workflows_is_refused(served: Service, tmp_path: Path)
     file = tmp_path / "twins.yaml"
     evalcore(served, "evals", "export", workflow, "--output", file)
     served.register(name="twins")
-    told = evalcore(served, "evals", "import", file, code=2)
-    assert "several workflows are called 'twins'" in told
-    assert "--workflow" in told
+    printed = evalcore(served, "evals", "import", file, code=2)
+    assert "several workflows are called 'twins'" in printed
+    assert "--workflow" in printed

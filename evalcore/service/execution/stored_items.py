@@ -10,6 +10,7 @@ import orjson
 
 from evalcore.planning.codec import decode_evidence
 from evalcore.sql.stored_rows import read_item_rows
+from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 
@@ -29,7 +30,7 @@ def details_of(run: StoredRun, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the details of a row's evidence; {} without any."""
     text = row["evidence"]
     if row["evidence_ref"] is not None:
-        text = run.store.get(row["evidence_ref"]).data
+        text = run.store.get(blob_key(row["evidence_ref"])).data
     return {} if text is None else decode_evidence(orjson.loads(text)).details
 
 

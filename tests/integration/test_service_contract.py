@@ -370,3 +370,10 @@ def test_a_conformance_case_has_its_verdict(
     result = conformance[case["id"]]
     assert result["verdict"] == case["expected"]
     assert result["lifecycle"]["status"] == case.get("expected_lifecycle", "completed")
+
+
+@pytest.mark.parametrize("moment", ["-3083", "1700000000", "12.5", "today", "2026-02-30", ""])
+def test_a_date_is_written_as_one(served: Service, moment: str) -> None:
+    for name in ("from_date", "to_date"):
+        answer = served.client.get(RUNS, params={name: moment})
+        assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["query", name])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query
+from pydantic import BeforeValidator
 
 from evalcore.service import eval_results, eval_runs
 from evalcore.service.eval_runs import RunRequest
@@ -28,6 +29,15 @@ router = APIRouter(
 TRIGGER_HEADER = "Evalcore-Trigger"
 
 
+def _written_as_date(text: Any) -> Any:
+    if isinstance(text, str) and text.lstrip("+-").replace(".", "", 1).isdecimal():
+        raise ValueError("expected a date and time of ISO 8601, got a number")
+    return text
+
+
+Moment = Annotated[datetime, BeforeValidator(_written_as_date)]
+
+
 def _filter(
     workflow_id: Annotated[str | None, Query(description="Of this workflow.")] = None,
     eval_id: Annotated[str | None, Query(description="Of this eval.")] = None,
@@ -37,8 +47,8 @@ def _filter(
         list[LifecycleStatus] | None, Query(description="None of these.")
     ] = None,
     trigger_type: Annotated[Literal["api", "mcp", "schedule"] | None, Query()] = None,
-    from_date: Annotated[datetime | None, Query(description="Created then or later.")] = None,
-    to_date: Annotated[datetime | None, Query(description="Created then or before.")] = None,
+    from_date: Annotated[Moment | None, Query(description="Created then or later.")] = None,
+    to_date: Annotated[Moment | None, Query(description="Created then or before.")] = None,
 ) -> RunFilter:
     return RunFilter(
         workflow_id=workflow_id,

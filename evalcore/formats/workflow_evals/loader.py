@@ -156,8 +156,8 @@ def _with_blocks(
     """Return the workflow; an empty one, with the mistake noted, if it has no mapping of blocks."""
     if isinstance(workflow.get("blocks"), dict):
         return workflow, path, problems
-    got = f", got {describe(workflow['blocks'])}" if "blocks" in workflow else ""
-    problems.add(("blocks",), f"expected a mapping of ids to blocks{got}")
+    description = f", got {describe(workflow['blocks'])}" if "blocks" in workflow else ""
+    problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     return {}, path, problems
 
 

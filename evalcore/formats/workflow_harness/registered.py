@@ -27,8 +27,8 @@ def read_registered_workflow(written: Mapping[str, Any] | str) -> dict[str, Any]
         problems.add((), f"a workflow is a mapping with 'blocks', got {describe(raw)}")
         problems.raise_if_any()
     if not isinstance(raw.get("blocks"), dict):
-        got = f", got {describe(raw['blocks'])}" if "blocks" in raw else ""
-        problems.add(("blocks",), f"expected a mapping of ids to blocks{got}")
+        description = f", got {describe(raw['blocks'])}" if "blocks" in raw else ""
+        problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     workflow = read_workflow(raw, problems)
     if workflow is not None:
         for mistake in find_mistakes(workflow, with_souls=False):

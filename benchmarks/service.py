@@ -43,12 +43,14 @@ async def store_results(address: str, workflow: str, results: int, evals: int) -
     """Give the workflow's only eval `evals - 1` copies, and store so many results of all."""
     database, now = open_database(address), datetime.now(UTC)
     async with database.transaction() as session:
-        one = (await session.scalars(select(EvalRow).where(EvalRow.workflow_id == workflow))).one()
-        owned = {"project_id": one.project_id, "created_at": now, "workflow_id": workflow}
-        of_block = {**owned, "block_id": one.block_id, "revision_id": one.revision_id}
+        template = (
+            await session.scalars(select(EvalRow).where(EvalRow.workflow_id == workflow))
+        ).one()
+        owned = {"project_id": template.project_id, "created_at": now, "workflow_id": workflow}
+        of_block = {**owned, "block_id": template.block_id, "revision_id": template.revision_id}
         copies = [{**of_block, "id": new_id(Kind.EVAL)} for _ in range(evals - 1)]
         await session.execute(insert(EvalRow), copies)
-    eval_ids = [one.id, *(copy["id"] for copy in copies)]
+    eval_ids = [template.id, *(copy["id"] for copy in copies)]
     final = {"status": "completed", "started_at": now, "completed_at": now, "trigger": "api"}
     for _ in range(results // _CHUNK):
         run_id = new_id(Kind.EVAL_RUN)

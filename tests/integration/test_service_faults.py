@@ -101,10 +101,10 @@ def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
 
 def test_replicas_share_one_queue(tmp_path: Path, server: PostgreSQL) -> None:
     arguments = ["--rate", "0", "--database", server.new_database()]
-    with service(tmp_path, *arguments) as one, service(tmp_path, *arguments) as two:
-        runs = [MarkedRun.start(replica, 6) for replica in (one, two, one, two)]
+    with service(tmp_path, *arguments) as first, service(tmp_path, *arguments) as second:
+        runs = [MarkedRun.start(replica, 6) for replica in (first, second, first, second)]
         for marked in runs:
-            assert marked.ended(one)["completed"] == 6
+            assert marked.ended(first)["completed"] == 6
     # Each run marks the amounts 0 to 5 once.
     assert runs[0].marks() == Counter({number: len(runs) for number in range(6)})
 

@@ -85,7 +85,7 @@ class Lease:
         return self._has_ended
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def renewing(self) -> Iterator[None]:
         """Renew the lease in the background."""
         keeping = asyncio.create_task(self._keep())
         try:
@@ -99,7 +99,7 @@ class Lease:
             try:
                 is_mine = await self._look()
             except DatabaseOutageError:
-                # Nobody can tell whose the row is once the lease may have ended.
+                # Whose the row is cannot be told once the lease may have ended.
                 is_mine = time.monotonic() - self._renewed_s < self._lease_s
             self._has_ended = not is_mine
 

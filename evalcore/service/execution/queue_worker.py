@@ -115,7 +115,7 @@ class QueueWorker(Generic[Row]):
         database, lease_s = self.parts.database, self.parts.lease_s
         lease = Lease(database, self.table, row.id, self.name, self.is_stopping, lease_s)
         try:
-            with lease.kept():
+            with lease.renewing():
                 await self.execute(row, lease)
         except LeaseEndedError:
             LOG.info("%s: another worker has it, or it is final", row.id)

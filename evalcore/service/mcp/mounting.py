@@ -15,7 +15,7 @@ from evalcore.service.parts import Parts
 NEEDS_EXTRA: Final = "the MCP server needs the extra 'mcp': pip install 'evalcore-pipeline[mcp]'"
 
 
-class Endpoint(Protocol):
+class MountedEndpoint(Protocol):
     """An ASGI application that is served in a context."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -33,7 +33,7 @@ class _McpRoute(Route):
         return match, {**child_scope, "route": self}
 
 
-class _Missing(Endpoint):
+class _Missing(MountedEndpoint):
     """The endpoint of a service without the SDK."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -43,9 +43,9 @@ class _Missing(Endpoint):
         raise ServiceError(501, NEEDS_EXTRA)
 
 
-def mount_mcp(application: FastAPI, parts: Parts) -> Endpoint:
+def mount_mcp(application: FastAPI, parts: Parts) -> MountedEndpoint:
     """Add `/mcp` to an application; without the SDK it answers 501 and says what to install."""
-    endpoint: Endpoint
+    endpoint: MountedEndpoint
     try:
         from evalcore.service.mcp.endpoint import McpEndpoint
     except ModuleNotFoundError as error:

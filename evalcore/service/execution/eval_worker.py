@@ -33,7 +33,7 @@ from evalcore.service.execution.engine_run import (
     plan_evals,
     planned_run,
 )
-from evalcore.service.execution.lease import Lease, LeaseEndedError
+from evalcore.service.execution.lease import LeaseEndedError, RowLease
 from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
 from evalcore.service.execution.submitted_run import cancel_submitted, execute_submitted
 from evalcore.service.execution.threads import in_thread
@@ -55,7 +55,7 @@ class EvalWorker(QueueWorker[EvalRunRow]):
         super().__init__(parts, settings)
         self.runner = runner
 
-    async def execute(self, row: EvalRunRow, lease: Lease) -> None:
+    async def execute(self, row: EvalRunRow, lease: RowLease) -> None:
         """Execute a run to its end, unless it is cancelled or the service ends."""
         await _RunExecution(self, row, lease).run()
 
@@ -79,7 +79,7 @@ class EvalWorker(QueueWorker[EvalRunRow]):
 class _RunExecution:
     """One run from its claim to its end."""
 
-    def __init__(self, worker: EvalWorker, row: EvalRunRow, lease: Lease) -> None:
+    def __init__(self, worker: EvalWorker, row: EvalRunRow, lease: RowLease) -> None:
         self._row, self._lease = row, lease
         self._parts, self._settings, self._runner = worker.parts, worker.settings, worker.runner
         self._children: dict[str, EvalResultRow] = {}

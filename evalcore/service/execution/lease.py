@@ -34,7 +34,7 @@ class HandedBackError(EvalError):
     """The service ends before the row does."""
 
 
-class Lease:
+class RowLease:
     """A worker's right to execute a row; `is_stopping` says whether the service is about to end."""
 
     def __init__(

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import EvalError, StoreError
 from evalcore.service.database.outages import DatabaseOutageError
-from evalcore.service.execution.lease import HandedBackError, Lease, LeaseEndedError
+from evalcore.service.execution.lease import HandedBackError, LeaseEndedError, RowLease
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.parts import Parts
 from evalcore.service.wire.base import LifecycleStatus
@@ -44,7 +44,7 @@ class QueueWorker(Generic[Row]):
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
-    async def execute(self, row: Row, lease: Lease) -> None:
+    async def execute(self, row: Row, lease: RowLease) -> None:
         """Execute a row to its end, or return early if its lease's `end_signals` say so."""
         raise NotImplementedError
 
@@ -113,7 +113,7 @@ class QueueWorker(Generic[Row]):
 
     async def _execute(self, row: Any) -> None:
         database, lease_s = self.parts.database, self.parts.lease_s
-        lease = Lease(database, self.table, row.id, self.name, self.is_stopping, lease_s)
+        lease = RowLease(database, self.table, row.id, self.name, self.is_stopping, lease_s)
         try:
             with lease.renewing():
                 await self.execute(row, lease)
@@ -145,7 +145,7 @@ class QueueWorker(Generic[Row]):
                 .values(lease_until=until)
             )
 
-    async def _fail(self, row: Any, lease: Lease, error: dict[str, str]) -> None:
+    async def _fail(self, row: Any, lease: RowLease, error: dict[str, str]) -> None:
         """End a row that cannot be executed; one of another worker is left alone."""
         ended = {
             "status": LifecycleStatus.ERROR,

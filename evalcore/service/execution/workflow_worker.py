@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from evalcore.errors import EvalError
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow, WorkflowVersionRow
-from evalcore.service.execution.lease import Lease
+from evalcore.service.execution.lease import RowLease
 from evalcore.service.execution.queue_worker import QueueWorker
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.execution.workflow_execution import WorkflowOutcome, execute_workflow
@@ -24,7 +24,7 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
 
     table = WorkflowRunRow
 
-    async def execute(self, row: WorkflowRunRow, lease: Lease) -> None:
+    async def execute(self, row: WorkflowRunRow, lease: RowLease) -> None:
         """Execute a run and store its steps and its output together."""
         async with self.parts.database.reading() as session:
             version = await session.scalar(
@@ -53,7 +53,7 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
         if outcome is not None:
             await self._write(row, lease, outcome)
 
-    async def _write(self, row: WorkflowRunRow, lease: Lease, outcome: WorkflowOutcome) -> None:
+    async def _write(self, row: WorkflowRunRow, lease: RowLease, outcome: WorkflowOutcome) -> None:
         """Write the steps and the end together; nothing if another worker has the row."""
         steps = [await self._step(row, step) for step in outcome.steps]
         output = await self.parts.payloads.put(outcome.output, row.project_id)

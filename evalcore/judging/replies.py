@@ -75,13 +75,13 @@ def text_of(value: Mapping[str, Any], key: str) -> str:
 
 def aspects_of(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return `assertions`: a list of `{text, passed, evidence?}`; raise `ReplyError`."""
-    aspects = value.get("assertions")
-    if aspects is None:
+    written = value.get("assertions")
+    if written is None:
         return []
-    if not isinstance(aspects, list):
+    if not isinstance(written, list):
         raise ReplyError("'assertions' has to be a list of {text, passed, evidence}")
     aspects = []
-    for entry in aspects:
+    for entry in written:
         sound = isinstance(entry, dict) and isinstance(entry.get("passed"), bool)
         if not sound or not isinstance(entry.get("text"), str):
             raise ReplyError("each of 'assertions' has a 'text' and 'passed', true or false")

@@ -87,7 +87,7 @@ def test_similar_in_a_workflow_file(tmp_path: Path) -> None:
         ({"rubrics": "kind"}, "unknown key 'rubrics'. Did you mean 'rubric'?"),
         ({}, "needs a rubric"),
         ({"rubric": "kind", "judge": "nobody"}, "unknown target 'nobody'"),
-        ({"rubric": "kind", "votes": 0}, "'votes' is a whole number"),
+        ({"rubric": "kind", "votes": 0}, "config.votes: must be at least 1"),
         ({"rubric": [{"id": "a"}]}, "'outcome' is required"),
     ],
 )

@@ -11,7 +11,12 @@ import pytest
 
 from tests.support.service import eval_body, service
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.multiprocess,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("service"),
+]
 
 
 def test_a_restored_service_has_evals_results_and_large_payloads(tmp_path: Path) -> None:

@@ -18,7 +18,12 @@ from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service import EVALCORE, Service, eval_body, service
 from tests.support.service_faults import MarkedRun, kill_during_run
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.multiprocess,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("service"),
+]
 KILLS = 5
 LARGE = "x" * 100_000
 EXISTS = {"kind": "exists"}

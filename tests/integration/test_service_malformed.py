@@ -13,7 +13,12 @@ import pytest
 from tests.support.malformed_requests import MalformedRequest, Operation, malformed_requests
 from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.multiprocess,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("service"),
+]
 # All of them: EVALCORE_MALFORMED=10000 (benchmarks/RESULTS.md).
 COUNT = int(os.environ.get("EVALCORE_MALFORMED", "700"))
 EVALS, RUNS = "/v1/workflows/evals", "/v1/workflows/evals/runs"

@@ -10,7 +10,12 @@ import pytest
 
 from tests.support.service import service, token_of
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.multiprocess,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("service"),
+]
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,"
     "response_schema_conformance,response_headers_conformance,ignored_auth,unsupported_method"

@@ -20,6 +20,7 @@ from tests.support.service import Service, service
 
 DOUBLED = {"kind": "equals", "expected": 42}
 pytestmark = [
+    pytest.mark.extended,
     pytest.mark.prefect,
     pytest.mark.slow,
     pytest.mark.multiprocess,

@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 
 from tests.support.service import EVALCORE, WORKFLOW, Service, eval_body, service, token_of
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.multiprocess,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("service"),
+]
 EVALS, RUNS, RESULTS = (f"/v1/workflows/evals{part}" for part in ("", "/runs", "/results"))
 EXISTS = {"kind": "exists"}
 KEY = "nightly"

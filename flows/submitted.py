@@ -100,5 +100,6 @@ def _server() -> Iterator[SyncPrefectClient]:
     except RunnerAwayError:
         raise
     except Exception as error:
+        # Prefect's client raises errors of many types for a server that is away.
         reason = f"{type(error).__name__}: {error}"[:300]
         raise RunnerAwayError(f"Prefect's server does not answer ({reason})") from error

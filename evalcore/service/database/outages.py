@@ -28,6 +28,7 @@ def naming_outages() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Drivers raise errors of many types; what is no outage goes on as it is.
         if not is_outage(error):
             raise
         reason = str(error.orig if isinstance(error, DBAPIError) else error).splitlines()

@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_grou
 DOUBLED = {"kind": "equals", "expected": 42}
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(
+    scope="module",
+    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)],
+)
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:

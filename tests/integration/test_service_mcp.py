@@ -24,7 +24,12 @@ from evalcore.service.wire.eval_runs import CreateEvalRun
 from evalcore.service.wire.evals import CreateEval, UpdateEval
 from tests.support.service import EVALCORE, Service, eval_body, service, token_of
 
-pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.multiprocess,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("service"),
+]
 DOUBLED = {"kind": "equals", "expected": 42}
 TOOLS = {
     "workflows_evals_create",

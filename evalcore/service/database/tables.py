@@ -102,7 +102,10 @@ class WorkflowVersionRow(_Owned, Table):
 
 
 class WorkflowRunRow(_Owned, Table):
-    """One execution of a workflow."""
+    """One execution of a workflow; `planning_run` is the run in the store, planned or not.
+
+    `attempts` counts the times that a worker has begun it.
+    """
 
     __tablename__ = "workflow_runs"
     __table_args__ = (
@@ -120,6 +123,8 @@ class WorkflowRunRow(_Owned, Table):
     error: Mapped[Any] = mapped_column(_JSON, nullable=True)
     started_at: Mapped[datetime | None] = mapped_column(_TIME)
     completed_at: Mapped[datetime | None] = mapped_column(_TIME)
+    planning_run: Mapped[str | None] = mapped_column(String(100))
+    attempts: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     worker: Mapped[str | None] = mapped_column(_ID)
     lease_until: Mapped[datetime | None] = mapped_column(_TIME)
 
@@ -196,13 +201,19 @@ class EvalRevisionRow(_Owned, Table):
 
 
 class EvalRunRow(_Owned, Table):
-    """A batch of evals; `engine_run` is its run in the store."""
+    """A batch of evals; `engine_run` is its run in the store.
+
+    `planning_run` is the same id before the plan is whole. `attempts` counts the times that a
+    worker has begun it since its last result; `cancel_requested` says that it has ended and its
+    run in the store (and its flow run) has not.
+    """
 
     __tablename__ = "eval_runs"
     __table_args__ = (
         Index(None, "project_id", "number"),
         Index(None, "project_id", "workflow_id", "number"),
         Index(None, "status", "lease_until"),
+        Index(None, "cancel_requested"),
         UniqueConstraint("project_id", "idempotency_key"),
     )
 
@@ -220,6 +231,8 @@ class EvalRunRow(_Owned, Table):
     request_sha256: Mapped[str | None] = mapped_column(String(64))
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     engine_run: Mapped[str | None] = mapped_column(String(100))
+    planning_run: Mapped[str | None] = mapped_column(String(100))
+    attempts: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
     worker: Mapped[str | None] = mapped_column(_ID)
     lease_until: Mapped[datetime | None] = mapped_column(_TIME)
 

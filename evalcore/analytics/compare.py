@@ -21,7 +21,8 @@ from evalcore.model.comparison import (
     VariantComparison,
 )
 from evalcore.model.run import Plan
-from evalcore.statistics.exact import fisher, holm
+from evalcore.statistics.exact import fisher
+from evalcore.statistics.multiplicity import holm
 
 if TYPE_CHECKING:
     import duckdb

@@ -1,11 +1,9 @@
-"""Exact tests of pass and fail: McNemar over cases, Fisher over one case's iterations, Holm."""
+"""Exact tests of pass and fail: McNemar over cases, Fisher over one case's iterations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from evalcore.model.tolerance import is_below
 from evalcore.statistics.distributions import binomial_half_cdf
 
 _MOST_ITERATIONS = 500
@@ -30,21 +28,12 @@ def fisher(passed_a: int, n_a: int, passed_b: int, n_b: int) -> float:
     return min(1.0, total / ways)
 
 
-def holm(tests: Sequence[tuple[float, int]], alpha: float) -> list[bool]:
-    """Return which of the tests Holm's step-down rejects at `alpha`, all of them together.
+def zero_events_bound(n: int, alpha: float = 0.05) -> float | None:
+    """Return the exact upper bound of a rate of which `n` trials show no event: 1 − α^(1/n).
 
-    A test is its p and how many cases share it; the order of the answers is theirs.
+    None without any trial.
     """
-    left = sum(count for _, count in tests)
-    rejected = [False] * len(tests)
-    for index in sorted(range(len(tests)), key=lambda index: tests[index][0]):
-        p, count = tests[index]
-        # Equal ones fall together: the last of them meets the mildest bound.
-        if is_below(alpha / left, p):
-            break
-        rejected[index] = True
-        left -= count
-    return rejected
+    return None if n < 1 else 1.0 - alpha ** (1.0 / n)
 
 
 def iterations_to_decide(

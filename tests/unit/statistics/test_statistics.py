@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile
-from evalcore.statistics.exact import fisher, holm, iterations_to_decide, mcnemar
+from evalcore.statistics.exact import fisher, iterations_to_decide, mcnemar
 from evalcore.statistics.intervals import (
     Moments,
     cases_to_decide,
@@ -18,6 +18,7 @@ from evalcore.statistics.intervals import (
     t_interval,
     wilson,
 )
+from evalcore.statistics.multiplicity import holm
 
 
 @pytest.mark.parametrize(

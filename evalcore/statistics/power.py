@@ -1,0 +1,69 @@
+"""How many cases and iterations find a drop: the normal approximation of a paired comparison.
+
+n = (z₁₋α/₂ + z₁₋β)² · (ω² + σ²_A/K_A + σ²_B/K_B) / δ²
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from evalcore.model.tolerance import ROUNDING
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Variances of a paired comparison.
+
+    `between` (ω²) is the variance of the true difference over cases, `baseline` and `candidate`
+    (σ²) the mean variance of one iteration around its case's mean.
+    """
+
+    between: float
+    baseline: float
+    candidate: float
+
+    def of_difference(self, baseline_iterations: float, candidate_iterations: float) -> float:
+        """Return the variance of one case's difference of means."""
+        noise = self.baseline / baseline_iterations + self.candidate / candidate_iterations
+        return self.between + noise
+
+
+@dataclass(frozen=True, slots=True)
+class PowerTest:
+    """A two-sided test at `alpha` that finds a drop with probability `power`."""
+
+    alpha: float = 0.05
+    power: float = 0.8
+
+    @property
+    def quantiles(self) -> float:
+        """z₁₋α/₂ + z₁₋β."""
+        normal = NormalDist()
+        return normal.inv_cdf(1 - self.alpha / 2) + normal.inv_cdf(self.power)
+
+
+def cases_needed(test: PowerTest, difference_variance: float, drop: float) -> int:
+    """Return how many cases find a drop of this size."""
+    needed = test.quantiles**2 * difference_variance / drop**2
+    return max(1, math.ceil(needed - ROUNDING))
+
+
+def smallest_drop(test: PowerTest, difference_variance: float, cases: int) -> float:
+    """Return the smallest drop that so many cases find."""
+    return test.quantiles * math.sqrt(difference_variance / cases)
+
+
+def iterations_needed(test: PowerTest, spread: Spread, cases: int, drop: float) -> int | None:
+    """Return how many iterations on each side find a drop of this size over so many cases.
+
+    None where no number does: the cases themselves differ too much.
+    """
+    left = cases * (drop / test.quantiles) ** 2 - spread.between
+    noise = spread.baseline + spread.candidate
+    if noise == 0:
+        return 1 if left >= 0 else None
+    if left <= 0:
+        return None
+    return max(1, math.ceil(noise / left - ROUNDING))

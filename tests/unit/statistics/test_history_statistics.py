@@ -1,0 +1,201 @@
+"""Formulas behind gates over time and plans: the checked numbers, and scipy where it has them."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from scipy import special, stats
+
+from evalcore.statistics.bootstrap import bootstrap_mean
+from evalcore.statistics.cusum import cusum, self_starting
+from evalcore.statistics.distributions import binomial_half_cdf, t_cdf, t_quantile
+from evalcore.statistics.exact import fisher, mcnemar, zero_events_bound
+from evalcore.statistics.iterated import pass_all_k, pass_at_k
+from evalcore.statistics.multiplicity import benjamini_hochberg
+from evalcore.statistics.power import (
+    PowerTest,
+    Spread,
+    cases_needed,
+    iterations_needed,
+    smallest_drop,
+)
+from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
+
+CHECKED_P = [0.001, 0.008, 0.039, 0.041, 0.042, 0.06, 0.074, 0.205, 0.212, 0.216]
+
+
+def test_iterations_give_the_checked_numbers() -> None:
+    assert pass_at_k(10, 3, 5) == pytest.approx(0.916667, abs=1e-6)
+    assert pass_all_k(10, 3, 2) == pytest.approx(0.066667, abs=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_k_beyond_the_iterations_has_no_value(k: int) -> None:
+    assert pass_at_k(3, 3, k) is None
+    assert pass_all_k(3, 3, k) is None
+
+
+def test_benjamini_hochberg_gives_the_checked_numbers() -> None:
+    expected = [0.01, 0.04, 0.084, 0.084, 0.084, 0.1, 0.105714, 0.216, 0.216, 0.216]
+    assert benjamini_hochberg(CHECKED_P) == pytest.approx(expected, abs=1e-6)
+    shuffled = random.Random(7).sample(range(10), 10)
+    assert benjamini_hochberg([CHECKED_P[place] for place in shuffled]) == pytest.approx(
+        [expected[place] for place in shuffled], abs=1e-6
+    )
+    assert benjamini_hochberg([]) == []
+
+
+def test_benjamini_hochberg_is_that_of_scipy() -> None:
+    drawn = [random.Random(seed).random() ** 3 for seed in range(50)]
+    assert benjamini_hochberg(drawn) == pytest.approx(list(stats.false_discovery_control(drawn)))
+
+
+@pytest.mark.parametrize(
+    ("noise", "iterations", "cases"), [(0.0, 1, 969), (1 / 6, 1, 3_876), (1 / 6, 4, 1_696)]
+)
+def test_power_gives_the_checked_numbers(noise: float, iterations: int, cases: int) -> None:
+    variance = Spread(1 / 9, noise, noise).of_difference(iterations, iterations)
+    assert cases_needed(PowerTest(), variance, 0.03) == cases
+    assert smallest_drop(PowerTest(), variance, cases) <= 0.03
+    assert smallest_drop(PowerTest(), variance, cases - 1) > 0.03
+
+
+def test_iterations_are_not_promised_where_none_suffice() -> None:
+    spread = Spread(1 / 9, 1 / 6, 1 / 6)
+    assert iterations_needed(PowerTest(), spread, 1_696, 0.03) == 4
+    assert iterations_needed(PowerTest(), spread, 500, 0.03) is None
+    assert iterations_needed(PowerTest(), Spread(1 / 9, 0, 0), 500, 0.03) is None
+    assert iterations_needed(PowerTest(), Spread(1 / 9, 0, 0), 1_000, 0.03) == 1
+
+
+def test_no_event_has_the_checked_bound() -> None:
+    assert zero_events_bound(200) == pytest.approx(0.014867, abs=1e-6)
+    assert zero_events_bound(0) is None
+
+
+def test_anytime_mcnemar_gives_the_checked_numbers() -> None:
+    assert mcnemar_e_value(5, 15) == pytest.approx(3.2206, abs=5e-5)
+    assert mcnemar_e_value(8, 0) == pytest.approx(28.4, abs=0.05)
+    assert mcnemar_e_value(0, 0) == 1.0
+    assert mcnemar_e_value(9_000, 1_000) > 1e100
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 9, 30, 199, 5_000])
+@pytest.mark.parametrize("probability", [0.6, 0.9, 0.975, 0.995, 0.99999])
+def test_students_quantile_is_that_of_scipy(probability: float, df: int) -> None:
+    assert t_quantile(probability, df) == pytest.approx(special.stdtrit(df, probability), rel=1e-9)
+    assert t_cdf(1.7, df) == pytest.approx(special.stdtr(df, 1.7), rel=1e-10)
+
+
+@pytest.mark.parametrize(("worse", "better"), [(5, 15), (10, 20), (0, 6), (40, 61), (3, 3)])
+def test_mcnemar_is_scipys_binomial_test(worse: int, better: int) -> None:
+    expected = stats.binomtest(worse, worse + better).pvalue
+    assert mcnemar(worse, better) == pytest.approx(expected, rel=1e-9)
+    assert binomial_half_cdf(worse, worse + better) == pytest.approx(
+        special.bdtr(worse, worse + better, 0.5), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("table", [(3, 3, 0, 3), (4, 4, 0, 4), (5, 5, 0, 5), (7, 10, 2, 8)])
+def test_fisher_is_that_of_scipy(table: tuple[int, int, int, int]) -> None:
+    passed_a, n_a, passed_b, n_b = table
+    expected = stats.fisher_exact([[passed_a, n_a - passed_a], [passed_b, n_b - passed_b]]).pvalue
+    assert fisher(*table) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_bootstrap_gives_itself_again() -> None:
+    values = [random.Random(seed).random() for seed in range(40)]
+    first, again = bootstrap_mean(values, seed=3), bootstrap_mean(values, seed=3)
+    assert first == again
+    assert first is not None
+    assert (first.seed, first.resamples) == (3, 10_000)
+    mean = math.fsum(values) / 40
+    assert first.low < mean < first.high
+    normal = 1.96 * math.sqrt(sum((value - mean) ** 2 for value in values)) / 40
+    assert first.high - first.low == pytest.approx(2 * normal, rel=0.1)
+
+
+def test_a_bootstrap_draws_whole_clusters() -> None:
+    values = [0.0] * 20 + [1.0] * 20
+    clusters = ["a"] * 20 + ["b"] * 20
+    drawn = bootstrap_mean(values, clusters, seed=1)
+    assert drawn is not None
+    assert (drawn.low, drawn.high) == (0.0, 1.0)
+    assert bootstrap_mean(values, ["a"] * 40, seed=1) is None
+
+
+def test_a_bootstrap_of_few_resamples_is_refused() -> None:
+    with pytest.raises(ValueError, match="10000"):
+        bootstrap_mean([0.0, 1.0], seed=1, resamples=999)
+
+
+def test_cusum_grows_while_values_fall() -> None:
+    assert cusum([1.0, 0.8, 0.8, 1.2], mean=1.0, sigma=0.1) == pytest.approx([0, 0.15, 0.3, 0.05])
+
+
+def test_self_started_values_are_standard_normal() -> None:
+    source, scores = random.Random(11), list[float]()
+    for _ in range(400):
+        scores += self_starting([source.gauss(0.7, 0.02) for _ in range(30)], 0.0)
+    assert stats.kstest(scores, "norm").pvalue > 0.01
+
+
+def test_a_change_below_the_resolution_says_little() -> None:
+    (*_, last) = self_starting([1.0] * 8 + [0.99], 0.01)
+    assert -1.2 < last < 0
+    (*_, last) = self_starting([1.0] * 8 + [0.99], 0.0)
+    assert last < -5
+
+
+def _ever_rejected(values: list[float], test: MeanTest, alpha: float) -> bool:
+    bound = -math.log(alpha)
+    for value in values:
+        test.add(value)
+        if test.log_above >= bound:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("population", [True, False])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_looking_after_each_case_keeps_the_level(share: float, population: bool) -> None:
+    source, alarms, nights = random.Random(5), 0, 600
+    for _ in range(nights):
+        if population:
+            passes = round(share * 100)
+            values = source.sample([1.0] * passes + [0.0] * (100 - passes), 100)
+        else:
+            values = [float(source.random() < share) for _ in range(200)]
+        alarms += _ever_rejected(values, MeanTest(share, 100 if population else None), 0.1)
+    assert alarms / nights <= 0.1 + 2 * math.sqrt(0.1 * 0.9 / nights)
+
+
+def test_a_clear_mean_is_decided_early() -> None:
+    test = MeanTest(0.5, 1_000)
+    for number in range(1_000):
+        test.add(float(number % 10 != 0))
+        if test.log_above >= -math.log(0.05):
+            break
+    assert test.n < 60
+    assert test.log_below < 0
+
+
+def test_what_is_left_can_make_certain() -> None:
+    test = MeanTest(0.75, 4)
+    test.add(0.0)
+    assert test.log_below < 10
+    test.add(0.0)
+    assert test.log_below == math.inf
+    exact = MeanTest(1.0, 10)
+    exact.add(0.0)
+    assert exact.log_below == math.inf
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0, 0.5, 0.25], [1.0] * 30, [0.0] * 30])
+def test_evidence_is_for_one_side_only(values: list[float]) -> None:
+    test = MeanTest(0.5)
+    for value in values:
+        test.add(value)
+        assert min(test.log_above, test.log_below) <= 0

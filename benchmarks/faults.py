@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
-from subprocess import DEVNULL
+from subprocess import DEVNULL, TimeoutExpired
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from tests.support.prefect_server import clean_environment, prefect_server
 from tests.support.servers import BUCKET, FaultyProxy, faulty_proxy, s3_server
 
 _LARGEST_SHARE = 0.1
+_WORKER_ENDS_S = 30
 
 
 class Site(NamedTuple):
@@ -96,7 +97,11 @@ def worker(folder: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(_WORKER_ENDS_S)
+        except TimeoutExpired:  # it waits for a server that is busy
+            process.kill()
+            process.wait()
 
 
 def undisturbed(site: Site, way: str) -> None:

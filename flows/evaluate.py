@@ -45,6 +45,7 @@ from flows.lanes import (
     request_cancel,
     work_left,
 )
+from flows.late_cancellation import settle_at_exit
 from flows.parameters import EvaluateParameters, load_options, takes_parameters
 from flows.permitted import permitted_store, permitted_suite, this_worker
 from flows.publish import (
@@ -103,6 +104,7 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
 @takes_parameters(EvaluateParameters)
 def evaluate(**fields: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
+    settle_at_exit()
     try:
         with covered():
             return _evaluate(EvaluateParameters(**fields))

@@ -20,6 +20,7 @@ from evalcore.storage.runs import find_run
 from flows import states
 from flows.covering import covered
 from flows.execution import rare_collections
+from flows.late_cancellation import settle_at_exit
 from flows.parameters import takes_parameters
 from flows.permitted import permitted_store, this_worker
 from flows.rate_limits import PrefectRates
@@ -73,6 +74,7 @@ class LaneParameters(BaseModel):
 @takes_parameters(LaneParameters)
 def evaluate_lane(**fields: Any) -> State[Any]:
     """Execute shards of a run that no other lane executes; `evaluate` decides the run."""
+    settle_at_exit()
     try:
         with covered():
             return _execute(LaneParameters(**fields))

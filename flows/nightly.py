@@ -21,6 +21,7 @@ from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import Report
 from flows import states
 from flows.evaluate import evaluate, note_cancellation
+from flows.late_cancellation import settle_at_exit
 from flows.night_report import SuiteEnd, night_markdown, night_rows
 from flows.nightly_parameters import Night, NightlyParameters, find_suites
 from flows.parameters import takes_parameters
@@ -59,6 +60,7 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
 @takes_parameters(NightlyParameters)
 def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
+    settle_at_exit()
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)

@@ -18,13 +18,14 @@ import orjson
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.states import AwaitingRetry
+from prefect.states import AwaitingRetry, Cancelling, Completed, Running
 
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from flows.evaluate import evaluate
 from flows.nightly_parameters import NightlyParameters
 from flows.parameters import EvaluateParameters
 from tests.support.prefect_api import deployment, ended_run, trigger
@@ -214,6 +215,26 @@ def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
         time.sleep(0.2)
     (manifest,) = manifests(store)
     assert manifest.state == "cancelled", working.log
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"),
+    [(Cancelling(), "Cancelled"), (Completed(), "Completed"), (Running(), "Running")],
+    ids=["cancelling", "completed", "running"],
+)
+def test_a_flow_run_that_is_cancelled_while_it_ends_does_not_stay_cancelling(
+    prefect: PrefectServer, tmp_path: Path, state: State[Any], ends: str
+) -> None:
+    with get_client(sync_client=True) as client:
+        flow_run = client.create_flow_run(evaluate, parameters={"suite": "x"}, state=Running())
+        client.set_flow_run_state(flow_run.id, state, force=True)
+        subprocess.run(
+            [sys.executable, "-c", "from flows.late_cancellation import *; settle_at_exit()"],
+            env=prefect.environment | {"PREFECT__FLOW_RUN_ID": str(flow_run.id)},
+            timeout=60,
+            check=True,
+        )
+        assert client.read_flow_run(flow_run.id).state_name == ends
 
 
 def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(

@@ -30,6 +30,7 @@ from evalcore.storage.baselines import (
 )
 from evalcore.storage.layout import suite_key
 from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import find_run, list_runs
 
 LATEST = "latest"
@@ -143,7 +144,7 @@ def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:
         if latest is None:
             raise UsageError(f"suite '{suite}' has no completed run in {store.url}")
         return latest
-    manifest = find_run(store, run_id).manifest()
+    manifest = choose_run(store, run_id, suite=suite).manifest()
     if suite_key(manifest.suite) != suite_key(suite):
         raise UsageError(f"run {run_id} is of suite '{manifest.suite}', not of '{suite}'")
     if manifest.state is not State.COMPLETED:

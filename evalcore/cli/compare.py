@@ -16,7 +16,7 @@ from evalcore.model.gate import GateOutcome
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line
-from evalcore.storage.runs import find_run
+from evalcore.storage.run_names import choose_two
 
 _MAX_LINES, _VERBOSE = 10, 200
 _CODES = {
@@ -39,7 +39,7 @@ def compare(baseline: str, candidate: str, store: str | None, as_json: bool, ver
     compared or what differs may be chance.
     """
     opened = chosen_store(store)
-    runs = compare_runs(find_run(opened, baseline), find_run(opened, candidate))
+    runs = compare_runs(*choose_two(opened, baseline, candidate))
     if as_json:
         click.echo(on_one_line(orjson.dumps(_values(runs)).decode()))
     else:

@@ -16,7 +16,7 @@ from evalcore.recording.content import readable
 from evalcore.recording.folder import export_folder, import_folder
 from evalcore.recording.library import Library, Listed
 from evalcore.report.document import on_one_line
-from evalcore.storage.runs import find_run
+from evalcore.storage.run_names import choose_run
 from evalcore.trust.text import sanitize_terminal
 
 _SHOWN_WORDS = 60
@@ -66,7 +66,7 @@ def show_command(key: str, store: str | None, as_json: bool) -> None:
 def export_command(folder: Path, run_id: str | None, store: str | None) -> None:
     """Write recordings as JSON files into FOLDER, to be committed."""
     opened = chosen_store(store)
-    keys = None if run_id is None else find_run(opened, run_id).keys
+    keys = None if run_id is None else choose_run(opened, run_id).keys
     exported = export_folder(Library(opened), folder, run=keys)
     for digest in exported.damaged:
         click.echo(f"Warning: recording {digest} is damaged and was left out", err=True)

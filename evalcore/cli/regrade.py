@@ -26,7 +26,8 @@ from evalcore.model.run import State
 from evalcore.pipeline import load
 from evalcore.pipeline.acceptance import AcceptingWorker, source_files_of
 from evalcore.pipeline.integrity import check_run
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.run_names import choose_run
+from evalcore.storage.runs import StoredRun
 
 
 @click.command()
@@ -49,7 +50,8 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any
     SUITE is the file that RUN was made from by default. What RUN has no evidence of ends in error.
     """
     opened = chosen_store(store)
-    source = find_run(opened, run_id)
+    source = choose_run(opened, run_id)
+    run_id = source.run_id
     manifest = source.manifest()
     if manifest.state is not State.COMPLETED:
         raise RunConflictError(

@@ -20,7 +20,8 @@ from evalcore.errors import DamagedRunError, UsageError
 from evalcore.pipeline import RunView, view_run
 from evalcore.report.damaged import render_damaged
 from evalcore.report.registry import JSON, check_form, find_form
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.run_names import choose_run
+from evalcore.storage.runs import StoredRun
 
 _OUTPUT_HELP = "Write the form to this file instead of standard output."
 
@@ -53,7 +54,7 @@ def report(
     chosen = _chosen_form({**flags, JSON: as_json}, form)
     if output is not None and chosen is None:
         raise UsageError("-o: say which form to write: --html, --junit, --markdown, …")
-    run = find_run(chosen_store(store), run_id)
+    run = choose_run(chosen_store(store), run_id)
     try:
         _show(run, chosen, output, exports, verbose=verbose)
     except DamagedRunError as error:

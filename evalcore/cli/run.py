@@ -58,7 +58,8 @@ from evalcore.pipeline import (
 from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.run_names import choose_run
+from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
 
 def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
     """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
-    run = find_run(store, run_id)
+    run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
         with view_run(run) as view:

@@ -21,7 +21,8 @@ from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.signing import read_seal
 from evalcore.report.document import on_one_line
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.run_names import choose_run
+from evalcore.storage.runs import StoredRun
 from evalcore.trust.plan_keys import read_plan_keys
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def verify_command(
 
     Exit codes: 0 the run is whole (or is now), 4 it is damaged.
     """
-    run = find_run(chosen_store(store), run_id)
+    run = choose_run(chosen_store(store), run_id)
     damages, repaired = _damages(run), tuple[int, ...]()
-    if damages and repair and DamagedRunError(run_id, damages).repairable:
+    if damages and repair and DamagedRunError(run.run_id, damages).repairable:
         repaired, damages = _repaired(run, damages, imports)
     if as_json:
         click.echo(on_one_line(orjson.dumps(_document(run, damages, repaired)).decode()))

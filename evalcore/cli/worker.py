@@ -31,7 +31,8 @@ from evalcore.pipeline import (
 )
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 from evalcore.pipeline.integrity import check_plan
-from evalcore.storage.runs import StoredRun, find_run
+from evalcore.storage.run_names import choose_run
+from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.process_privacy import hide_process
 
@@ -91,7 +92,7 @@ def _work(flags: dict[str, Any], abandon: Callable[[StalledError], None]) -> int
         imports=flags["imports"],
         keep_workspaces=flags["keep_workspace"],
     )
-    stored = find_run(chosen_store(flags["store"]), flags["run_id"])
+    stored = choose_run(chosen_store(flags["store"]), flags["run_id"])
     if part is None:  # a parent has looked before it started this worker
         check_plan(stored, stored.manifest())
     run, policy = accept_plan(stored, AcceptingWorker(Path.cwd(), settings(), options.imports))

@@ -9,9 +9,8 @@ from evalcore.gates.registry import restore_gate
 from evalcore.model.run import State
 from evalcore.model.suite import SuiteDefinition
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
-from evalcore.storage.layout import run_created_at
 from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.runs import find_run
+from evalcore.storage.run_names import choose_run, is_run_name
 
 
 def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str, Any] | None:
@@ -32,9 +31,9 @@ def settle_baseline(store: ObjectStore, definition: SuiteDefinition) -> dict[str
         return {"name": name, "suite": pointer.suite, "run": pointer.run}
     if definition.baseline_run is None:
         return None
-    if run_created_at(name) is None:
+    if not is_run_name(name):
         raise UsageError(_unknown(store, definition, name))
-    earlier = find_run(store, name).manifest()
+    earlier = choose_run(store, name, suite=definition.name).manifest()
     if earlier.state is not State.COMPLETED:
         raise UsageError(
             f"baseline: run {name} is {earlier.state}; only a completed run can be one"

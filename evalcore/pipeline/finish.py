@@ -27,6 +27,7 @@ from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.mode import Mode
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
+from evalcore.model.summary import Summary
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.integrity import (
     check_counts,
@@ -158,7 +159,7 @@ def finish_run(
     with _view(run, ended, options or DecideOptions()) as view:
         run.store.put(run.keys.report, view.json())
         summary = view.report.summary
-        facts["p50_latency_ms"] = summary.p50_latency_ms
+        facts |= _figures(summary)
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,
@@ -177,6 +178,16 @@ def finish_run(
             run.store.put(run.keys.report, view.json())
         tell_end(settled, summary.total_cost_usd)
         yield view
+
+
+def _figures(summary: Summary) -> dict[str, Any]:
+    """Return what listings show of a run without reading its report; None is not measured."""
+    return {
+        "p50_latency_ms": summary.p50_latency_ms,
+        "score": summary.score,
+        "pass_rate": summary.pass_rate,
+        "cost_usd": summary.total_cost_usd,
+    }
 
 
 def _history_facts(run: StoredRun, plan: Plan, receipts: Sequence[ShardReceipt]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ work; that nothing counts twice is the commit's promise alone.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import zlib
@@ -19,6 +20,7 @@ from typing import NamedTuple
 import orjson
 
 from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.execution.lanes.processes import this_process
 from evalcore.execution.lanes.started_items import count_restarted
 from evalcore.model.run import Plan
 from evalcore.planning.shards import pending_shards
@@ -43,7 +45,7 @@ class Lease(NamedTuple):
     (seconds since the epoch) is when the shard was begun first. `deaths` counts the processes whose
     interpreter died while they executed it, the last one as `death` says; `item` is what an
     isolated shard (lanes.crashes) has begun, `culprits` are the items that are not executed any
-    more.
+    more. `process` is the process of a claim that is not renewed (`lanes.processes`).
     """
 
     lane: str
@@ -55,6 +57,7 @@ class Lease(NamedTuple):
     death: str = ""
     item: int | None = None
     culprits: tuple[int, ...] = ()
+    process: str = ""
 
     def encoded(self) -> bytes:
         """Return the claim's content."""
@@ -72,6 +75,7 @@ class Lease(NamedTuple):
             sequence=self.sequence + 1,
             attempt=self.attempt + 1,
             item=None,
+            process="",
         )
 
 
@@ -326,14 +330,15 @@ def begin_alone(run: StoredRun, shard: int, now: float) -> Lease | None:
     None if the shard has been committed meanwhile. `now` in seconds since the epoch.
     """
     store, key = run.store, run.keys.claim(shard)
-    lease = Lease("", now)
+    process = this_process(os.getpid())
+    lease = Lease("", now, process=process)
     for _ in range(_SWAPS):
         if store.put_if_absent(key, lease.encoded()) is not None:
             return lease
         if run.has_result(shard):
             return None
         stored = store.get(key)
-        again = decode_lease(stored.data).taken_over("", 0.0)
+        again = decode_lease(stored.data).taken_over("", 0.0)._replace(process=process)
         if store.compare_and_swap(key, again.encoded(), stored.etag) is not None:
             return again
     raise StoreError(f"{key}: the claim is changed all the time")

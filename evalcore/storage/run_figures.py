@@ -1,0 +1,54 @@
+"""The few figures of a completed run that listings show: from its manifest, else its report."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from evalcore.errors import StoreError
+from evalcore.model.run import Manifest
+from evalcore.storage.runs import StoredRun
+
+# `cases` is the last key of a report, and its head is one line.
+_HEAD_END = b',"cases":['
+
+
+class RunFigures(NamedTuple):
+    """Score and pass rate from 0 to 1, the cost of the items; None where it was not measured."""
+
+    score: float | None = None
+    pass_rate: float | None = None
+    cost_usd: float | None = None
+
+
+def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
+    """Return the figures of a completed run.
+
+    Manifests of earlier versions do not have them: then the head of the report does. Without a
+    report that can be read nothing is known.
+    """
+    facts = manifest.execution
+    if "pass_rate" in facts:
+        return RunFigures(*map(_number, map(facts.get, RunFigures._fields)))
+    try:
+        head = orjson.loads(_head(run))
+        summary = head["summary"]
+        figures = (head["score"], summary["pass_rate"], summary["total_cost_usd"])
+    except (StoreError, ValueError, LookupError, TypeError, OSError):
+        return RunFigures()
+    return RunFigures(*map(_number, figures))
+
+
+def _head(run: StoredRun) -> bytes:
+    path = run.store.local_path(run.keys.report)
+    if path is None:
+        line = run.store.get(run.keys.report).data.partition(b"\n")[0]
+    else:
+        with path.open("rb") as file:
+            line = file.readline()
+    return line.rstrip().removesuffix(_HEAD_END) + b"}"
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

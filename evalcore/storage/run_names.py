@@ -1,0 +1,197 @@
+"""How commands name a run: by its id, the beginning of one, `latest`, `last-pass`, a date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from evalcore.errors import RunNotFoundError, UsageError
+from evalcore.model.gate import Decision
+from evalcore.model.run import Manifest, State
+from evalcore.storage.layout import (
+    RUNS_PREFIX,
+    NameKey,
+    RunKeys,
+    run_created_at,
+    runs_prefix,
+    suite_key,
+)
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun, UnreadableRun, find_run, list_all_runs
+
+LATEST: Final = "latest"
+NAMES_HELP: Final = (
+    "an id or the beginning of one, `latest` (the newest run), `last` (the newest completed), "
+    "`last-pass`, `main` or `branch:NAME` (the newest completed of a branch), a date (the newest "
+    "completed up to its end, UTC); SUITE/ before it chooses among the runs of a suite"
+)
+_LAST: Final = "last"
+_LAST_PASS: Final = "last-pass"
+_MAIN: Final = "main"
+_BRANCH: Final = "branch:"
+_ID_START: Final = re.compile(r"\d{4,8}|\d{8}T\d{0,6}|\d{8}T\d{6}Z|\d{8}T\d{6}Z-[0-9a-f]{0,6}")
+_ID_END: Final = re.compile(r"[0-9a-f]{6}")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_MOST_CANDIDATES: Final = 10
+
+Listed = Manifest | UnreadableRun
+
+
+def choose_run(
+    store: ObjectStore,
+    name: str,
+    *,
+    suite: str | None = None,
+    before: Manifest | None = None,
+) -> StoredRun:
+    """Return the run that `name` means (`NAMES_HELP`).
+
+    A name that is no id is looked for among the runs of `suite` and, with `before`, among those
+    older than it. Raises `RunNotFoundError` if there is none, `UsageError` with the candidates for
+    the beginning of several ids.
+    """
+    if run_created_at(name) is not None:
+        return find_run(store, name)
+    of_suite, name = _split(name)
+    suite = of_suite or suite
+    matches = _condition(name)
+    if matches is None:
+        return _of_ids(store, name, suite)
+    limit = None if before is None else (before.created_at, before.id)
+    for listed in list_all_runs(store, suite):
+        if isinstance(listed, UnreadableRun):
+            # The newest run is the newest one, also if it is damaged.
+            if name == LATEST and limit is None:
+                return StoredRun(store, RunKeys(NameKey(listed.suite), listed.id))
+        elif (limit is None or (listed.created_at, listed.id) < limit) and matches(listed):
+            return StoredRun(store, RunKeys(suite_key(listed.suite), listed.id))
+    raise RunNotFoundError(_no_match(store, name, suite, before))
+
+
+def is_run_name(name: str) -> bool:
+    """Whether `choose_run` takes the text for a name of a run."""
+    _, short = _split(name)
+    return run_created_at(short) is not None or any(
+        (_condition(short), _ID_START.fullmatch(short), _ID_END.fullmatch(short))
+    )
+
+
+def choose_two(store: ObjectStore, earlier: str, later: str) -> tuple[StoredRun, StoredRun]:
+    """Return two runs to compare; a name that is no id means a run of the other one's suite.
+
+    An earlier one that is named by what it is (`last`, a date) is older than the later one.
+    """
+    if run_created_at(earlier) is not None:
+        first = find_run(store, earlier)
+        suite = None if run_created_at(later) is not None else first.manifest().suite
+        return first, choose_run(store, later, suite=suite)
+    second = choose_run(store, later)
+    manifest = second.manifest()
+    return choose_run(store, earlier, suite=manifest.suite, before=manifest), second
+
+
+def branch_of(manifest: Manifest) -> str | None:
+    """Return the git branch that a run was planned on, None where it is unknown."""
+    git = manifest.settings.get("git")
+    branch = git.get("branch") if isinstance(git, dict) else None
+    return branch if isinstance(branch, str) else None
+
+
+def _split(name: str) -> tuple[str | None, str]:
+    """Return the suite that a name begins with, if it does, and the rest."""
+    suite, slash, branch = f"/{name}".partition(f"/{_BRANCH}")
+    short = f"{_BRANCH}{branch}" if slash else ""
+    if not slash:
+        suite, _, short = f"/{name}".rpartition("/")
+    return suite.removeprefix("/") or None, short
+
+
+def _condition(name: str) -> Callable[[Manifest], bool] | None:
+    """Return which runs a name means, the newest of them; None for (the beginning of) an id."""
+    match name:
+        case "latest":
+            return lambda _: True
+        case "last":
+            return _is_completed
+        case "last-pass":
+            return lambda run: _is_completed(run) and run.decision == Decision.PASS
+        case "main":
+            return lambda run: _is_completed(run) and branch_of(run) == _MAIN
+    if name.startswith(_BRANCH):
+        branch = name.removeprefix(_BRANCH)
+        return lambda run: _is_completed(run) and branch_of(run) == branch
+    if (moment := _moment(name)) is not None:
+        return lambda run: _is_completed(run) and _created_at(run) <= moment
+    return None
+
+
+def _is_completed(run: Manifest) -> bool:
+    return run.state is State.COMPLETED
+
+
+def _created_at(run: Manifest) -> datetime:
+    return datetime.fromisoformat(run.created_at)
+
+
+def _moment(name: str) -> datetime | None:
+    """Return the last moment that a date or a time (ISO 8601, UTC without an offset) stands for."""
+    if not _DATE.match(name):
+        return None
+    try:
+        moment = datetime.fromisoformat(name)
+    except ValueError as error:
+        raise UsageError(f"{name!r} is no date: {error}; write 2026-05-18") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment + timedelta(days=1) - timedelta.resolution if _DATE.fullmatch(name) else moment
+
+
+def _of_ids(store: ObjectStore, name: str, suite: str | None) -> StoredRun:
+    """Return the run whose id begins so, or ends in these six digits."""
+    starts, ends = _ID_START.fullmatch(name) is not None, _ID_END.fullmatch(name) is not None
+    matching = [
+        keys
+        for keys in (_run_keys(store, suite) if starts or ends or run_created_at(name) else ())
+        if keys.run_id.startswith(name) or (ends and keys.run_id.endswith(f"-{name}"))
+    ]
+    # A folder without a manifest is what is left of a run that was deleted.
+    candidates = [
+        keys
+        for keys in matching[: _MOST_CANDIDATES + 1]
+        if next(iter(store.list(keys.manifest)), None) is not None
+    ]
+    if not candidates:
+        raise RunNotFoundError(_unknown(store, name))
+    if len(candidates) > 1:
+        listed = ", ".join(keys.run_id for keys in candidates[:_MOST_CANDIDATES])
+        more = ", …" if len(matching) > _MOST_CANDIDATES else ""
+        raise UsageError(
+            f"{name!r} is the beginning of {len(matching)} runs: {listed}{more}; write more of one"
+        )
+    return StoredRun(store, candidates[0])
+
+
+def _run_keys(store: ObjectStore, suite: str | None) -> Iterator[RunKeys]:
+    suites = [suite_key(suite)] if suite else map(NameKey, store.list_folders(RUNS_PREFIX))
+    for key in suites:
+        for run in store.list_folders(runs_prefix(key)):
+            if run_created_at(run) is not None:
+                yield RunKeys(key, run)
+
+
+def _unknown(store: ObjectStore, name: str) -> str:
+    return f"no run {name!r} in {store.url}; `evalcore runs list` shows them"
+
+
+def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest | None) -> str:
+    what = {
+        LATEST: "no run",
+        _LAST: "no completed run",
+        _LAST_PASS: "no run that passed",
+        _MAIN: "no completed run of branch 'main'",
+    }.get(name, f"no completed run for {name!r}")
+    of = "" if suite is None else f" of suite '{suite}'"
+    older = "" if before is None else f" before {before.id}"
+    return f"{what}{of}{older} in {store.url}; `evalcore runs list` shows them"

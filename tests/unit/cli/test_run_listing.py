@@ -1,0 +1,105 @@
+"""`runs list` shows what became of each run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from evalcore.cli.runs import runs
+from evalcore.execution.lanes.claims import Lease, begin_alone
+from evalcore.execution.lanes.processes import is_dead, this_process
+from evalcore.model.run import State
+from evalcore.pipeline.interruption import is_interrupted
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
+from tests.support.stored_manifests import put_manifest
+
+OPEN: dict[str, Any] = {"state": State.RUNNING, "decision": None, "counts": None, "ended_at": None}
+RUN = "20260518T100000Z-aaaaaa"
+
+
+def ended_process() -> str:
+    """Return the name of a process of this machine that has ended."""
+    code = "import os; from evalcore.execution.lanes.processes import this_process as p;"
+    code += "print(p(os.getpid()))"
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def listed(store: Path, *flags: str) -> str:
+    result = CliRunner().invoke(runs, ["list", "--store", str(store), *flags])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_figures_come_from_the_manifest_or_the_report(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    facts = {"score": 0.75, "pass_rate": 0.5, "cost_usd": 0.25, "p50_latency_ms": 1.0}
+    put_manifest(store, "20260519T100000Z-bbbbbb", execution=facts)
+    earlier = put_manifest(store, RUN)
+    head = '{"score":0.5,"summary":{"pass_rate":0.25,"total_cost_usd":null},"cases":['
+    store.put(earlier.keys.report, f"{head}\n]}}\n".encode())
+    put_manifest(store, "20260517T100000Z-cccccc")  # its report is lost
+    first, second, third = json.loads(listed(tmp_path, "--json"))
+    assert (first["score"], first["pass_rate"], first["cost_usd"]) == (0.75, 0.5, 0.25)
+    assert (second["score"], second["pass_rate"], second["cost_usd"]) == (0.5, 0.25, None)
+    assert (third["score"], third["pass_rate"]) == (None, None)
+    assert [run["id"] for run in (first, second)] == ["20260519T100000Z-bbbbbb", RUN]
+    lines = listed(tmp_path).splitlines()
+    assert lines[0].split()[:2] == ["RUN", "DECISION"]
+    assert "0.7500" in lines[1]
+    assert "50.0%" in lines[1]
+    assert listed(tmp_path, "--limit", "1", "--json").count('"id"') == 1
+
+
+def test_a_run_of_a_process_that_ended_is_interrupted(tmp_path: Path) -> None:
+    run = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
+    lease = Lease("", 1.0, process=ended_process())
+    run.store.put(run.keys.claim(0), lease.encoded())
+    (entry,) = json.loads(listed(tmp_path, "--json"))
+    assert (entry["state"], entry["interrupted"]) == ("running", True)
+    assert "interrupted" in listed(tmp_path)
+
+
+def test_a_run_of_this_process_is_running(tmp_path: Path) -> None:
+    run = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
+    begin_alone(run, 0, 1.0)
+    later = datetime.now(UTC) + timedelta(days=1)
+    assert not is_interrupted(run, run.manifest(), now=later)
+
+
+@pytest.mark.parametrize(
+    ("lease", "minutes", "interrupted"),
+    [
+        (Lease("lane", 1.0, lease_s=20.0), 1, False),
+        (Lease("lane", 1.0, lease_s=20.0), 3, True),
+        (Lease("", 1.0, process="elsewhere.example:1:2"), 14, False),
+        (Lease("", 1.0, process="elsewhere.example:1:2"), 16, True),
+        (Lease("", 1.0), 16, True),
+    ],
+    ids=["renewed", "not-renewed", "elsewhere", "silent-elsewhere", "earlier-version"],
+)
+def test_another_machine_is_judged_by_its_last_sign_of_life(
+    tmp_path: Path, lease: Lease, minutes: int, interrupted: bool
+) -> None:
+    run: StoredRun = put_manifest(LocalStore(tmp_path), RUN, **OPEN)
+    run.store.put(run.keys.claim(0), lease.encoded())
+    moment = datetime.now(UTC) + timedelta(minutes=minutes)
+    assert is_interrupted(run, run.manifest(), now=moment) is interrupted
+
+
+def test_a_process_is_known_by_its_start() -> None:
+    own = this_process(os.getpid())
+    assert is_dead(own) is False
+    assert is_dead(f"{own}0") is True
+    assert is_dead("elsewhere.example:1:2") is None
+    assert is_dead("") is None

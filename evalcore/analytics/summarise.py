@@ -51,7 +51,7 @@ class Aggregates:
         earlier = None if comparison is None else comparison.earlier
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
         self._connection = BoundedConnection(rows)
-        self._reduction = _reduction(policy)
+        self._reduction = reduction_of(policy)
         self._run("case_rules")
         self._comparer = (
             None if comparison is None else Comparer(self._connection, comparison, self._reduction)
@@ -212,7 +212,7 @@ class Aggregates:
         return zip(names, result.fetchone(), strict=True)
 
 
-def _reduction(policy: Policy) -> dict[str, Any]:
+def reduction_of(policy: Policy) -> dict[str, Any]:
     """Return the parameters by which iterations are reduced to cases."""
     by_score = policy.score_rule is ScoreRule.WEIGHTED and policy.reducer in {
         Reducer.MEAN,

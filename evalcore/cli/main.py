@@ -31,6 +31,7 @@ COMMANDS = {
     "baseline": ("evalcore.cli.baseline:baseline", "Name runs that others are compared with."),
     "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
+    "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),
     "workspaces": (
         "evalcore.cli.workspaces:workspaces",
         "Show workspaces, remove what is left.",

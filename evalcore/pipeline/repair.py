@@ -9,6 +9,7 @@ from dataclasses import replace
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.model.run import Manifest, State
 from evalcore.pipeline.execute import reopen_run
+from evalcore.storage.layout import reopened_key
 from evalcore.storage.runs import StoredRun
 
 
@@ -31,6 +32,8 @@ def reopen_damaged(run: StoredRun, damages: Sequence[Damage]) -> tuple[int, ...]
             now, state=State.RUNNING, ended_at=None, counts=None, decision=None, parts=None
         )
 
+    # The history does not read completed runs again, unless they are marked.
+    run.store.put_if_absent(reopened_key(run.run_id), b"")
     run.update(reopened)
     reopen_run(run)
     return shards

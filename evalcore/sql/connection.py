@@ -7,6 +7,7 @@ import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from uuid import uuid4
 
 import duckdb
 
@@ -38,6 +39,24 @@ def use_threads_for(rows: int) -> None:
     """
     threads = min(os.cpu_count() or 1, _MOST_THREADS) if rows >= _ROWS_FOR_THREADS else 1
     connect().execute(f"SET threads = {threads}")
+
+
+def open_database(memory_limit_mb: int = MEMORY_LIMIT_MB) -> duckdb.DuckDBPyConnection:
+    """Return a database of its own: what is set in it or created in it concerns no other.
+
+    It uses as many threads as there are cores; what does not fit into its memory is spilled.
+    """
+    spill = Path(tempfile.gettempdir()) / f"evalcore-duckdb-{os.getpid()}-{uuid4().hex[:8]}"
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": f"{memory_limit_mb}MB",
+            "threads": str(min(os.cpu_count() or 1, _MOST_THREADS)),
+            "temp_directory": str(spill),
+            "autoinstall_known_extensions": "false",
+            "preserve_insertion_order": "true",
+        },
+    )
 
 
 @lru_cache(maxsize=1)

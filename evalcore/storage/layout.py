@@ -17,6 +17,8 @@ NameKey = NewType("NameKey", str)
 BASELINES_PREFIX = "baselines/"
 RECORDINGS_PREFIX = "recordings/"
 RUNS_PREFIX = "runs/"
+REOPENED_PREFIX = "history/reopened/"
+"""What the marks of runs start with that were executed again after they had been completed."""
 
 _MAX_NAME_KEY_BYTES = 200  # a local file's name may have 255
 _RUN_ID = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{6}")
@@ -59,6 +61,19 @@ def run_created_at(run_id: str) -> datetime | None:
         return datetime.strptime(match[1], _RUN_ID_TIME).replace(tzinfo=UTC)
     except ValueError:
         return None
+
+
+def run_id_time(moment: datetime) -> str:
+    """Return what the ids of runs that are created at an aware time start with.
+
+    As texts, ids of earlier runs are less than this, those of later runs greater.
+    """
+    return moment.astimezone(UTC).strftime(_RUN_ID_TIME)
+
+
+def reopened_key(run_id: str) -> str:
+    """Return the key of the mark that a completed run was reopened."""
+    return f"{REOPENED_PREFIX}{run_id}"
 
 
 @dataclass(frozen=True, slots=True)

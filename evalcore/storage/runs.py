@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -38,6 +39,9 @@ from evalcore.storage.manifests import encode_manifest, parse_manifest
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.seal import Seal, digest_of
 from evalcore.trust.sealed_plans import open_plan
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _SWAP_ATTEMPTS = 20
 _FETCHERS = 8
@@ -112,12 +116,12 @@ class StoredRun:
         """The suite without its cases, as it was planned; raises `DamagedRunError`."""
         if self.known_definition is not None:
             return self.known_definition
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
 
         data = self._plan_object(self.keys.plan_suite)
         try:
             opened = open_plan(data)
-            definition: SuiteDefinition = TypeAdapter(SuiteDefinition).validate_json(opened)
+            definition: SuiteDefinition = _definitions().validate_json(opened)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             field = ".".join(map(str, first["loc"]))
@@ -206,6 +210,13 @@ class StoredRun:
     def _shards(self, prefix: str) -> frozenset[int]:
         shards = (parse_shard_key(info.key) for info in self.store.list(prefix))
         return frozenset(shard for shard in shards if shard is not None)
+
+
+@cache
+def _definitions() -> TypeAdapter[SuiteDefinition]:
+    from pydantic import TypeAdapter  # which a plain run does not need
+
+    return TypeAdapter(SuiteDefinition)
 
 
 def open_run(store: ObjectStore, suite: str, run_id: str) -> StoredRun:

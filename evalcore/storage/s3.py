@@ -190,6 +190,23 @@ class S3Store:
         """Return None: there are no files."""
         check_key(key)
 
+    def delta_options(self) -> dict[str, str]:
+        """Return what reaches this bucket through deltalake, credentials included: never shown."""
+        options = {
+            "conditional_put": "etag",
+            "AWS_REGION": self._client.meta.region_name,
+            "connect_timeout": f"{self._settings.connect_timeout_s:g}s",
+            "timeout": f"{self._settings.read_timeout_s:g}s",
+            "max_retries": str(4 * self._settings.max_attempts),
+        }
+        if endpoint := self._settings.endpoint_url:
+            options["AWS_ENDPOINT_URL"] = endpoint
+            options["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
+        style = self._settings.addressing_style
+        if style is not None and style != "auto":
+            options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(style == "virtual").lower()
+        return options | _credentials()
+
     def probe_conditional_writes(self) -> bool:
         """Try both conditions, met and not met, on an object that is deleted again.
 
@@ -378,6 +395,22 @@ def _make_client(settings: S3Settings) -> S3Client:
         )
     except (BotoCoreError, ValueError) as error:
         raise SettingsError(f"the settings for S3 do not work: {error}") from error
+
+
+def _credentials() -> dict[str, str]:
+    """Return what boto3 signs with now, as deltalake takes it; nothing where there is none."""
+    import boto3
+
+    found = boto3.session.Session().get_credentials()
+    if found is None:
+        return {}
+    key_id, secret, token = found.get_frozen_credentials()
+    named = {
+        "AWS_ACCESS_KEY_ID": key_id,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_SESSION_TOKEN": token,
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def _wait(first_s: float, attempt: int) -> None:

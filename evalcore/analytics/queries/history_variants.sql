@@ -1,0 +1,61 @@
+-- A run's row of the history for each variant that has items: counts, measures, score.
+-- Over the tables `items` and `cases`. `n`, `mean`, `square_sum`, `groups`: what the score's
+-- interval needs.
+WITH counted AS (
+    SELECT
+        variant_number,
+        count(*) FILTER (status = 'completed') AS completed,
+        count(*) FILTER (status = 'error') AS error,
+        count(*) FILTER (status = 'cancelled') AS cancelled,
+        count(*) FILTER (status = 'skipped') AS skipped,
+        count(*) FILTER (status = 'completed' AND outcome = 'passed') AS passed,
+        count(*) FILTER (status = 'completed' AND outcome = 'failed') AS failed,
+        count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
+        quantile_cont(latency_ms, 0.5) AS p50_latency_ms,
+        quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
+        fsum(cost_usd ORDER BY item) AS cost_usd,
+        fsum(judged_usd ORDER BY item) AS judge_cost_usd,
+        least(sum(input_tokens::HUGEINT), 9223372036854775807)::BIGINT AS input_tokens,
+        least(sum(output_tokens::HUGEINT), 9223372036854775807)::BIGINT AS output_tokens
+    FROM items
+    GROUP BY variant_number
+),
+means AS (
+    SELECT
+        variant_number,
+        coalesce(case_group, '') AS name,
+        fsum(score ORDER BY case_number) / count(score) AS score
+    FROM cases
+    WHERE score IS NOT NULL
+    GROUP BY ALL
+),
+scores AS (
+    SELECT variant_number, fsum(score ORDER BY name) / count(score) AS score, count(*) AS groups
+    FROM means
+    GROUP BY variant_number
+),
+passes AS (
+    SELECT
+        variant_number,
+        count(*) FILTER (counted) AS cases,
+        count(*) FILTER (passed) AS passed_cases,
+        count(score) AS n,
+        fsum(score ORDER BY case_number) / nullif(count(score), 0) AS mean
+    FROM cases
+    GROUP BY variant_number
+),
+spread AS (
+    SELECT
+        variant_number,
+        fsum((score - mean) * (score - mean) ORDER BY case_number) AS square_sum
+    FROM cases
+    JOIN passes USING (variant_number)
+    WHERE score IS NOT NULL
+    GROUP BY variant_number
+)
+SELECT counted.*, cases, passed_cases, score, n, mean, square_sum, groups
+FROM counted
+LEFT JOIN passes USING (variant_number)
+LEFT JOIN scores USING (variant_number)
+LEFT JOIN spread USING (variant_number)
+ORDER BY variant_number

@@ -1,0 +1,180 @@
+"""The tables of the history and their columns, each declared once.
+
+The Delta schema, the casts of the views, `evalcore query --schema` and docs/reference/history.md
+are made from these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class ColumnType(Enum):
+    """What a column holds: its type in Delta (as the protocol writes it) and in DuckDB."""
+
+    TEXT = "string", "VARCHAR"
+    INTEGER = "long", "BIGINT"
+    NUMBER = "double", "DOUBLE"
+    FLAG = "boolean", "BOOLEAN"
+    TIME = "timestamp", "TIMESTAMP"
+    TEXTS = "string[]", "VARCHAR[]"
+
+    @property
+    def delta(self) -> str:
+        """The type in the Delta schema; `[]` stands for an array."""
+        return self.value[0]
+
+    @property
+    def duckdb(self) -> str:
+        """The type of the view's column. A time is in UTC."""
+        return self.value[1]
+
+
+class Column(NamedTuple):
+    """One column: its name, type, unit (empty where it has none) and meaning in one sentence."""
+
+    name: str
+    type: ColumnType
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTable:
+    """One table: its name, what a row is, its columns in their order.
+
+    Every table is partitioned by `suite` and by `month`, which the views do not show.
+    """
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+
+TEXT, INTEGER, NUMBER = ColumnType.TEXT, ColumnType.INTEGER, ColumnType.NUMBER
+FLAG, TIME, TEXTS = ColumnType.FLAG, ColumnType.TIME, ColumnType.TEXTS
+
+MONTH: Final = Column("month", TEXT, "YYYY-MM", "Month in which the run started, in UTC.")
+PARTITIONS: Final = ("suite", MONTH.name)
+
+_RUN_ID: Final = Column("run_id", TEXT, "", "The run.")
+_SUITE: Final = Column("suite", TEXT, "", "Name of the suite.")
+_VARIANT: Final = Column("variant", TEXT, "", "The variant.")
+_CASE_ID: Final = Column("case_id", TEXT, "", "The case.")
+
+RUNS: Final = HistoryTable(
+    "runs",
+    "run × variant",
+    (
+        _RUN_ID,
+        _SUITE,
+        Column("format", TEXT, "", "Format of the suite."),
+        _VARIANT,
+        Column("is_baseline", FLAG, "", "Whether the variant is the suite's baseline."),
+        Column("target", TEXT, "", "Target that the variant evaluates; null if cases name theirs."),
+        Column("model", TEXT, "", "Model of the target after the variant; null if it has none."),
+        Column("mode", TEXT, "", "Where providers' answers came from."),
+        Column("state", TEXT, "", "State in which the run ended."),
+        Column("decision", TEXT, "", "Decision of the whole run; null if it was not decided."),
+        Column("started_at", TIME, "UTC", "Time at which the run started."),
+        Column("ended_at", TIME, "UTC", "Time at which the run ended."),
+        Column("planned", INTEGER, "items", "Work items that were planned."),
+        Column("completed", INTEGER, "items", "Work items that were executed."),
+        Column("error", INTEGER, "items", "Work items whose execution gave no output."),
+        Column("cancelled", INTEGER, "items", "Work items that were cancelled."),
+        Column("skipped", INTEGER, "items", "Work items that a limit or a filter left out."),
+        Column("passed", INTEGER, "items", "Completed work items that passed."),
+        Column("failed", INTEGER, "items", "Completed work items that failed."),
+        Column("blocked", INTEGER, "items", "Completed work items that could not be evaluated."),
+        Column("cases", INTEGER, "cases", "Cases that count under the suite's error policy."),
+        Column("passed_cases", INTEGER, "cases", "Cases that passed."),
+        Column("score", NUMBER, "0–1", "Mean over groups of the mean score of their cases."),
+        Column("pass_rate", NUMBER, "0–1", "Share of the cases that passed; null without cases."),
+        Column("score_low", NUMBER, "0–1", "Lower end of the score's 95 % interval."),
+        Column("score_high", NUMBER, "0–1", "Upper end of the score's 95 % interval."),
+        Column("p50_latency_ms", NUMBER, "ms", "Median latency of the work items."),
+        Column("p95_latency_ms", NUMBER, "ms", "95th percentile of the work items' latency."),
+        Column("cost_usd", NUMBER, "USD", "What the targets' calls cost; null if not measured."),
+        Column("judge_cost_usd", NUMBER, "USD", "What the judges' calls cost."),
+        Column("input_tokens", INTEGER, "tokens", "Tokens that the targets were sent."),
+        Column("output_tokens", INTEGER, "tokens", "Tokens that the targets answered with."),
+        Column("suite_sha256", TEXT, "", "Digest of the suite file."),
+        Column("target_sha256", TEXT, "", "Digest of the target after the variant, with its code."),
+        Column("cases_sha256", TEXT, "", "Digest of the planned cases with their assertions."),
+        Column("judges_sha256", TEXT, "", "Digest of the judges that assertions may ask."),
+        Column("engine", TEXT, "", "Version of evalcore that planned the run."),
+        Column("git_commit", TEXT, "", "Commit of the suite's repository."),
+        Column("git_branch", TEXT, "", "Branch of the suite's repository."),
+        Column("git_dirty", FLAG, "", "Whether the repository had changes that are in no commit."),
+        Column("flow_run_id", TEXT, "", "Prefect flow run that evaluated the suite."),
+        Column("tags", TEXTS, "", "Tags of the suite."),
+    ),
+)
+GATES: Final = HistoryTable(
+    "gates",
+    "run × gate",
+    (
+        _RUN_ID,
+        _SUITE,
+        Column("gate", TEXT, "", "Name of the gate."),
+        Column("outcome", TEXT, "", "pass, fail or inconclusive."),
+        Column(
+            "value", NUMBER, "", "Number that the gate looked at; null if it is not one number."
+        ),
+        Column("threshold", NUMBER, "", "Bound that the number is compared with."),
+        Column("message", TEXT, "", "What the gate says."),
+    ),
+)
+CASES: Final = HistoryTable(
+    "cases",
+    "run × case × variant",
+    (
+        _RUN_ID,
+        _SUITE,
+        _CASE_ID,
+        Column("case_group", TEXT, "", "Group of the case; null if it has none."),
+        _VARIANT,
+        Column("score", NUMBER, "0–1", "Score after the iterations are reduced; null if none."),
+        Column("passed", FLAG, "", "Whether the case passed."),
+        Column("iterations", INTEGER, "items", "Iterations that count under the error policy."),
+        Column("passed_iterations", INTEGER, "items", "Iterations that passed."),
+        Column("blocked", INTEGER, "items", "Iterations that could not be evaluated."),
+        Column("errors", INTEGER, "items", "Iterations whose execution gave no output."),
+        Column("latency_ms", NUMBER, "ms", "Mean latency of the iterations."),
+        Column("cost_usd", NUMBER, "USD", "What the iterations cost together."),
+        Column("tokens", INTEGER, "tokens", "Input and output tokens of the iterations together."),
+        Column("work_sha256", TEXT, "", "Digest of the execution keys: equal means equal work."),
+        Column("cluster", TEXT, "", "Cluster of the case; null if the suite names no cluster."),
+        Column("quarantined", FLAG, "", "Whether the case is reported and does not gate."),
+    ),
+)
+ASSERTIONS: Final = HistoryTable(
+    "assertions",
+    "run × item × assertion",
+    (
+        _RUN_ID,
+        _SUITE,
+        Column("item", INTEGER, "", "Number of the work item in the plan, from 0."),
+        _CASE_ID,
+        _VARIANT,
+        Column("iteration", INTEGER, "", "Iteration, from 0."),
+        Column("name", TEXT, "", "Name of the assertion."),
+        Column("type", TEXT, "", "Type of the assertion."),
+        Column("block", TEXT, "", "Block whose output is checked; null for the primary output."),
+        Column("outcome", TEXT, "", "passed, failed, blocked or error."),
+        Column("score", NUMBER, "0–1", "Score of the assertion."),
+        Column("weight", NUMBER, "", "Weight in the item's score."),
+        Column(
+            "required", NUMBER, "0–1", "Score below which the item fails; null if not required."
+        ),
+        Column(
+            "judge", TEXT, "", "Judges that were asked, joined by commas; null without a judge."
+        ),
+    ),
+)
+TABLES: Final[Mapping[str, HistoryTable]] = {
+    table.name: table for table in (RUNS, GATES, CASES, ASSERTIONS)
+}

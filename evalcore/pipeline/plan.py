@@ -46,6 +46,7 @@ class PlanOptions:
     `reuse` says where evidence is taken from instead of executing: `HISTORY`, or
     the id of a run whose evidence is graded again and nothing is executed; None executes all.
     `isolation` says where the suite's Python runs; None leaves it to who executes.
+    `run_id` is the id of the run (`new_run_id`), so that it is known before the run exists.
     """
 
     mode: str = Mode.LIVE
@@ -53,6 +54,7 @@ class PlanOptions:
     single_items: bool = False
     reuse: str | None = None
     isolation: str | None = None
+    run_id: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
@@ -126,7 +128,8 @@ def plan_run(
     baseline = settle_baseline(store, definition)
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
-    run = open_run(store, definition.name, new_run_id(now, os.urandom(3)))
+    run_id = options.run_id or new_run_id(now, os.urandom(3))
+    run = open_run(store, definition.name, run_id)
     manifest = Manifest(
         id=run.run_id,
         suite=definition.name,

@@ -183,7 +183,8 @@ async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> Workflow
         if row.status in FINAL:
             raise ServiceError(409, f"the run has ended: it is {row.status}")
         row.status, row.completed_at = LifecycleStatus.CANCELLED, now
-        row.cancel_requested = True
+        # A run that was never planned has nothing in the store to end.
+        row.cancel_requested = (row.engine_run or row.planning_run) is not None
         cancelled: Any = await session.execute(
             update(EvalResultRow)
             .where(EvalResultRow.run_id == run_id, EvalResultRow.status.not_in(FINAL))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import event
+from sqlalchemy import ColumnElement, DateTime, event, func, literal
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import (
@@ -35,6 +35,7 @@ _PRAGMAS: Final = (
 _CONNECT_S: Final = 10
 _STATEMENT_S: Final = 60
 _READS: Final = "evalcore_reads"
+_TIME: Final = DateTime(timezone=True)
 
 
 class Database:
@@ -70,6 +71,16 @@ class Database:
     def is_postgresql(self) -> bool:
         """Whether rows can be locked one by one."""
         return self.engine.dialect.name == "postgresql"
+
+    def moment(self, after_s: float = 0.0) -> ColumnElement[datetime]:
+        """Return the time in so many seconds, by the clock that all replicas share.
+
+        It is the database's: those of the replicas may differ. Replicas on SQLite share a machine.
+        """
+        ahead = timedelta(seconds=after_s)
+        if self.is_postgresql:
+            return func.now(type_=_TIME) + literal(ahead)
+        return literal(datetime.now(UTC) + ahead, _TIME)
 
     async def close(self) -> None:
         """Close all connections."""

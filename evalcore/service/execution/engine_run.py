@@ -73,15 +73,12 @@ class ItemResult:
 
 
 def plan_evals(
-    store: ObjectStore,
-    workflow_id: str,
-    definition: Mapping[str, Any],
-    evals: Sequence[FrozenEval],
-) -> str:
-    """Plan a run of the evals; return its id in the store."""
+    run: StoredRun, workflow_id: str, definition: Mapping[str, Any], evals: Sequence[FrozenEval]
+) -> None:
+    """Plan a run of the evals under the id of `run`."""
     suite = _suite(workflow_id, definition, evals)
-    run = plan_run(suite, store, PlanOptions(single_items=True), now=datetime.now(UTC))
-    return run.run_id
+    options = PlanOptions(single_items=True, run_id=run.run_id)
+    plan_run(suite, run.store, options, now=datetime.now(UTC))
 
 
 def planned_run(store: ObjectStore, workflow_id: str, run_id: str) -> StoredRun:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
@@ -34,8 +34,9 @@ from evalcore.service.execution.engine_run import (
     planned_run,
 )
 from evalcore.service.execution.lease import LeaseEndedError, RowLease
+from evalcore.service.execution.planned_runs import end_run, end_unused, new_engine_run, take_up
 from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
-from evalcore.service.execution.submitted_run import cancel_submitted, execute_submitted
+from evalcore.service.execution.submitted_run import execute_submitted
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
 from evalcore.service.parts import Parts
@@ -44,6 +45,7 @@ from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun
 
 _SHARDS_AT_ONCE: Final = 100
+_CLOSE_S: Final = 15.0  # until an engine's run that could not be ended is tried again
 
 
 class EvalWorker(QueueWorker[EvalRunRow]):
@@ -74,6 +76,44 @@ class EvalWorker(QueueWorker[EvalRunRow]):
             .where(EvalResultRow.run_id == row.id, EvalResultRow.status.in_(OPEN))
             .values(**ended)
         )
+        await session.execute(
+            update(EvalRunRow).where(EvalRunRow.id == row.id).values(cancel_requested=True)
+        )
+
+    async def close_ended(self) -> None:
+        """Cancel the engine's run, and the flow run, of one run that has ended without them.
+
+        They are left by a worker that died, and by a run that was cancelled or could not go on.
+        """
+        async with self.parts.database.transaction() as session:
+            row = await session.scalar(
+                select(EvalRunRow)
+                .where(
+                    EvalRunRow.cancel_requested.is_(True),
+                    EvalRunRow.status.not_in(OPEN),
+                    or_(self.is_free, EvalRunRow.worker == self.name),
+                )
+                .order_by(EvalRunRow.number)
+                .limit(1)
+                .with_for_update(skip_locked=True)
+            )
+            if row is None:
+                return
+            row.worker = self.name
+            row.lease_until = self.parts.database.moment(self.parts.lease_s)
+        engine_run = row.engine_run or row.planning_run
+        changes: dict[str, Any] = {"cancel_requested": False}
+        if engine_run is not None:
+            try:
+                store = self.parts.store
+                await in_thread(end_run, store, row.workflow_id, engine_run, self.runner)
+            except EvalError as error:
+                LOG.warning("%s has ended, and its run %s has not: %s", row.id, engine_run, error)
+                changes = {"worker": None, "lease_until": self.parts.database.moment(_CLOSE_S)}
+        async with self.parts.database.transaction() as session:
+            await session.execute(
+                update(EvalRunRow).where(EvalRunRow.id == row.id).values(**changes)
+            )
 
 
 class _RunExecution:
@@ -86,6 +126,7 @@ class _RunExecution:
         self._revisions: dict[str, EvalRevisionRow] = {}
         self._definition: dict[str, Any] = {}
         self._done: set[int] = set()
+        self._counts = True  # a process that dies before the next result was an attempt
 
     async def run(self) -> None:
         """Execute the run; raises what the store or the engine raises."""
@@ -93,6 +134,8 @@ class _RunExecution:
         engine_run = self._row.engine_run or await self._plan()
         run = planned_run(self._parts.store, self._row.workflow_id, engine_run)
         await self._mark_running()
+        # What an earlier worker has committed counts as progress, also if this one dies.
+        await self._write_committed(run)
         executing = asyncio.ensure_future(self._execution(run))
 
         async def look() -> None:
@@ -105,8 +148,6 @@ class _RunExecution:
             with contextlib.suppress(EvalError):
                 await look()
             raise
-        finally:
-            await self._cancel_submitted(run)
         await look()
         if complete:
             await self._end()
@@ -117,22 +158,6 @@ class _RunExecution:
         if self._runner is None:
             return await in_thread(execute_evals, *arguments)
         return await in_thread(execute_submitted, *arguments, self._runner)
-
-    async def _cancel_submitted(self, run: StoredRun) -> None:
-        """Cancel the flow run of a cancelled run; that of a run whose lease was lost goes on."""
-        runner = self._runner
-        if runner is None or not self._lease.has_ended:
-            return
-        async with self._parts.database.reading() as session:
-            status = await session.scalar(
-                select(EvalRunRow.status).where(EvalRunRow.id == self._row.id)
-            )
-        if status != LifecycleStatus.CANCELLED:
-            return
-        try:
-            await in_thread(cancel_submitted, run, runner)
-        except EvalError as error:
-            LOG.warning("%s is cancelled, and its flow run is not: %s", self._row.id, error)
 
     async def _read(self) -> None:
         row = self._row
@@ -162,21 +187,32 @@ class _RunExecution:
         )
 
     async def _plan(self) -> str:
+        """Return the id of the planned run: that of an earlier worker if its plan is whole."""
+        store, suite = self._parts.store, self._row.workflow_id
+        if self._row.planning_run is not None:
+            taken_up = await in_thread(take_up, store, suite, self._row.planning_run)
+            if taken_up is not None:
+                await self._change(engine_run=taken_up.run_id)
+                return str(taken_up.run_id)
         evals = [await self._frozen(child) for child in self._children.values()]
-        engine_run: str = await in_thread(
-            plan_evals,
-            self._parts.store,
-            self._row.workflow_id,
-            self._definition,
-            evals,
-        )
+        run = planned_run(store, suite, new_engine_run())
+        await self._change(planning_run=run.run_id)
+        await in_thread(plan_evals, run, suite, self._definition, evals)
+        try:
+            await self._change(engine_run=run.run_id)
+        except LeaseEndedError:
+            await in_thread(end_unused, run)
+            raise
+        return run.run_id
+
+    async def _change(self, **values: Any) -> None:
+        """Change the row. Raises `LeaseEndedError` if it is final or another worker's."""
         async with self._parts.database.transaction() as session:
             changed: Any = await session.execute(
-                update(EvalRunRow).where(*self._lease.mine).values(engine_run=engine_run)
+                update(EvalRunRow).where(*self._lease.mine).values(**values)
             )
         if not changed.rowcount:
             raise LeaseEndedError("the run was taken over or cancelled while it was planned")
-        return engine_run
 
     async def _frozen(self, child: EvalResultRow) -> FrozenEval:
         revision = self._revisions[child.revision_id]
@@ -216,6 +252,11 @@ class _RunExecution:
                 if changed.rowcount:  # type: ignore[attr-defined]  # of an UPDATE there is one
                     await self._point_to(session, child, values)
                     written.append(values)
+            if written and self._counts:
+                await session.execute(
+                    update(EvalRunRow).where(*self._lease.mine).values(attempts=0)
+                )
+        self._counts = self._counts and not written
         for values in written:
             self._parts.metrics.count_result(values["status"], values["verdict"])
 

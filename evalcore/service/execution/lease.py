@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import select, update
@@ -109,7 +108,7 @@ class RowLease:
         if now_s - self._renewed_s < self._lease_s / _RENEWALS:
             async with self._database.reading() as session:
                 return await session.scalar(select(self._table.id).where(*self.mine)) is not None
-        until = datetime.now(UTC) + timedelta(seconds=self._lease_s)
+        until = self._database.moment(self._lease_s)
         async with self._database.transaction() as session:
             renewed: Any = await session.execute(
                 update(self._table).where(*self.mine).values(lease_until=until)

@@ -1,7 +1,8 @@
 """Workers of a durable queue: the rows of a table that are not final, taken by lease.
 
 A row belongs to the worker whose lease on it has not ended. A worker that dies leaves its lease,
-and another one takes the row when it has ended.
+and another one takes the row when it has ended. Leases go by the database's clock. A row whose
+worker has died `MOST_ATTEMPTS` times in a row ends in error: it may be what ends the process.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import EvalError, StoreError
@@ -25,10 +26,15 @@ from evalcore.settings import Settings
 
 LOG: Final = logging.getLogger("evalcore.service")
 OPEN: Final = (LifecycleStatus.PENDING, LifecycleStatus.QUEUED, LifecycleStatus.RUNNING)
+MOST_ATTEMPTS: Final = 3
 _IDLE_S: Final = 2.0
 _RETRY_S: Final = 5.0
 
 Row = TypeVar("Row")
+
+
+class ProcessEndedError(EvalError):
+    """The process ended each time that it executed a row."""
 
 
 class QueueWorker(Generic[Row]):
@@ -50,6 +56,12 @@ class QueueWorker(Generic[Row]):
 
     async def claimed(self, session: AsyncSession, row: Row) -> None:
         """Change what else a claim changes, in its transaction."""
+
+    async def close_exhausted(self, row: Row) -> None:
+        """End what a row that is not tried again has left running elsewhere."""
+
+    async def close_ended(self) -> None:
+        """End what rows that are final have left running elsewhere."""
 
     async def failed(self, session: AsyncSession, row: Row, ended: dict[str, Any]) -> None:
         """Change what else a failure changes, in its transaction."""
@@ -77,6 +89,7 @@ class QueueWorker(Generic[Row]):
         while not self._stopping:
             self._woken.clear()
             try:
+                await self.close_ended()
                 row = await self._claim()
                 if row is not None:
                     await self._execute(row)
@@ -89,14 +102,18 @@ class QueueWorker(Generic[Row]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), _IDLE_S)
 
+    @property
+    def is_free(self) -> ColumnElement[bool]:
+        """The condition that no worker has a lease on a row."""
+        until = self.table.lease_until
+        return or_(until.is_(None), until < self.parts.database.moment())
+
     async def _claim(self) -> Any:
         """Take the oldest row that no other worker has; None if there is none."""
-        now, table = datetime.now(UTC), self.table
+        table = self.table
         query = (
             select(table)
-            .where(
-                table.status.in_(OPEN), or_(table.lease_until.is_(None), table.lease_until < now)
-            )
+            .where(table.status.in_(OPEN), self.is_free)
             .order_by(table.number)
             .limit(1)
             .with_for_update(skip_locked=True)
@@ -105,9 +122,11 @@ class QueueWorker(Generic[Row]):
             row: Any = await session.scalar(query)
             if row is None:
                 return None
-            row.worker, row.lease_until = self.name, now + timedelta(seconds=self.parts.lease_s)
+            row.worker = self.name
+            row.lease_until = self.parts.database.moment(self.parts.lease_s)
+            row.attempts += 1
             row.status = LifecycleStatus.RUNNING
-            row.started_at = row.started_at or now
+            row.started_at = row.started_at or datetime.now(UTC)
             await self.claimed(session, row)
         return row
 
@@ -115,10 +134,14 @@ class QueueWorker(Generic[Row]):
         database, lease_s = self.parts.database, self.parts.lease_s
         lease = RowLease(database, self.table, row.id, self.name, self.is_stopping, lease_s)
         try:
+            if row.attempts > MOST_ATTEMPTS:
+                await self.close_exhausted(row)
+                raise _process_ended(row.attempts - 1)
             with lease.renewing():
                 await self.execute(row, lease)
         except LeaseEndedError:
             LOG.info("%s: another worker has it, or it is final", row.id)
+            await self._release(row, 0)
         except HandedBackError:
             await self._release(row, 0)
         except (StoreError, DatabaseOutageError, OSError) as error:
@@ -132,17 +155,20 @@ class QueueWorker(Generic[Row]):
             message = f"unexpected fault: {type(error).__name__}"
             await self._fail(row, lease, {"code": "internal_error", "message": message})
         else:
-            if self._stopping:
+            if self._stopping or lease.has_ended:
                 await self._release(row, 0)
 
     async def _release(self, row: Any, after_s: float) -> None:
-        """Let any worker take the row, after some seconds."""
-        until = datetime.now(UTC) + timedelta(seconds=after_s)
+        """Let any worker take the row, after some seconds; the attempt does not count."""
+        table, until = self.table, self.parts.database.moment(after_s)
         async with self.parts.database.transaction() as session:
             await session.execute(
-                update(self.table)
-                .where(self.table.id == row.id, self.table.worker == self.name)
-                .values(lease_until=until)
+                update(table)
+                .where(table.id == row.id, table.worker == self.name)
+                .values(
+                    lease_until=until,
+                    attempts=case((table.attempts > 0, table.attempts - 1), else_=0),
+                )
             )
 
     async def _fail(self, row: Any, lease: RowLease, error: dict[str, str]) -> None:
@@ -158,3 +184,10 @@ class QueueWorker(Generic[Row]):
             )
             if changed.rowcount:
                 await self.failed(session, row, ended)
+
+
+def _process_ended(times: int) -> ProcessEndedError:
+    return ProcessEndedError(
+        f"the process ended {times} times while it executed this, without a further result: does a "
+        "block end the process, or need more memory than it has? A new run tries again"
+    )

@@ -8,22 +8,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evalcore.errors import EvalError, StoreError
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.pipeline import (
     DecideOptions,
     ExecuteOptions,
     PlanOptions,
+    cancel_run,
     execute_run,
     finish_run,
     plan_run,
+    reopen_run,
 )
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items
 from evalcore.service.fingerprints import fingerprint
 from evalcore.settings import Settings
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun
 from evalcore.targets.workflow import STEPS
 
 _CASE = "run"
@@ -39,23 +42,28 @@ class WorkflowOutcome:
 
 
 def execute_workflow(
-    store: ObjectStore,
-    workflow_id: str,
-    definition: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-    settings: Settings,
-    end_signals: EndSignals,
+    run: StoredRun, settings: Settings, end_signals: EndSignals
 ) -> WorkflowOutcome | None:
-    """Execute a workflow; return what it left, None if it was stopped."""
-    suite = _suite(workflow_id, definition, inputs)
-    run = plan_run(suite, store, PlanOptions(single_items=True), now=datetime.now(UTC))
+    """Execute a planned run of a workflow; return what it left, None if it was stopped.
+
+    One that was executed before and not read is not executed again.
+    """
+    reopen_run(run)
+    reopened = run.manifest()
     stopped, watch = end_signals.is_stopped, end_signals.watch
     options = ExecuteOptions(settings=settings, stopped=stopped, on_start=watch)
-    receipts = execute_run(run, options)
-    if not run.has_result(0):
-        return None
-    with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
-        pass
+    try:
+        receipts = execute_run(run, options)
+        if not run.has_result(0):
+            cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=reopened)
+            return None
+        with finish_run(run, receipts, now=datetime.now(UTC), options=DecideOptions()):
+            pass
+    except StoreError:
+        raise
+    except EvalError:
+        cancel_run(run, (), now=datetime.now(UTC), first_manifest=reopened)
+        raise
     for _, rows in stored_items(run, set()):
         for row in rows:
             if row["status"] != "completed":
@@ -67,13 +75,26 @@ def execute_workflow(
     return None
 
 
+def plan_workflow(
+    run: StoredRun, workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> None:
+    """Plan a run of a workflow under the id of `run`."""
+    options = PlanOptions(single_items=True, run_id=run.run_id)
+    plan_run(_suite(workflow_id, definition, inputs), run.store, options, now=datetime.now(UTC))
+
+
+def runs_suite(workflow_id: str) -> str:
+    """Return the name under which the runs of a workflow stand in the store."""
+    return f"{workflow_id}-runs"
+
+
 def _suite(workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]) -> Suite:
     spool = CaseSpool()
     spool.append(Case(id=_CASE, input=dict(inputs)))
     options = {"definition": dict(definition), "record_steps": True}
     return Suite(
         SuiteDefinition(
-            name=f"{workflow_id}-runs",
+            name=runs_suite(workflow_id),
             format=Format.WORKFLOW_EVALS,
             source=Source(f"workflow {workflow_id}", str(Path.cwd()), fingerprint(definition)),
             policy=Policy(score_rule=ScoreRule.BLOCKS, gates=()),

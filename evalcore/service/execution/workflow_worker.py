@@ -11,18 +11,34 @@ from sqlalchemy import select, update
 
 from evalcore.errors import EvalError
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow, WorkflowVersionRow
-from evalcore.service.execution.lease import RowLease
+from evalcore.service.execution.lease import LeaseEndedError, RowLease
+from evalcore.service.execution.planned_runs import end_run, new_engine_run, take_up
 from evalcore.service.execution.queue_worker import QueueWorker
 from evalcore.service.execution.threads import in_thread
-from evalcore.service.execution.workflow_execution import WorkflowOutcome, execute_workflow
+from evalcore.service.execution.workflow_execution import (
+    WorkflowOutcome,
+    execute_workflow,
+    plan_workflow,
+    runs_suite,
+)
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.wire.base import LifecycleStatus
+from evalcore.storage.runs import StoredRun, open_run
 
 
 class WorkflowWorker(QueueWorker[WorkflowRunRow]):
-    """Executes one workflow run at a time; a run whose worker died is executed again."""
+    """Executes one workflow run at a time; a run whose worker died is executed again.
+
+    What was committed before the worker died is not.
+    """
 
     table = WorkflowRunRow
+
+    async def close_exhausted(self, row: WorkflowRunRow) -> None:
+        """Cancel the run in the store."""
+        if row.planning_run is not None:
+            suite = runs_suite(row.workflow_id)
+            await in_thread(end_run, self.parts.store, suite, row.planning_run, None)
 
     async def execute(self, row: WorkflowRunRow, lease: RowLease) -> None:
         """Execute a run and store its steps and its output together."""
@@ -35,23 +51,35 @@ class WorkflowWorker(QueueWorker[WorkflowRunRow]):
             )
         if version is None:
             raise EvalError(f"workflow version '{row.version_id}' does not exist")
-        payloads = self.parts.payloads
-        definition = await payloads.get(version.definition, version.definition_ref)
-        inputs = await payloads.get(row.inputs, row.inputs_ref)
+        run = await self._planned(row, lease, version)
         executing = asyncio.ensure_future(
-            in_thread(
-                execute_workflow,
-                self.parts.store,
-                row.workflow_id,
-                definition,
-                inputs,
-                self.settings,
-                lease.end_signals,
-            )
+            in_thread(execute_workflow, run, self.settings, lease.end_signals)
         )
         outcome: WorkflowOutcome | None = await lease.result_of(executing)
         if outcome is not None:
             await self._write(row, lease, outcome)
+
+    async def _planned(
+        self, row: WorkflowRunRow, lease: RowLease, version: WorkflowVersionRow
+    ) -> StoredRun:
+        """Return the run in the store: that of an earlier worker if its plan is whole."""
+        store, suite = self.parts.store, runs_suite(row.workflow_id)
+        if row.planning_run is not None:
+            taken_up: StoredRun | None = await in_thread(take_up, store, suite, row.planning_run)
+            if taken_up is not None:
+                return taken_up
+        payloads = self.parts.payloads
+        definition = await payloads.get(version.definition, version.definition_ref)
+        inputs = await payloads.get(row.inputs, row.inputs_ref)
+        run = open_run(store, suite, new_engine_run())
+        async with self.parts.database.transaction() as session:
+            changed: Any = await session.execute(
+                update(WorkflowRunRow).where(*lease.mine).values(planning_run=run.run_id)
+            )
+        if not changed.rowcount:
+            raise LeaseEndedError("the run was taken over before it was planned")
+        await in_thread(plan_workflow, run, row.workflow_id, definition, inputs)
+        return run
 
     async def _write(self, row: WorkflowRunRow, lease: RowLease, outcome: WorkflowOutcome) -> None:
         """Write the steps and the end together; nothing if another worker has the row."""

@@ -15,7 +15,7 @@ from sqlalchemy import update
 
 from evalcore.model.run import State
 from evalcore.service.database.tables import EvalRunRow, WorkflowRunRow
-from evalcore.service.execution import eval_worker, workflow_worker
+from evalcore.service.execution import engine_run, eval_worker, workflow_worker
 from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.queue_worker import QueueWorker
@@ -122,7 +122,7 @@ def test_an_attempt_that_gave_a_result_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long run outlives any number of restarts as long as it comes forward."""
-    execute = eval_worker.execute_evals
+    execute = engine_run.execute_evals
 
     def execute_one_and_die(run: Any, settings: Settings, _: Any) -> Any:
         is_over = threading.Event()
@@ -156,7 +156,7 @@ def test_a_run_whose_process_dies_while_it_is_planned_leaves_no_open_run(
             path = await requests.start_run()
             with monkeypatch.context() as patch:
                 if writes is None:
-                    plan = eval_worker.plan_evals
+                    plan = engine_run.plan_evals
                     patch.setattr(
                         eval_worker, "plan_evals", lambda *values: (plan(*values), dies())
                     )

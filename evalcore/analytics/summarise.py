@@ -148,7 +148,8 @@ class Aggregates:
         rows = {}
         for gate in map(restore_gate, self._policy.gates):
             if gate.query:
-                used = {key: value for key, value in gate.params.items() if f"${key}" in gate.query}
+                names = self._connection.parameters_of(gate.query)
+                used = {key: value for key, value in gate.params.items() if key in names}
                 rows[gate.key] = tuple(self._connection.execute(gate.query, used).fetchall())
         return rows
 

@@ -20,6 +20,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.subject import Subject
+from evalcore.declared.types import or_null
 from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, shorten
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion, Verdict
@@ -139,7 +140,9 @@ def stored_shape(check: type[Any]) -> Any:
     """Return the shape of the stored form: a TypedDict of the check's fields."""
     optional, types = defaults(check), get_type_hints(check, include_extras=True)
     keys = {
-        each.name: types[each.name] if each.name in optional else Required[types[each.name]]
+        each.name: or_null(types[each.name])
+        if each.name in optional
+        else Required[types[each.name]]
         for each in fields(check)
     }
     return with_config(STRICT)(TypedDict(check.__name__, keys, total=False))  # type: ignore[operator]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Required
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag, with_config
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic_core import PydanticKnownError
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, AssertionValueError, Check, Reader
+from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.graded import aspect, scored
 from evalcore.checks.judge import Judge, passing_score
 from evalcore.checks.judged import LlmGrader
@@ -18,7 +19,7 @@ from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, TextOrTexts, Weight, text_or_mapping
+from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.mistakes.foreign_text import describe_error, json_text, one_line
 from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
@@ -44,20 +45,56 @@ class Member(NamedTuple):
         return required is None or reaches(self.verdict.score, required)
 
 
+_AGGREGATORS: Final = {
+    "weighted_average": "mean",
+    "weighted_mean": "mean",
+    "mean": "mean",
+    "threshold": "threshold",
+    "minimum": "minimum",
+    "min": "minimum",
+    "code_grader": "code",
+    "code": "code",
+    "llm_grader": "judge",
+    "judge": "judge",
+}
+
+
+_AGGREGATOR_NAMES: Final = tuple(
+    dict.fromkeys(spelling for name in _AGGREGATORS for spelling in (name, name.replace("_", "-")))
+)
+
+
+def _aggregator_type(written: Any) -> Any:
+    if written not in _AGGREGATOR_NAMES:
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(_AGGREGATOR_NAMES)})
+    return _AGGREGATORS[written.replace("-", "_")]
+
+
 class Aggregator(Declared):
     """How the members' scores become one: their mean, the least, a share, a program, a judge."""
 
-    type: Literal["mean", "threshold", "minimum", "code", "judge"]
-    command: TextOrTexts | None = None
-    cwd: Text | None = None
-    config: dict[str, Any] | None = None
-    weights: dict[str, Weight] | None = None
-    threshold: Share | None = None
+    type: Annotated[
+        Literal["mean", "threshold", "minimum", "code", "judge"],
+        BeforeValidator(_aggregator_type),
+        WithJsonSchema({"enum": list(_AGGREGATOR_NAMES), "type": "string"}),
+    ]
+    weights: OrAbsent[dict[str, Weight]] = None
+    threshold: OrAbsent[Share] = None
+    command: OrAbsent[TextOrTexts] = None
+    path: OrAbsent[Text] = None
+    cwd: OrAbsent[Text] = None
+    config: OrAbsent[dict[str, Any]] = None
+    prompt: OrAbsent[Text] = None
+    judge: OrAbsent[Text] = None
+    target: OrAbsent[Text] = None
+    model: OrAbsent[Text] = None
+
+
+class StoredAggregator(Aggregator):
+    """An aggregator as the plan stores it, with the judges that its keys mean."""
+
     prompt: str | None = None
     judges: list[Judge] | None = None
-    judge: Text | None = None
-    target: Text | None = None
-    model: Text | None = None
 
 
 class Composite(Check):
@@ -70,8 +107,8 @@ class Composite(Check):
     nested: ClassVar[bool] = True
 
     members: list[Any]
-    aggregator: Aggregator
-    threshold: Share | None = None
+    aggregator: StoredAggregator
+    threshold: OrAbsent[Share] = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Make each member's check, then the score."""
@@ -114,6 +151,29 @@ class Composite(Check):
             return answer
         message = one_line(answer.reasoning)
         return scored(answer.score, self.threshold, answer.aspects, message=message)
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `composite` means."""
+        keys = [key for key in ("assertions", "evaluators", "members") if key in written]
+        if len(keys) != 1:
+            raise AssertionValueError("a composite has its members under 'assertions'")
+        listed = [reader.member(raw, keys[0], index) for index, raw in enumerate(written[keys[0]])]
+        members = [member for member in listed if member is not None]
+        names = [member.name for member in members]
+        for name in names:
+            if names.count(name) > 1:
+                raise AssertionValueError(f"two members are called '{name}'; give them a 'name'")
+        aggregator = _read_aggregator(written.get("aggregator", "weighted_average"), reader)
+        for name in aggregator.get("weights") or ():
+            if members and name not in names:
+                message = f"aggregator.weights: no member is called '{name}'.{suggest(name, names)}"
+                raise AssertionValueError(message)
+        return "composite", {
+            "members": [list(member) for member in members],
+            "aggregator": aggregator,
+            "threshold": passing_score(written),
+        }
 
 
 async def _checked(assertion: Assertion, subject: Subject) -> Verdict:
@@ -205,88 +265,27 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
     )
 
 
-@with_config(STRICT)
-class AggregatorKeys(TypedDict, total=False):
-    """How the members' scores become one."""
-
-    type: Required[
-        Literal[
-            "weighted_average",
-            "weighted-average",
-            "weighted_mean",
-            "weighted-mean",
-            "mean",
-            "threshold",
-            "minimum",
-            "min",
-            "code-grader",
-            "code_grader",
-            "code",
-            "llm-grader",
-            "llm_grader",
-            "judge",
-        ]
-    ]
-    weights: dict[str, Weight]
-    threshold: Share
-    command: TextOrTexts
-    path: Text
-    cwd: Text
-    config: dict[str, Any]
-    prompt: Text
-    judge: Text
-    target: Text
-    model: Text
-
-
 AggregatorItem = Annotated[
-    Annotated[Text, Tag("<text>")] | Annotated[AggregatorKeys, Tag("<mapping>")],
+    Annotated[Text, Tag("<text>")] | Annotated[Aggregator, Tag("<mapping>")],
     Discriminator(text_or_mapping),
 ]
 
 
-@with_config(STRICT)
 class CompositeKeys(TypedDict, total=False):
-    """The keys of `composite`; its members stand under one of three names."""
+    """The keys of `composite` that are no fields; its members stand under one of three names."""
 
     assertions: Annotated[list[Any], Field(min_length=1)]
     evaluators: Annotated[list[Any], Field(min_length=1)]
     members: Annotated[list[Any], Field(min_length=1)]
     aggregator: AggregatorItem
-    threshold: Share
-
-
-def read_composite(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `composite` means."""
-    keys = [key for key in ("assertions", "evaluators", "members") if key in written]
-    if len(keys) != 1:
-        raise AssertionValueError("a composite has its members under 'assertions'")
-    listed = [reader.member(raw, keys[0], index) for index, raw in enumerate(written[keys[0]])]
-    members = [member for member in listed if member is not None]
-    names = [member.name for member in members]
-    for name in names:
-        if names.count(name) > 1:
-            raise AssertionValueError(f"two members are called '{name}'; give them a 'name'")
-    aggregator = _read_aggregator(written.get("aggregator", "weighted_average"), reader)
-    for name in aggregator.get("weights") or ():
-        if members and name not in names:
-            message = f"aggregator.weights: no member is called '{name}'.{suggest(name, names)}"
-            raise AssertionValueError(message)
-    return "composite", {
-        "members": [list(member) for member in members],
-        "aggregator": aggregator,
-        "threshold": passing_score(written),
-    }
 
 
 def _read_aggregator(raw: Any, reader: Reader) -> dict[str, Any]:
-    written = {"type": raw} if isinstance(raw, str) else dict(raw)
-    kind = _AGGREGATORS.get(written["type"].replace("-", "_"))
+    written = {"type": raw} if isinstance(raw, str) else raw.model_dump(exclude_unset=True)
+    kind = written["type"] = _AGGREGATORS.get(written["type"].replace("-", "_"))
     if kind is None:
         kinds = ("weighted_average", "threshold", "minimum", "code-grader", "llm-grader")
-        message = f"aggregator: unknown type '{written['type']}'.{suggest(written['type'], kinds)}"
-        raise AssertionValueError(message)
-    written["type"] = kind
+        raise AssertionValueError(f"aggregator: unknown type '{raw}'.{suggest(raw, kinds)}")
     if kind == "threshold" and "threshold" not in written:
         raise AssertionValueError("aggregator 'threshold' needs 'threshold': the share that passes")
     if kind == "code":
@@ -295,26 +294,11 @@ def _read_aggregator(raw: Any, reader: Reader) -> dict[str, Any]:
         written["command"] = written.pop("path", written.get("command"))
     if kind == "judge":
         judges = reader.judges(written, "aggregator")
-        return {
-            "type": kind,
-            "judges": judges,
-            "prompt": reader.prompt(written.get("prompt", _JUDGE_PROMPT)),
-        }
+        prompt = reader.prompt(written.get("prompt", _JUDGE_PROMPT))
+        return {"type": kind, "judges": judges, "prompt": prompt}
     return written
 
 
-_AGGREGATORS: Final = {
-    "weighted_average": "mean",
-    "weighted_mean": "mean",
-    "mean": "mean",
-    "threshold": "threshold",
-    "minimum": "minimum",
-    "min": "minimum",
-    "code_grader": "code",
-    "code": "code",
-    "llm_grader": "judge",
-    "judge": "judge",
-}
 _JUDGE_PROMPT: Final = (
     "Several checks were made of an output. Decide from their results, and from the output itself, "
     "how good it is on the whole.\n\nResults: {{results}}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Required, Union, get_type_hin
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, defaults
+from evalcore.checks.base import STRICT, AssertionValueError, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
 from evalcore.declared.base import summary
 from evalcore.declared.types import Scalar, Share, Text, Weight
@@ -65,6 +65,12 @@ _TYPES: Final[Mapping[Dialect, Mapping[Any, Any]]] = {
         float: Weight,
     },
     Dialect.SUITE: {float: Weight, str | None: Text},
+}
+
+# What a field is that has to be written under one of its names.
+_MEANINGS: Final = {
+    "pattern": "the regular expression",
+    "threshold": "the most that is allowed",
 }
 
 
@@ -131,8 +137,11 @@ class AssertionType:
 
         Raises `AssertionValueError` for values that do not fit together.
         """
+        self._check_names(written)
         if self.word.reads is not None:
-            read: tuple[str, dict[str, Any]] = self._member(self.word.reads)(written, reader)
+            read: tuple[str, dict[str, Any]] = getattr(self._class, self.word.reads)(
+                written, reader
+            )
             return read
         stored = dict(self.base)
         for key, name in self.keys.items():
@@ -142,6 +151,27 @@ class AssertionType:
         if config:
             stored.update({key: str(config[key]) for key in self.word.config if key in config})
         return self.check, stored
+
+    def _check_names(self, written: Mapping[str, Any]) -> None:
+        """Refuse two names of one field, and a required field that is written under none."""
+        for field, names in self._shared_fields.items():
+            keys = [name for name in names if name in written]
+            if len(keys) > 1:
+                raise AssertionValueError(
+                    f"'{keys[1]}' is another name of '{keys[0]}'; keep one", keys[1]
+                )
+            if not keys and self.word.reads is None and field not in defaults(self._class):
+                others = ", ".join(f"'{name}'" for name in names[1:])
+                message = f"'{names[0]}' (or {others}) is required: {_MEANINGS[field]}"
+                raise AssertionValueError(message)
+
+    @cached_property
+    def _shared_fields(self) -> Mapping[str, list[str]]:
+        """The fields that have several names, each with its keys."""
+        names: dict[str, list[str]] = {}
+        for key, field in self.keys.items():
+            names.setdefault(field, []).append(key)
+        return {field: keys for field, keys in names.items() if len(keys) > 1}
 
     def _value(self, name: str, value: Any) -> Any:
         if self.dialect is Dialect.WORKFLOW:
@@ -154,18 +184,23 @@ class AssertionType:
     @cached_property
     def own_keys(self) -> dict[str, Any]:
         """The keys that this type has beside those of every assertion, with their types."""
-        if self.word.written is not None:
-            return get_type_hints(self._member(self.word.written), include_extras=True)
         optional, types = defaults(self._class), _TYPES[self.dialect]
         own = {}
         for key, name in self.keys.items():
             hint = types.get(self._hints[name], self._hints[name])
             is_nullable = self.dialect is Dialect.WORKFLOW and key == "threshold"
-            if name not in optional:
+            if name not in optional and name not in self._shared_fields:
                 own[key] = Required[hint]
             else:
                 own[key] = hint | None if is_nullable else hint
-        return own
+        return {**own, **self._other_keys}
+
+    @property
+    def _other_keys(self) -> Mapping[str, Any]:
+        if self.word.others is None:
+            return {}
+        module = importlib.import_module(f"evalcore.checks.{self._row.module}")
+        return get_type_hints(getattr(module, self.word.others), include_extras=True)
 
     @cached_property
     def _hints(self) -> Mapping[str, Any]:
@@ -174,9 +209,6 @@ class AssertionType:
     @property
     def _class(self) -> Any:
         return find_check(self.check)
-
-    def _member(self, name: str) -> Any:
-        return getattr(importlib.import_module(f"evalcore.checks.{self._row.module}"), name)
 
     @property
     def _tags(self) -> tuple[str, ...]:

@@ -66,16 +66,14 @@ class ExecutionMetrics(Check):
         text = f"exploration {value:.2f}, expected {bound:g} ± {tolerance:g}"
         return aspect(text, reaches(tolerance, abs(value - bound)))
 
-
-def read_execution_metrics(
-    written: Mapping[str, Any], _reader: object
-) -> tuple[str, dict[str, Any]]:
-    """Return the check that `execution-metrics` means."""
-    names = ExecutionMetrics.__annotations__.keys()
-    fields = {key: value for key, value in written.items() if key in names}
-    if not any(key.startswith(("max_", "target_")) for key in fields):
-        raise AssertionValueError("checks nothing: give at least one maximum")
-    return "execution-metrics", {**fields, "threshold": passing_score(written)}
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `execution-metrics` means."""
+        names = cls.__annotations__.keys()
+        fields = {key: value for key, value in written.items() if key in names}
+        if not any(key.startswith(("max_", "target_")) for key in fields):
+            raise AssertionValueError("checks nothing: give at least one maximum")
+        return "execution-metrics", {**fields, "threshold": passing_score(written)}
 
 
 def _measured(subject: Subject) -> dict[str, float | None]:

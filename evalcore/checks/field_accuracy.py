@@ -140,20 +140,20 @@ class FieldAccuracy(Check):
             return scored(score, self.threshold, aspects)
         return by_aspects(aspects, self.threshold)
 
-
-def read_field_accuracy(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `field-accuracy` means."""
-    compared: Sequence[ComparedField] = written["fields"]
-    reader.compare_fields(field.path for field in compared)
-    fields: dict[str, Any] = {
-        "fields": [
-            {**field.model_dump(exclude_unset=True), "match": field.match} for field in compared
-        ],
-        "threshold": passing_score(written),
-    }
-    if "aggregation" in written:
-        fields["aggregation"] = written["aggregation"]
-    return "field-accuracy", fields
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `field-accuracy` means."""
+        compared: Sequence[ComparedField] = written["fields"]
+        reader.compare_fields(field.path for field in compared)
+        fields: dict[str, Any] = {
+            "fields": [
+                {**field.model_dump(exclude_unset=True), "match": field.match} for field in compared
+            ],
+            "threshold": passing_score(written),
+        }
+        if "aggregation" in written:
+            fields["aggregation"] = written["aggregation"]
+        return "field-accuracy", fields
 
 
 def expected_object(value: Any) -> Any:

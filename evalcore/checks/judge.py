@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, Check, Reader
 from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, Weight, text_or_mapping
+from evalcore.declared.types import OrAbsent, Share, Text, Weight, text_or_mapping
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.panel import Panel
 
@@ -29,15 +29,19 @@ class Judge(Declared):
         return JudgeSpec(self.name, self.model, self.temperature)
 
 
+Votes = Annotated[int, Field(ge=1, le=100)]
+Aggregation = Literal["mean", "median", "majority"]
+
+
 class JudgedCheck(Check):
     """A check by judges: which, how often each is asked, and how their scores become one."""
 
     nested: ClassVar[bool] = True
 
     judges: list[Judge] = field(default_factory=list)
-    votes: Annotated[int, Field(ge=1, le=100)] = 1
-    aggregation: Literal["mean", "median", "majority"] = "mean"
-    threshold: Share | None = None
+    votes: Votes = 1
+    aggregation: Aggregation = "mean"
+    threshold: OrAbsent[Share] = None
     prompt: str | None = None
 
     @property
@@ -63,18 +67,14 @@ JudgeItem = Annotated[
 ]
 
 
-@with_config(STRICT)
-class JudgedKeys(TypedDict, total=False):
-    """The keys that say who judges: one judge or several, how often, and the score that passes."""
+class JudgeKeys(TypedDict, total=False):
+    """The keys that say who judges: one judge or several."""
 
     judge: Text
     target: Text
     judges: Annotated[list[JudgeItem], Field(min_length=1)]
     model: Text
     temperature: Weight
-    votes: Annotated[int, Field(ge=1, le=100)]
-    aggregation: Literal["mean", "median", "majority"]
-    threshold: Share
 
 
 def read_judged(written: Mapping[str, Any], reader: Reader) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, AssertionValueError, Reader
 from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
-from evalcore.checks.judge import JudgedCheck, JudgedKeys, read_judged
+from evalcore.checks.judge import Aggregation, JudgedCheck, JudgeKeys, Votes, read_judged
 from evalcore.checks.material import UnknownVariableError, material_of
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
@@ -91,6 +91,47 @@ class LlmGrader(JudgedCheck):
         )
         return judges.on(_advisory_or_not(verdict, judges, panel, judgement.prompt_sha256))
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `llm-grader` means."""
+        fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
+        if "rubrics" in written:
+            return "rubrics", {**fields, "criteria": read_criteria(written["rubrics"])}
+        return "llm-grader", fields
+
+    @classmethod
+    def read_judge(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `llm_judge` means.
+
+        What is judged by stands in `config.rubric` (`criteria`, `value`): a text, the path of one,
+        or a list of criteria.
+        """
+        config = reader.validate(LlmJudgeConfig, written.get("config") or {}, "config")
+        own = {key: written[key] for key in ("criteria", "min_score") if key in written}
+        keys = {**config, **own, "value": written.get("value")}
+        names = [key for key in ("rubric", "criteria", "value") if keys.get(key) is not None]
+        if len(names) > 1:
+            raise AssertionValueError(f"'{names[0]}' and '{names[1]}' mean the same; keep one")
+        if not names and not keys.get("prompt"):
+            raise AssertionValueError("needs a rubric: what a good output does (`config.rubric`)")
+        rubric = keys[names[0]] if names else None
+        threshold = written.get("threshold")
+        fields = {
+            **read_judged(
+                {**keys, "threshold": threshold} if threshold is not None else keys, reader
+            ),
+            "prompt": reader.prompt(keys.get("prompt")),
+        }
+        if isinstance(rubric, list):
+            criteria = reader.validate(Criteria, rubric, *_rubric_place(names[0], written))
+            return "rubrics", {**fields, "criteria": read_criteria(criteria)}
+        if rubric is not None and (not isinstance(rubric, str) or not rubric.strip()):
+            raise AssertionValueError(f"the rubric is a text or a list of criteria, not {rubric!r}")
+        text = reader.prompt(rubric)
+        if text is not None:
+            fields["prompt"] = f"{fields['prompt'] or DEFAULT_PROMPT}\n\nCriteria:\n{text}"
+        return "llm-grader", fields
+
 
 class Rubrics(JudgedCheck):
     """The judges answer every criterion in one call; score = Σ earned weight / Σ weight.
@@ -122,53 +163,44 @@ class Rubrics(JudgedCheck):
         )
         return judges.on(_advisory_or_not(verdict, judges, panel, rubric.prompt_sha256))
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `rubrics` means."""
+        fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
+        return "rubrics", {**fields, "criteria": read_criteria(written["criteria"])}
 
-@with_config(STRICT)
-class LlmGraderKeys(JudgedKeys, total=False):
-    """The keys of `llm-grader`; with `rubrics` it is answered criterion by criterion."""
+
+class LlmGraderKeys(JudgeKeys, total=False):
+    """The keys of `llm-grader` that are no fields; with `rubrics` each criterion is answered."""
 
     prompt: Text
     rubrics: Criteria
 
 
-@with_config(STRICT)
-class RubricsKeys(JudgedKeys, total=False):
-    """The keys of `rubrics`."""
+class RubricsKeys(JudgeKeys, total=False):
+    """The keys of `rubrics` that are no fields, or have another type."""
 
-    criteria: Required[Criteria]
     prompt: Text
+    criteria: Required[Criteria]
 
 
-def read_llm_grader(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `llm-grader` means."""
-    fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
-    if "rubrics" in written:
-        return "rubrics", {**fields, "criteria": read_criteria(written["rubrics"])}
-    return "llm-grader", fields
-
-
-def read_rubrics(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `rubrics` means."""
-    fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
-    return "rubrics", {**fields, "criteria": read_criteria(written["criteria"])}
-
-
-@with_config(STRICT)
 class SuiteJudgeKeys(TypedDict, total=False):
-    """The keys of `llm_judge` in suite files."""
+    """The keys of `llm_judge` in suite files that are no fields."""
 
     path: Text
     criteria: Text
     min_score: Share
     config: dict[str, Any] | None
     value: Any
-    threshold: Share
 
 
 @with_config(STRICT)
-class LlmJudgeConfig(JudgedKeys, total=False):
+class LlmJudgeConfig(JudgeKeys, total=False):
     """The keys in the `config` of `llm_judge`."""
 
+    votes: Votes
+    aggregation: Aggregation
+    threshold: Share
     rubric: Any
     criteria: Any
     prompt: Text
@@ -176,37 +208,6 @@ class LlmJudgeConfig(JudgedKeys, total=False):
     judges: Any  # judges of their own as well: {provider, model, …}
     judge: Any
     target: Any
-
-
-def read_llm_judge(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `llm_judge` means.
-
-    What is judged by stands in `config.rubric` (`criteria`, `value`): a text, the path of one, or a
-    list of criteria.
-    """
-    config = reader.validate(LlmJudgeConfig, written.get("config") or {}, "config")
-    own = {key: written[key] for key in ("criteria", "min_score") if key in written}
-    keys = {**config, **own, "value": written.get("value")}
-    names = [key for key in ("rubric", "criteria", "value") if keys.get(key) is not None]
-    if len(names) > 1:
-        raise AssertionValueError(f"'{names[0]}' and '{names[1]}' mean the same; keep one")
-    if not names and not keys.get("prompt"):
-        raise AssertionValueError("needs a rubric: what a good output does (`config.rubric`)")
-    rubric = keys[names[0]] if names else None
-    threshold = written.get("threshold")
-    fields = {
-        **read_judged({**keys, "threshold": threshold} if threshold is not None else keys, reader),
-        "prompt": reader.prompt(keys.get("prompt")),
-    }
-    if isinstance(rubric, list):
-        criteria = reader.validate(Criteria, rubric, *_rubric_place(names[0], written))
-        return "rubrics", {**fields, "criteria": read_criteria(criteria)}
-    if rubric is not None and (not isinstance(rubric, str) or not rubric.strip()):
-        raise AssertionValueError(f"the rubric is a text or a list of criteria, not {rubric!r}")
-    text = reader.prompt(rubric)
-    if text is not None:
-        fields["prompt"] = f"{fields['prompt'] or DEFAULT_PROMPT}\n\nCriteria:\n{text}"
-    return "llm-grader", fields
 
 
 def _rubric_place(name: str, written: Mapping[str, Any]) -> tuple[str, ...]:

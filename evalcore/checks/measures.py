@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from typing_extensions import TypedDict
-
 from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.subject import Subject
-from evalcore.declared.types import Weight
+from evalcore.declared.types import OrAbsent, Weight
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
 from evalcore.model.tolerance import is_below
 
@@ -78,9 +76,9 @@ class TokenMaxima(Check):
 
     omitted: ClassVar[frozenset[str]] = frozenset({"max_input", "max_output"})
 
-    max_total: float | None = None
-    max_input: float | None = None
-    max_output: float | None = None
+    max_total: OrAbsent[Weight] = None
+    max_input: OrAbsent[Weight] = None
+    max_output: OrAbsent[Weight] = None
 
     def check(self, subject: Subject) -> Verdict:
         """Compare each, the worst verdict counts."""
@@ -101,48 +99,16 @@ class TokenMaxima(Check):
         actual = ", ".join(str(verdict.actual) for verdict in verdicts)
         return Verdict(Outcome.PASSED, 1.0, actual=actual)
 
-
-class CostKeys(TypedDict, total=False):
-    """The keys of `cost` in test files: `budget` is another name of `threshold`."""
-
-    threshold: Weight
-    budget: Weight
-
-
-class TokenKeys(TypedDict, total=False):
-    """The keys of `token-usage`: `max_total` is another name of `threshold`."""
-
-    threshold: Weight
-    max_total: Weight
-    max_input: Weight
-    max_output: Weight
-
-
-def read_cost(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `cost` means."""
-    return "cost", {"threshold": _required_maximum(written, "budget")}
-
-
-def read_token_usage(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `token-usage` means: of the sum alone, or of several maxima."""
-    maxima = {name: written[name] for name in ("max_input", "max_output") if name in written}
-    if not maxima:
-        return "tokens", {"threshold": _required_maximum(written, "max_total")}
-    return "token-maxima", {"max_total": _maximum(written, "max_total"), **maxima}
-
-
-def _maximum(written: Mapping[str, Any], other: str) -> float | None:
-    if "threshold" in written and other in written:
-        raise AssertionValueError(f"'{other}' is another name of 'threshold'; keep one")
-    maximum: float | None = written.get("threshold", written.get(other))
-    return maximum
-
-
-def _required_maximum(written: Mapping[str, Any], other: str) -> float:
-    maximum = _maximum(written, other)
-    if maximum is None:
-        raise AssertionValueError("'threshold' is required: the most that is allowed")
-    return maximum
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `token-usage` means: of the sum alone, or of several maxima."""
+        total = written.get("threshold", written.get("max_total"))
+        maxima = {name: written[name] for name in ("max_input", "max_output") if name in written}
+        if maxima:
+            return "token-maxima", {"max_total": total, **maxima}
+        if total is None:
+            raise AssertionValueError("'threshold' is required: the most that is allowed")
+        return "tokens", {"threshold": total}
 
 
 class Unavailable(Check):

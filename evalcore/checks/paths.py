@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from typing_extensions import TypedDict
-
-from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.base import Check
 from evalcore.checks.json import same_json
 from evalcore.checks.regex import match_text
 from evalcore.checks.registry import load_check
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.checks.transform import TransformError, apply_transform
-from evalcore.declared.types import Text
 from evalcore.mistakes.foreign_text import QUOTED_LENGTH, json_text, quote, shorten
 from evalcore.model.assertion import Outcome, Verdict, broken, failed
 from evalcore.model.evidence_path import PRIMARY_PATH, MissingPath, PathSyntaxError, find_value
@@ -121,28 +118,6 @@ class OutputMatches(_PathCheck):
         if verdict.outcome is Outcome.ERROR:
             return verdict
         return verdict._replace(actual=shorten(value.text))
-
-
-class MatchesKeys(TypedDict, total=False):
-    """The keys of `output.matches`: the pattern stands in `value` or in `pattern`."""
-
-    path: Text
-    value: str
-    pattern: str
-    flags: str
-
-
-def read_matches(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `output.matches` means."""
-    if ("pattern" in written) == ("value" in written):
-        message = "is required: the regular expression, here or 'pattern'"
-        raise AssertionValueError(message, "value")
-    return "output-matches", {
-        "path": written.get("path"),
-        "pattern": written.get("pattern", written.get("value")),
-        "flags": written.get("flags", ""),
-        "dialect": "python",
-    }
 
 
 class AtPath(_PathCheck):

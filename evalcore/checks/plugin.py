@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Required
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -150,6 +150,21 @@ class Python(Check):
             return Verdict(Outcome.PASSED if passed else Outcome.FAILED, float(answer), message)
         return _grading_verdict(answer, reference)
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `python` means in workflow files."""
+        return "python", {
+            "callable": written["callable"],
+            "config": written.get("config") or {},
+            "threshold": written.get("threshold"),
+        }
+
+    @classmethod
+    def read_suite(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `python` means in suite files."""
+        names = cls.__annotations__
+        return "python", {name: written[name] for name in names if name in written}
+
 
 def _context(
     subject: Subject, config: Mapping[str, Any] | None, plugin: str | None = None
@@ -187,32 +202,10 @@ def _grading_verdict(answer: Any, who: str) -> Verdict:
     return base._replace(score=float(score), message=one_line(reason))
 
 
-class PythonKeys(TypedDict, total=False):
-    """The keys of `python`."""
-
-    callable: Required[Reference]
-
-
-class SuitePythonKeys(PythonKeys, total=False):
-    """The keys of `python` in suite files."""
+class SuitePythonKeys(TypedDict, total=False):
+    """The keys of `python` in suite files that are no fields, or have another type."""
 
     path: Text
-    config: dict[str, Any] | None
     threshold: Share
     value: Any
     behaviour: str
-
-
-def read_python(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `python` means in workflow files."""
-    return "python", {
-        "callable": written["callable"],
-        "config": written.get("config") or {},
-        "threshold": written.get("threshold"),
-    }
-
-
-def read_suite_python(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `python` means in suite files."""
-    names = ("callable", "config", "threshold", "behaviour")
-    return "python", {name: written[name] for name in names if name in written}

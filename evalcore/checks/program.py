@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Required
+from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import Field, with_config
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, AssertionValueError, Check
+from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.graded import scored
 from evalcore.checks.grader_environment import environment_of
 from evalcore.checks.judge import passing_score
 from evalcore.checks.material import tool_calls_of
 from evalcore.checks.subject import Subject
-from evalcore.declared.types import Count, Share, Text, TextOrTexts
+from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.model.assertion import Verdict, broken
@@ -55,12 +55,12 @@ class CodeGrader(Check):
     """
 
     command: TextOrTexts
-    cwd: Text | None = None
-    config: dict[str, Any] | None = None
+    cwd: OrAbsent[Text] = None
+    config: OrAbsent[dict[str, Any]] = None
     timeout_ms: Duration = DEFAULT_TIMEOUT_MS
-    env: dict[str, str] | None = None
-    memory_mb: Count | None = None
-    threshold: Share | None = None
+    env: OrAbsent[dict[str, str]] = None
+    memory_mb: OrAbsent[Count] = None
+    threshold: OrAbsent[Share] = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
@@ -77,36 +77,28 @@ class CodeGrader(Check):
             details["reasoning"] = answer.reasoning
         return verdict._replace(details=details or None)
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `code-grader` means."""
+        names = {"timeout", *cls.__annotations__}
+        fields = {key: value for key, value in written.items() if key in names}
+        if "timeout" in fields and "timeout_ms" in fields:
+            raise AssertionValueError("'timeout' (s) and 'timeout_ms' are both given; keep one")
+        for option in secret_options({"env": fields.get("env")}):
+            if option.is_literal:
+                raise AssertionValueError(
+                    f"'{option.name}' holds a secret as it is, which would be stored; write "
+                    f"${{{{ {option.path[-1]} }}}} and set that variable"
+                )
+        if "timeout" in fields:
+            fields["timeout_ms"] = fields.pop("timeout") * 1000
+        return "code-grader", {**fields, "threshold": passing_score(written)}
 
-@with_config(STRICT)
+
 class CodeGraderKeys(TypedDict, total=False):
-    """The keys of `code-grader`; `timeout` is in seconds."""
+    """The keys of `code-grader` that are no fields; `timeout` is in seconds."""
 
-    command: Required[TextOrTexts]
-    cwd: Text
-    config: dict[str, Any]
-    timeout_ms: Duration
     timeout: Duration
-    env: dict[str, str]
-    memory_mb: Count
-    threshold: Share
-
-
-def read_code_grader(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `code-grader` means."""
-    names = CodeGraderKeys.__annotations__.keys()
-    fields = {key: value for key, value in written.items() if key in names}
-    if "timeout" in fields and "timeout_ms" in fields:
-        raise AssertionValueError("'timeout' (s) and 'timeout_ms' are both given; keep one")
-    for option in secret_options({"env": fields.get("env")}):
-        if option.is_literal:
-            raise AssertionValueError(
-                f"'{option.name}' holds a secret as it is, which would be stored; write "
-                f"${{{{ {option.path[-1]} }}}} and set that variable"
-            )
-    if "timeout" in fields:
-        fields["timeout_ms"] = fields.pop("timeout") * 1000
-    return "code-grader", {**fields, "threshold": passing_score(written)}
 
 
 def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:

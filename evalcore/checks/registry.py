@@ -30,9 +30,10 @@ class Word(NamedTuple):
     """How files write a check: what stands after `type:`, and which keys beside it.
 
     `fixed` are fields that the word says. `keys` maps a key of the file to the field that it means;
-    None stands for every field under its own name. `config` are the keys that stand in `config:`.
-    A check whose keys are not its fields names a TypedDict of its module (`written`) and a function
-    of its module (`reads`) that turns a mapping of that shape into a check's name and its fields.
+    None stands for every field under its own name, and two keys of one field are two names of it.
+    `config` are the keys that stand in `config:`. `others` names a TypedDict of the check's module
+    with the keys that are no fields, or have another type in files. `reads` names a method of the
+    class that makes the name and the fields of a check of what is written.
     """
 
     dialects: Dialect
@@ -40,7 +41,7 @@ class Word(NamedTuple):
     fixed: Mapping[str, Any] = {}
     keys: Mapping[str, str] | None = None
     config: tuple[str, ...] = ()
-    written: str | None = None
+    others: str | None = None
     reads: str | None = None
 
 
@@ -65,6 +66,8 @@ _VALUES: Final = {"value": "values"}
 _PATTERN: Final = {"value": "pattern"}
 _PATH_AND_VALUE: Final = {"path": "path", "value": "value"}
 _VALUE_AS_MAXIMUM: Final = {"value": "threshold"}
+_THRESHOLD: Final = {"threshold": "threshold"}
+_JUDGED: Final = {"votes": "votes", "aggregation": "aggregation", **_THRESHOLD}
 
 CHECKS: Final[Mapping[str, CheckRow]] = {
     "contains": CheckRow(
@@ -102,14 +105,14 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "text",
         "Equals",
         (
-            Word(_W, "equals", config=("mode",), written="EqualsKeys", reads="read_equals"),
+            Word(_W, "equals", {}, {}, ("mode",), others="EqualsKeys", reads="read"),
             Word(_T, "equals", _TRIMMED),
         ),
     ),
     "word-count": CheckRow(
         "text",
         "WordCount",
-        (Word(_W, "word-count", written="WordCountKeys", reads="read_word_count"),),
+        (Word(_W, "word-count", keys={}, others="WordCountKeys", reads="read"),),
     ),
     "regex": CheckRow(
         "regex",
@@ -136,7 +139,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "Cost",
         (
             Word(_W, "cost"),
-            Word(_T, "cost", written="CostKeys", reads="read_cost"),
+            Word(_T, "cost", keys={"threshold": "threshold", "budget": "threshold"}),
             Word(_S, "metric.total_cost_usd.max", keys=_VALUE_AS_MAXIMUM),
         ),
     ),
@@ -155,7 +158,19 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "token-maxima": CheckRow(
         "measures",
         "TokenMaxima",
-        (Word(_T, "token-usage", written="TokenKeys", reads="read_token_usage"),),
+        (
+            Word(
+                _T,
+                "token-usage",
+                keys={
+                    "threshold": "max_total",
+                    "max_total": "max_total",
+                    "max_input": "max_input",
+                    "max_output": "max_output",
+                },
+                reads="read",
+            ),
+        ),
     ),
     "output-contains": CheckRow(
         "paths", "OutputContains", (Word(_S, "output.contains", keys=_PATH_AND_VALUE),)
@@ -166,7 +181,14 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "output-matches": CheckRow(
         "paths",
         "OutputMatches",
-        (Word(_S, "output.matches", written="MatchesKeys", reads="read_matches"),),
+        (
+            Word(
+                _S,
+                "output.matches",
+                _PYTHON,
+                {"path": "path", "value": "pattern", "pattern": "pattern", "flags": "flags"},
+            ),
+        ),
     ),
     "at-path": CheckRow("paths", "AtPath"),
     "at-path-later": CheckRow("paths", "AtPath", is_async=True),
@@ -181,51 +203,51 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "judged",
         "LlmGrader",
         (
-            Word(_T, "llm-grader", written="LlmGraderKeys", reads="read_llm_grader"),
-            Word(_W, "llm_judge", config=ANY, keys={}, reads="read_llm_judge"),
-            Word(_S, "llm_judge", written="SuiteJudgeKeys", reads="read_llm_judge"),
+            Word(_T, "llm-grader", keys=_JUDGED, others="LlmGraderKeys", reads="read"),
+            Word(_W, "llm_judge", keys={}, config=ANY, reads="read_judge"),
+            Word(_S, "llm_judge", keys=_THRESHOLD, others="SuiteJudgeKeys", reads="read_judge"),
         ),
         is_async=True,
     ),
     "rubrics": CheckRow(
         "judged",
         "Rubrics",
-        (Word(_T, "rubrics", written="RubricsKeys", reads="read_rubrics"),),
+        (Word(_T, "rubrics", keys=_JUDGED, others="RubricsKeys", reads="read"),),
         is_async=True,
     ),
     "code-grader": CheckRow(
         "program",
         "CodeGrader",
-        (Word(_T, "code-grader", written="CodeGraderKeys", reads="read_code_grader"),),
+        (Word(_T, "code-grader", others="CodeGraderKeys", reads="read"),),
         is_async=True,
     ),
     "composite": CheckRow(
         "composite",
         "Composite",
-        (Word(_T, "composite", written="CompositeKeys", reads="read_composite"),),
+        (Word(_T, "composite", keys=_THRESHOLD, others="CompositeKeys", reads="read"),),
         is_async=True,
     ),
     "tool-trajectory": CheckRow(
         "trajectory",
         "ToolTrajectory",
-        (Word(_T, "tool-trajectory", written="TrajectoryKeys", reads="read_trajectory"),),
+        (Word(_T, "tool-trajectory", others="TrajectoryKeys", reads="read"),),
     ),
     "field-accuracy": CheckRow(
         "field_accuracy",
         "FieldAccuracy",
-        (Word(_T, "field-accuracy", reads="read_field_accuracy"),),
+        (Word(_T, "field-accuracy", reads="read"),),
     ),
     "execution-metrics": CheckRow(
         "execution_metrics",
         "ExecutionMetrics",
-        (Word(_T, "execution-metrics", reads="read_execution_metrics"),),
+        (Word(_T, "execution-metrics", reads="read"),),
     ),
     "similar": CheckRow(
         "similar",
         "Similar",
         (
-            Word(_T, "similar", written="SimilarKeys", reads="read_similar"),
-            Word(_W, "similar", config=ANY, written="SimilarValue", reads="read_similar_config"),
+            Word(_T, "similar", keys={}, others="SimilarKeys", reads="read"),
+            Word(_W, "similar", {}, {}, ANY, others="SimilarValue", reads="read_config"),
         ),
         is_async=True,
     ),
@@ -237,8 +259,8 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "plugin",
         "Python",
         (
-            Word(_W, "python", config=ANY, written="PythonKeys", reads="read_python"),
-            Word(_S, "python", written="SuitePythonKeys", reads="read_suite_python"),
+            Word(_W, "python", keys={"callable": "callable"}, config=ANY, reads="read"),
+            Word(_S, "python", others="SuitePythonKeys", reads="read_suite"),
         ),
         is_async=True,
     ),

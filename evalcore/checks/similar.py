@@ -69,6 +69,27 @@ class Similar(Check):
             cost_usd=metrics.cost_usd,
         )
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `similar` means in test files."""
+        return "similar", {
+            "value": written.get("value"),
+            "threshold": float(written.get("threshold", DEFAULT_THRESHOLD)),
+            "judges": [reader.embedding(written)],
+        }
+
+    @classmethod
+    def read_config(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `similar` means in workflow files and suites."""
+        config = reader.validate(SimilarConfig, written.get("config") or {}, "config")
+        threshold = written.get("threshold")
+        if threshold is None:
+            threshold = config.get("threshold", DEFAULT_THRESHOLD)
+        options = {key: value for key, value in config.items() if key != "threshold"}
+        judge = reader.inline_judge(options) if "provider" in options else reader.embedding(options)
+        value = str(written["value"])
+        return "similar", {"value": value, "threshold": float(threshold), "judges": [judge]}
+
 
 @with_config(STRICT)
 class SimilarKeys(TypedDict, total=False):
@@ -98,24 +119,3 @@ class SimilarConfig(TypedDict, total=False):
     base_url: Text
     api_key: Text
     threshold: Share
-
-
-def read_similar(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `similar` means in test files."""
-    return "similar", {
-        "value": written.get("value"),
-        "threshold": float(written.get("threshold", DEFAULT_THRESHOLD)),
-        "judges": [reader.embedding(written)],
-    }
-
-
-def read_similar_config(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `similar` means in workflow files and suites."""
-    config = reader.validate(SimilarConfig, written.get("config") or {}, "config")
-    threshold = written.get("threshold")
-    if threshold is None:
-        threshold = config.get("threshold", DEFAULT_THRESHOLD)
-    options = {key: value for key, value in config.items() if key != "threshold"}
-    judge = reader.inline_judge(options) if "provider" in options else reader.embedding(options)
-    value = str(written["value"])
-    return "similar", {"value": value, "threshold": float(threshold), "judges": [judge]}

@@ -104,6 +104,21 @@ class Equals(_TrimmedText):
         value, output = self.trimmed(subject.output)
         return PASSED if output == value else failed(f"is not {quote(value)}")
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `equals` means in workflow files: of text, or of JSON."""
+        value, mode = written["value"], (written.get("config") or {}).get("mode")
+        if value is None:
+            hint = "; JSON's null is written in quotes" if mode == "json" else ""
+            raise AssertionValueError(f"is required{hint}", "value")
+        if mode == "json":
+            is_text = isinstance(value, str)
+            return "equals-json", {"value": reader.parse_json(value, "value") if is_text else value}
+        if mode is not None:
+            message = f"unknown mode {mode!r}; only 'json' is known"
+            raise AssertionValueError(message, "config", "mode")
+        return "equals", {"value": str(value), "trim": None}
+
 
 class WordCount(Check):
     """The output has `min` to `max` white-space-separated words (null: no bound)."""
@@ -126,6 +141,17 @@ class WordCount(Check):
             return None if self.max is None else f"max {self.max}"
         return f"min {self.min}" if self.max is None else f"min {self.min}, max {self.max}"
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `word-count` means: a number of words, or their bounds."""
+        value = written["value"]
+        bounds = value if isinstance(value, Mapping) else {"min": value, "max": value}
+        low, high = bounds.get("min"), bounds.get("max")
+        if low is not None and high is not None and low > high:
+            message = f"'min' ({low}) is above 'max' ({high}): no number of words is both"
+            raise AssertionValueError(message, "value")
+        return "word-count", {"min": low, "max": high}
+
 
 class WordRange(TypedDict, total=False):
     """Inclusive bounds of a number of words."""
@@ -144,29 +170,3 @@ class EqualsKeys(TypedDict, total=False):
     """The keys of `equals` in workflow files; with `config.mode: json` the value is JSON."""
 
     value: Required[Any]
-
-
-def read_word_count(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `word-count` means: a number of words, or their bounds."""
-    value = written["value"]
-    bounds = value if isinstance(value, Mapping) else {"min": value, "max": value}
-    low, high = bounds.get("min"), bounds.get("max")
-    if low is not None and high is not None and low > high:
-        message = f"'min' ({low}) is above 'max' ({high}): no number of words is both"
-        raise AssertionValueError(message, "value")
-    return "word-count", {"min": low, "max": high}
-
-
-def read_equals(written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
-    """Return the check that `equals` means in workflow files: of text, or of JSON."""
-    value, mode = written["value"], (written.get("config") or {}).get("mode")
-    if value is None:
-        hint = "; JSON's null is written in quotes" if mode == "json" else ""
-        raise AssertionValueError(f"is required{hint}", "value")
-    if mode == "json":
-        is_text = isinstance(value, str)
-        return "equals-json", {"value": reader.parse_json(value, "value") if is_text else value}
-    if mode is not None:
-        message = f"unknown mode {mode!r}; only 'json' is known"
-        raise AssertionValueError(message, "config", "mode")
-    return "equals", {"value": str(value), "trim": None}

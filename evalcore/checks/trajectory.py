@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Required
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Field, field_validator, with_config
+from pydantic import Field, field_validator
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, AssertionValueError, Check
+from evalcore.checks.base import AssertionValueError, Check
 from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.json import ABSENT, same_json, value_at
 from evalcore.checks.judge import passing_score
@@ -17,7 +17,7 @@ from evalcore.checks.material import tool_calls_of
 from evalcore.checks.strict_json import NotJsonError, parse
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, Weight
+from evalcore.declared.types import OrAbsent, Share, Text, Weight
 from evalcore.mistakes.foreign_text import json_text, quote
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
@@ -139,9 +139,9 @@ class ToolTrajectory(Check):
     nested: ClassVar[bool] = True
 
     mode: Mode
-    minimums: Annotated[dict[str, Annotated[int, Field(ge=0)]] | None, Field(min_length=1)] = None
-    expected: list[ExpectedCall] | None = None
-    threshold: Share | None = None
+    minimums: OrAbsent[Minimums] = None
+    expected: OrAbsent[list[ExpectedCall]] = None
+    threshold: OrAbsent[Share] = None
 
     def __post_init__(self) -> None:
         """Refuse a mode without what it compares with."""
@@ -164,30 +164,27 @@ class ToolTrajectory(Check):
         names = ", ".join(call.name for call in calls)
         return by_aspects(aspects, self.threshold, actual=f"called: {names or 'nothing'}")
 
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+        """Return the check that `tool-trajectory` means."""
+        general = checked_args_match(written.get("args_match", "superset"))
+        fields: dict[str, Any] = {
+            key: written[key] for key in ("mode", "minimums") if key in written
+        }
+        if "expected" in written:
+            fields["expected"] = [
+                {**call.model_dump(exclude_unset=True), "args_match": general} | call.written_match
+                for call in written["expected"]
+            ]
+        fields["threshold"] = passing_score(written)
+        cls.from_stored(fields)
+        return "tool-trajectory", fields
 
-@with_config(STRICT)
+
 class TrajectoryKeys(TypedDict, total=False):
-    """The keys of `tool-trajectory`; `args_match` is the default of the expected calls."""
+    """The key of `tool-trajectory` that is no field: the default of the expected calls."""
 
-    mode: Required[Mode]
-    minimums: Minimums
-    expected: list[ExpectedCall]
     args_match: Any
-    threshold: Share
-
-
-def read_trajectory(written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
-    """Return the check that `tool-trajectory` means."""
-    general = checked_args_match(written.get("args_match", "superset"))
-    fields: dict[str, Any] = {key: written[key] for key in ("mode", "minimums") if key in written}
-    if "expected" in written:
-        fields["expected"] = [
-            {**call.model_dump(exclude_unset=True), "args_match": general} | call.written_match
-            for call in written["expected"]
-        ]
-    fields["threshold"] = passing_score(written)
-    ToolTrajectory.from_stored(fields)
-    return "tool-trajectory", fields
 
 
 def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> list[dict[str, Any]]:

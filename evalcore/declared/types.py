@@ -52,6 +52,16 @@ class _NotNull:
 
 OrAbsent = Annotated[T | None, _NotNull()]
 """A value, or None where the key is left out; null is a mistake."""
+
+
+def or_null(hint: Any) -> Any:
+    """Return the type of a field in its stored form, which has null where the key is left out."""
+    marks = getattr(hint, "__metadata__", ())
+    if not any(isinstance(mark, _NotNull) for mark in marks):
+        return hint
+    return hint.__origin__
+
+
 Scalar = Annotated[
     str | int | float | bool,
     Field(description="Text; numbers and booleans are taken as Python's str()"),

@@ -15,7 +15,8 @@ class Gate:
     """A decision over the whole run; the fields of a subclass are its parameters.
 
     `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its one
-    required parameter, for messages and the help of `--gate`. A gate that `compares` needs a
+    required parameter, for messages and the help of `--gate`; of several required ones it is
+    `key=value,key=value`. A gate that `compares` needs a
     baseline. The docstring says when the gate passes: it is the row in docs/reference/gates.md.
     `define_suite` checks the gates that Python makes. A `query` computes what the summary does not
     hold: SQL over the tables `items` and `cases` of the run (analytics/queries/), with the gate's

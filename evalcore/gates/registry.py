@@ -75,10 +75,13 @@ def parse_gate_option(text: str) -> GateSpec:
             raise GateSyntaxError(f"gate '{name}' takes no value")
         raw[first] = value_of_text(rest, parameters[first])
     elif separator == ":":
-        for key, value in _pairs(name, rest, first or "key"):
+        for key, value in _pairs(name, rest, kind):
             raw[key] = value_of_text(value, parameters.get(snake_case(key)))
-    elif kind.example:
-        raise GateSyntaxError(f"gate '{name}': '{first}' is required: {name}={kind.example}")
+    missing = [key for key in _required_keys(kind) if key not in map(snake_case, raw)]
+    if missing:
+        keys = ", ".join(f"'{key}'" for key in missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise GateSyntaxError(f"gate '{name}': {keys} {verb} required: {_option_form(name, kind)}")
     return parse_gate(raw)
 
 
@@ -92,9 +95,15 @@ def parse_gate_options(texts: Iterable[str], option: str) -> tuple[GateSpec, ...
 
 def option_forms() -> str:
     """Return how each gate is written on the command line, for the help of `--gate`."""
-    return ", ".join(
-        f"{name}={kind.example}" if kind.example else name for name, kind in GATES.items()
-    )
+    return ", ".join(_option_form(name, kind) for name, kind in GATES.items())
+
+
+def _option_form(name: str, kind: type[Gate]) -> str:
+    """Return the shortest form on the command line: `NAME=VALUE` for one required parameter."""
+    if not kind.example:
+        return name
+    separator = ":" if len(_required_keys(kind)) > 1 else "="
+    return f"{name}{separator}{kind.example}"
 
 
 def gate_schema() -> dict[str, Any]:
@@ -133,12 +142,14 @@ def _first_key(kind: type[Gate]) -> str:
     """Return the key of the parameter that `NAME=VALUE` sets: the first required one, else the
     first; none of a gate without parameters.
     """
-    parameters = parameters_of(kind)
-    required = [key for key, each in parameters.items() if each.required]
-    return next(iter([*required, *parameters]), "")
+    return next(iter([*_required_keys(kind), *parameters_of(kind)]), "")
 
 
-def _pairs(name: str, text: str, first: str) -> list[tuple[str, str]]:
+def _required_keys(kind: type[Gate]) -> list[str]:
+    return [key for key, each in parameters_of(kind).items() if each.required]
+
+
+def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:
     """Return the pairs of `key=value,key=value`; a part without `=` goes on with a value."""
     pairs: list[tuple[str, str]] = []
     for part in text.split(","):
@@ -148,7 +159,10 @@ def _pairs(name: str, text: str, first: str) -> list[tuple[str, str]]:
         elif pairs:
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{part}")
         else:
-            raise GateSyntaxError(f"gate '{name}': write {name}:{first}=value, or {name}=value")
+            forms = f"{name}:{_first_key(kind) or 'key'}=value, or {name}=value"
+            if len(_required_keys(kind)) > 1:
+                forms = _option_form(name, kind)
+            raise GateSyntaxError(f"gate '{name}': write {forms}")
     return pairs
 
 

@@ -45,6 +45,11 @@ class BoundedConnection:
         """Execute a query once for each row of parameters; raises as `execute` does."""
         self._fitting(lambda: self._connection.executemany(query, rows))
 
+    def parameters_of(self, query: str) -> frozenset[str]:
+        """Return the names of the parameters that a query has (`$name`)."""
+        statements = self._connection.extract_statements(query)
+        return frozenset(name for each in statements for name in each.named_parameters)
+
     def close(self) -> None:
         """Close the cursor."""
         self._connection.close()

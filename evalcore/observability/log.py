@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, assert_never
+from typing import Any
 
 import orjson
 
@@ -18,7 +18,7 @@ from evalcore.observability.observer import (
     CallEnded,
     CallRetried,
     ConcurrencyChanged,
-    Event,
+    EventObserver,
     ExecutionBegun,
     ItemEnded,
     RunEnded,
@@ -35,7 +35,7 @@ Write = Callable[[str], object]
 _LONGEST_TEXT = 2_000
 
 
-class LogObserver:
+class LogObserver(EventObserver):
     """Writes a line for each event: JSON with `time`, `level`, `event`, or the same as text.
 
     A line is written at once and whole, so that lines of several threads do not mix.
@@ -52,28 +52,6 @@ class LogObserver:
         self._open = ShardSpans()
         self._budget_told = False
         self._limit: int | None = None
-
-    def tell(self, event: Event) -> None:
-        """Write the line of an event."""
-        match event:
-            case ItemEnded():
-                self._item_ended(event)
-            case CallEnded():
-                self._call_ended(event)
-            case CallRetried():
-                self._call_retried(event)
-            case ConcurrencyChanged():
-                self._concurrency_changed(event.limit)
-            case ShardBegun():
-                self._shard_begun(event)
-            case ShardCommitted():
-                self._shard_committed(event)
-            case RunEnded():
-                self._run_ended(event)
-            case ExecutionBegun():
-                self._execution_begun(event)
-            case _:
-                assert_never(event)
 
     def _execution_begun(self, event: ExecutionBegun) -> None:
         self._write_line("info", "run.executing", **event._asdict(), mode=self._scope.mode)
@@ -147,11 +125,11 @@ class LogObserver:
             recorded=outcome.recorded,
         )
 
-    def _concurrency_changed(self, limit: int) -> None:
+    def _concurrency_changed(self, event: ConcurrencyChanged) -> None:
         """Write (level debug) `window.changed`."""
-        if limit != self._limit:
-            self._limit = limit
-            self._write_line("debug", "window.changed", concurrency=limit)
+        if event.limit != self._limit:
+            self._limit = event.limit
+            self._write_line("debug", "window.changed", concurrency=event.limit)
 
     def _run_ended(self, ended: RunEnded) -> None:
         self._write_line(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, assert_never
 
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
@@ -127,6 +127,41 @@ class Observer(Protocol):
 
     def tell(self, event: Event) -> None:
         """Take an event. `RunEnded` is the last one."""
+
+
+class EventObserver:
+    """An observer with a method for each kind of event; those that it leaves out do nothing."""
+
+    def tell(self, event: Event) -> None:
+        """Hand the event to its method."""
+        match event:
+            case ItemEnded():
+                self._item_ended(event)
+            case CallEnded():
+                self._call_ended(event)
+            case CallRetried():
+                self._call_retried(event)
+            case ConcurrencyChanged():
+                self._concurrency_changed(event)
+            case ShardBegun():
+                self._shard_begun(event)
+            case ShardCommitted():
+                self._shard_committed(event)
+            case RunEnded():
+                self._run_ended(event)
+            case ExecutionBegun():
+                self._execution_begun(event)
+            case _:
+                assert_never(event)
+
+    def _item_ended(self, event: ItemEnded, /) -> None: ...
+    def _call_ended(self, event: CallEnded, /) -> None: ...
+    def _call_retried(self, event: CallRetried, /) -> None: ...
+    def _concurrency_changed(self, event: ConcurrencyChanged, /) -> None: ...
+    def _shard_begun(self, event: ShardBegun, /) -> None: ...
+    def _shard_committed(self, event: ShardCommitted, /) -> None: ...
+    def _run_ended(self, event: RunEnded, /) -> None: ...
+    def _execution_begun(self, event: ExecutionBegun, /) -> None: ...
 
 
 class Observers:

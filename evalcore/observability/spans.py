@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.span import Span
@@ -30,8 +30,7 @@ from evalcore.observability.observer import (
     CallRetried,
     ConcurrencyChanged,
     Cover,
-    Event,
-    ExecutionBegun,
+    EventObserver,
     ItemEnded,
     RunEnded,
     RunScope,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 _NS = 1_000
 
 
-class SpanObserver:
+class SpanObserver(EventObserver):
     """Makes the spans and counts the metrics of one run in this process."""
 
     def __init__(
@@ -69,28 +68,6 @@ class SpanObserver:
         self._items: dict[int, int] = {}
         self._retried: dict[int, list[CallRetried]] = {}
         self._lock = threading.Lock()
-
-    def tell(self, event: Event) -> None:
-        """Make the span of an event, or count it."""
-        match event:
-            case ItemEnded():
-                self._item_ended(event)
-            case CallEnded():
-                self._call_ended(event)
-            case CallRetried():
-                self._call_retried(event)
-            case ConcurrencyChanged():
-                self._concurrency_changed(event.limit)
-            case ShardBegun():
-                self._shard_begun(event)
-            case ShardCommitted():
-                self._shard_committed(event)
-            case RunEnded():
-                self._run_ended(event)
-            case ExecutionBegun():
-                pass  # the run's span is made when it is over
-            case _:
-                assert_never(event)
 
     def _shard_begun(self, event: ShardBegun) -> None:
         """Open the shard's span."""
@@ -213,11 +190,11 @@ class SpanObserver:
             self._fail(span, str(kind), call.outcome.message)
         span.end(call.ended_ns)
 
-    def _concurrency_changed(self, limit: int) -> None:
+    def _concurrency_changed(self, event: ConcurrencyChanged) -> None:
         """Keep the number for the gauge."""
         run_id = self._scope.run_id
         named = {**self._named, "evalcore.run.id": run_id}
-        self._count.set_window(run_id, limit, named)
+        self._count.set_window(run_id, event.limit, named)
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Make the run's span, under the id that its shards know."""

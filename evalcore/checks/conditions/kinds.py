@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -29,10 +29,9 @@ from evalcore.checks.conditions.verdict import PASSED, ConditionVerdict, failed
 from evalcore.model.assertion import Outcome
 
 
-class AllItemsMatch(Condition):
-    """The nested condition holds for every element; an empty list passes."""
+class _NestedCondition(Condition):
+    """A condition on the elements of a list; on anything else it is blocked."""
 
-    kind: Literal["all_items_match"]
     condition: AnyCondition
 
     def mistakes(self) -> Iterable[str]:
@@ -45,10 +44,23 @@ class AllItemsMatch(Condition):
         return self.condition.model_dump(mode="json", by_alias=True)
 
     async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+        """Return the verdict on the list, by the verdicts on its elements."""
+        if not isinstance(value, list):
+            return type_error("a list", value)
+        return self.joined([await self.condition.evaluate(each, services) for each in value])
+
+    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+        """Return the verdict on the list."""
+        raise NotImplementedError
+
+
+class AllItemsMatch(_NestedCondition):
+    """The nested condition holds for every element; an empty list passes."""
+
+    kind: Literal["all_items_match"]
+
+    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
         """Return failed if it fails for one element, else blocked if it is for one."""
-        verdicts = await _each(self.condition, value, services)
-        if isinstance(verdicts, ConditionVerdict):
-            return verdicts
         for outcome in (Outcome.FAILED, Outcome.BLOCKED):
             for index, verdict in enumerate(verdicts):
                 if verdict.outcome is outcome:
@@ -56,26 +68,13 @@ class AllItemsMatch(Condition):
         return PASSED
 
 
-class AnyItemMatches(Condition):
+class AnyItemMatches(_NestedCondition):
     """The nested condition holds for one element; an empty list fails."""
 
     kind: Literal["any_item_matches"]
-    condition: AnyCondition
 
-    def mistakes(self) -> Iterable[str]:
-        """Return those of the nested condition."""
-        return self.condition.mistakes()
-
-    @property
-    def expected_value(self) -> Any:
-        """The nested condition."""
-        return self.condition.model_dump(mode="json", by_alias=True)
-
-    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
         """Return passed if it holds for one element, else blocked if it is for one."""
-        verdicts = await _each(self.condition, value, services)
-        if isinstance(verdicts, ConditionVerdict):
-            return verdicts
         if any(verdict.outcome is Outcome.PASSED for verdict in verdicts):
             return PASSED
         for index, verdict in enumerate(verdicts):
@@ -109,18 +108,10 @@ AnyCondition = Annotated[
     Field(discriminator="kind"),
 ]
 
-for nested in (AllItemsMatch, AnyItemMatches):
+for nested in (_NestedCondition, AllItemsMatch, AnyItemMatches):
     nested.model_rebuild()
 
 CONDITION: TypeAdapter[Any] = TypeAdapter(AnyCondition)
-
-
-async def _each(
-    condition: Condition, value: Any, services: ConditionServices
-) -> list[ConditionVerdict] | ConditionVerdict:
-    if not isinstance(value, list):
-        return type_error("a list", value)
-    return [await condition.evaluate(element, services) for element in value]
 
 
 def _at(index: int, verdict: ConditionVerdict) -> ConditionVerdict:

@@ -1,0 +1,246 @@
+"""The trend of a suite as a Vega-Lite chart.
+
+Values of the data never become parts of the chart's own expressions: names are shown as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from evalcore.mistakes.foreign_text import shorten
+from evalcore.model.trend import Trend, TrendPoint
+from evalcore.report.escape import visible
+
+if TYPE_CHECKING:
+    import altair
+
+Spec = dict[str, Any]
+
+_WIDTH, _HEIGHT = 760, 280
+_MOST_NAME = 40
+# More intervals than these stand too close for single lines: they become a band.
+_MOST_BARS: Final = 60
+# More labels than these would cover each other.
+_MOST_LABELS: Final = 6
+_LABEL_LINES, _LABEL_HEIGHT = 3, 12
+_DAY_S: Final = 86_400
+_TIME_FORMS: Final = ((2 * _DAY_S, "%d %b %H:%M"), (300 * _DAY_S, "%d %b"))
+_LONG_TIME_FORM: Final = "%b %Y"
+_DECISIONS: Final = ("pass", "fail", "inconclusive", "error", "not decided")
+_COLOURS: Final = ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
+_SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")
+_VARIANT_COLOURS: Final = ("#0969da", "#bc4c00", "#1b7c83", "#8250df", "#57606a", "#bf3989")
+
+
+def trend_spec(trend: Trend) -> Spec:
+    """Return the chart of a trend: lines with intervals, decisions as marks, changes as rules."""
+    import altair
+
+    rows = [_row(trend, point) for point in trend.points if point.value is not None]
+    dense = max((_count(trend, variant) for variant in trend.variants), default=0) > _MOST_BARS
+    base = altair.Chart(altair.Data(values=rows))
+    span_s = _span_s(trend)
+    decisions = {row["decision"] for row in rows}
+    layers = [
+        _intervals(base, span_s, dense=dense),
+        _lines(base, trend, span_s),
+        _marks(base, decisions, span_s, dense=dense),
+    ]
+    changed = _change_rows(trend)
+    if changed:
+        layers.insert(0, _change_rules(changed, span_s))
+        if len(changed) <= _MOST_LABELS:
+            layers += _change_labels(changed, span_s)
+    chart = altair.layer(*layers).resolve_scale(color="independent", shape="independent")
+    chart = chart.properties(
+        width=_WIDTH,
+        height=_HEIGHT,
+        background="white",
+        padding=12,
+        title=altair.TitleParams(
+            text=_name(trend.suite),
+            subtitle=f"{trend.metric.title} over {_runs(trend)}",
+            anchor="start",
+            fontSize=15,
+            subtitleColor="#57606a",
+        ),
+    )
+    # The check against Vega-Lite's schema takes seconds for a year of runs.
+    spec: Spec = _configured(chart).to_dict(validate=False)
+    return spec
+
+
+def _configured(chart: altair.LayerChart) -> Any:
+    return (
+        chart.configure_view(stroke=None)
+        .configure_axis(
+            grid=True,
+            gridColor="#eaeef2",
+            domainColor="#8c959f",
+            tickColor="#8c959f",
+            labelColor="#24292f",
+            titleColor="#57606a",
+            titleFontWeight="normal",
+        )
+        .configure_legend(labelLimit=260, titleColor="#57606a", titleFontWeight="normal")
+    )
+
+
+def _runs(trend: Trend) -> str:
+    runs = len({point.run_id for point in trend.points})
+    return "1 run" if runs == 1 else f"{runs:,} runs"
+
+
+def _count(trend: Trend, variant: str) -> int:
+    return sum(point.variant == variant for point in trend.points)
+
+
+def _name(text: str) -> str:
+    return shorten(" ".join(visible(text).split()), _MOST_NAME)
+
+
+def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
+    decision = point.decision if point.decision in _DECISIONS else _DECISIONS[-1]
+    return {
+        "time": point.started_at.isoformat(),
+        "run": point.run_id,
+        "variant": _name(point.variant),
+        "value": point.value,
+        "low": point.low,
+        "high": point.high,
+        "decision": decision,
+        "shown": trend.metric.text(point.value),
+        "title": trend.metric.title,
+        "changes": _name("; ".join(point.changes)),
+    }
+
+
+def _change_rows(trend: Trend) -> list[dict[str, Any]]:
+    """Return one row for each run at which something changed, of whichever variant."""
+    texts: dict[str, list[str]] = {}
+    times: dict[str, str] = {}
+    for point in trend.points:
+        if point.changes:
+            times[point.run_id] = point.started_at.isoformat()
+            known = texts.setdefault(point.run_id, [])
+            known.extend(change for change in point.changes if change not in known)
+    return [
+        {"time": times[run], "changes": _name("; ".join(changes))} for run, changes in texts.items()
+    ]
+
+
+def _span_s(trend: Trend) -> float:
+    """Return the time from the first to the last point in seconds."""
+    times = [point.started_at for point in trend.points]
+    return (max(times) - min(times)).total_seconds() if times else 0.0
+
+
+def _time(span_s: float) -> altair.X:
+    import altair
+
+    form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
+    axis = altair.Axis(title="UTC", labelOverlap=True, tickCount=8, grid=False, format=form)
+    return altair.X("time:T", axis=axis, scale=altair.Scale(type="utc", padding=14))
+
+
+def _value(title: str | None, *, share: bool) -> altair.Y:
+    import altair
+
+    axis = altair.Axis(title=title, tickCount=6, format=".2~f" if share else "~s")
+    scale = altair.Scale(zero=False, nice=True, padding=8)
+    return altair.Y("value:Q", axis=axis, scale=scale)
+
+
+def _intervals(base: altair.Chart, span_s: float, *, dense: bool) -> altair.Chart:
+    import altair
+
+    bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
+    colour = _variant_colour(legend=False)
+    if dense:
+        mark = bounds.mark_area(opacity=0.16, line=False)
+    else:
+        mark = bounds.mark_rule(opacity=0.45, strokeWidth=2)
+    return mark.encode(
+        x=_time(span_s),
+        y=altair.Y("low:Q"),
+        y2=altair.Y2("high:Q"),
+        color=colour,
+        detail="variant:N",
+    )
+
+
+def _variant_colour(*, legend: bool) -> altair.Color:
+    import altair
+
+    return altair.Color(
+        "variant:N",
+        scale=altair.Scale(range=list(_VARIANT_COLOURS)),
+        sort=None,
+        legend=altair.Legend(title="variant", orient="right") if legend else None,
+    )
+
+
+def _lines(base: altair.Chart, trend: Trend, span_s: float) -> altair.Chart:
+    metric = trend.metric
+    return base.mark_line(strokeWidth=1.6).encode(
+        x=_time(span_s),
+        y=_value(metric.title, share=metric.is_share),
+        color=_variant_colour(legend=len(trend.variants) > 1),
+    )
+
+
+def _marks(
+    base: altair.Chart, shown_decisions: Collection[str], span_s: float, *, dense: bool
+) -> altair.Chart:
+    """Return the decisions as marks; in a dense chart those that did not pass."""
+    import altair
+
+    shown = base.transform_filter("datum.decision !== 'pass'") if dense else base
+    decisions = [name for name in _DECISIONS if name in shown_decisions]
+    numbers = [_DECISIONS.index(name) for name in decisions]
+    domain = altair.Scale(domain=decisions, range=[_COLOURS[number] for number in numbers])
+    shapes = altair.Scale(domain=decisions, range=[_SHAPES[number] for number in numbers])
+    legend = altair.Legend(title="decision of the run", orient="right")
+    return shown.mark_point(filled=True, size=24 if dense else 75, opacity=1).encode(
+        x=_time(span_s),
+        y=altair.Y("value:Q"),
+        color=altair.Color("decision:N", scale=domain, legend=legend),
+        shape=altair.Shape("decision:N", scale=shapes, legend=legend),
+        tooltip=[
+            altair.Tooltip("run:N", title="run"),
+            altair.Tooltip("time:T", title="started (UTC)", format="%Y-%m-%d %H:%M"),
+            altair.Tooltip("variant:N", title="variant"),
+            altair.Tooltip("shown:N", title="value"),
+            altair.Tooltip("low:Q", title="95 % from", format=".4~f"),
+            altair.Tooltip("high:Q", title="95 % to", format=".4~f"),
+            altair.Tooltip("decision:N", title="decision"),
+            altair.Tooltip("changes:N", title="changed"),
+        ],
+    )
+
+
+def _change_rules(rows: list[dict[str, Any]], span_s: float) -> altair.Chart:
+    import altair
+
+    chart = altair.Chart(altair.Data(values=rows))
+    return chart.mark_rule(strokeDash=[3, 3], color="#8c959f", strokeWidth=1).encode(
+        x=_time(span_s), tooltip=[altair.Tooltip("changes:N", title="changed")]
+    )
+
+
+def _change_labels(rows: list[dict[str, Any]], span_s: float) -> list[altair.Chart]:
+    """Return what changed as texts; neighbours stand on lines of their own."""
+    import altair
+
+    layers = []
+    for line in range(_LABEL_LINES):
+        values = rows[line::_LABEL_LINES]
+        if values:
+            chart = altair.Chart(altair.Data(values=values))
+            text = chart.mark_text(
+                align="left", baseline="top", dx=3, fontSize=10, color="#57606a", limit=200
+            )
+            top = altair.value(line * _LABEL_HEIGHT)
+            layers.append(text.encode(x=_time(span_s), y=top, text="changes:N"))
+    return layers

@@ -1,4 +1,4 @@
-"""How a suite's figures went over its runs: the points of a trend, and what changed between them."""
+"""How a suite's figures went over its runs: the points, and what changed between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Metric(StrEnum):
     TOKENS = "tokens"
 
     @property
-    def title(self) -> str:
+    def heading(self) -> str:
         """What the figure is, for a heading or an axis."""
         return _TITLES[self]
 

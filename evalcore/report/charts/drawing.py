@@ -50,7 +50,8 @@ _PAGE: Final = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:;
+ script-src 'unsafe-inline'; style-src 'unsafe-inline'">
 <title>Trend</title>
 <body style="margin:1rem;background:white">
 <div id="chart"></div>

@@ -6,14 +6,12 @@ Values of the data never become parts of the chart's own expressions: names are 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.trend import Trend, TrendPoint
 from evalcore.report.escape import visible
-
-if TYPE_CHECKING:
-    import altair
 
 Spec = dict[str, Any]
 
@@ -24,6 +22,8 @@ _MOST_BARS: Final = 60
 # More labels than these would cover each other.
 _MOST_LABELS: Final = 6
 _LABEL_LINES, _LABEL_HEIGHT = 3, 12
+# From this share of the time on a text would leave the chart.
+_LEFTWARD_FROM: Final = 0.6
 _DAY_S: Final = 86_400
 _TIME_FORMS: Final = ((2 * _DAY_S, "%d %b %H:%M"), (300 * _DAY_S, "%d %b"))
 _LONG_TIME_FORM: Final = "%b %Y"
@@ -39,7 +39,7 @@ def trend_spec(trend: Trend) -> Spec:
 
     rows = [_row(trend, point) for point in trend.points if point.value is not None]
     dense = max((_count(trend, variant) for variant in trend.variants), default=0) > _MOST_BARS
-    base = altair.Chart(altair.Data(values=rows))
+    base = _chart(rows)
     span_s = _span_s(trend)
     decisions = {row["decision"] for row in rows}
     layers = [
@@ -60,7 +60,7 @@ def trend_spec(trend: Trend) -> Spec:
         padding=12,
         title=altair.TitleParams(
             text=_name(trend.suite),
-            subtitle=f"{trend.metric.title} over {_runs(trend)}",
+            subtitle=f"{trend.metric.heading} over {_runs(trend)}",
             anchor="start",
             fontSize=15,
             subtitleColor="#57606a",
@@ -71,7 +71,7 @@ def trend_spec(trend: Trend) -> Spec:
     return spec
 
 
-def _configured(chart: altair.LayerChart) -> Any:
+def _configured(chart: Any) -> Any:
     return (
         chart.configure_view(stroke=None)
         .configure_axis(
@@ -111,7 +111,7 @@ def _row(trend: Trend, point: TrendPoint) -> dict[str, Any]:
         "high": point.high,
         "decision": decision,
         "shown": trend.metric.text(point.value),
-        "title": trend.metric.title,
+        "title": trend.metric.heading,
         "changes": _name("; ".join(point.changes)),
     }
 
@@ -123,8 +123,8 @@ def _change_rows(trend: Trend) -> list[dict[str, Any]]:
     for point in trend.points:
         if point.changes:
             times[point.run_id] = point.started_at.isoformat()
-            known = texts.setdefault(point.run_id, [])
-            known.extend(change for change in point.changes if change not in known)
+            changes = texts.setdefault(point.run_id, [])
+            changes.extend(change for change in point.changes if change not in changes)
     return [
         {"time": times[run], "changes": _name("; ".join(changes))} for run, changes in texts.items()
     ]
@@ -136,7 +136,7 @@ def _span_s(trend: Trend) -> float:
     return (max(times) - min(times)).total_seconds() if times else 0.0
 
 
-def _time(span_s: float) -> altair.X:
+def _time(span_s: float) -> Any:
     import altair
 
     form = next((form for limit_s, form in _TIME_FORMS if span_s < limit_s), _LONG_TIME_FORM)
@@ -144,7 +144,7 @@ def _time(span_s: float) -> altair.X:
     return altair.X("time:T", axis=axis, scale=altair.Scale(type="utc", padding=14))
 
 
-def _value(title: str | None, *, share: bool) -> altair.Y:
+def _value(title: str | None, *, share: bool) -> Any:
     import altair
 
     axis = altair.Axis(title=title, tickCount=6, format=".2~f" if share else "~s")
@@ -152,7 +152,7 @@ def _value(title: str | None, *, share: bool) -> altair.Y:
     return altair.Y("value:Q", axis=axis, scale=scale)
 
 
-def _intervals(base: altair.Chart, span_s: float, *, dense: bool) -> altair.Chart:
+def _intervals(base: Any, span_s: float, *, dense: bool) -> Any:
     import altair
 
     bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
@@ -170,7 +170,7 @@ def _intervals(base: altair.Chart, span_s: float, *, dense: bool) -> altair.Char
     )
 
 
-def _variant_colour(*, legend: bool) -> altair.Color:
+def _variant_colour(*, legend: bool) -> Any:
     import altair
 
     return altair.Color(
@@ -181,28 +181,26 @@ def _variant_colour(*, legend: bool) -> altair.Color:
     )
 
 
-def _lines(base: altair.Chart, trend: Trend, span_s: float) -> altair.Chart:
+def _lines(base: Any, trend: Trend, span_s: float) -> Any:
     metric = trend.metric
     return base.mark_line(strokeWidth=1.6).encode(
         x=_time(span_s),
-        y=_value(metric.title, share=metric.is_share),
+        y=_value(metric.heading, share=metric.is_share),
         color=_variant_colour(legend=len(trend.variants) > 1),
     )
 
 
-def _marks(
-    base: altair.Chart, shown_decisions: Collection[str], span_s: float, *, dense: bool
-) -> altair.Chart:
+def _marks(base: Any, shown_decisions: Collection[str], span_s: float, *, dense: bool) -> Any:
     """Return the decisions as marks; in a dense chart those that did not pass."""
     import altair
 
-    shown = base.transform_filter("datum.decision !== 'pass'") if dense else base
+    marked = base.transform_filter("datum.decision !== 'pass'") if dense else base
     decisions = [name for name in _DECISIONS if name in shown_decisions]
     numbers = [_DECISIONS.index(name) for name in decisions]
     domain = altair.Scale(domain=decisions, range=[_COLOURS[number] for number in numbers])
     shapes = altair.Scale(domain=decisions, range=[_SHAPES[number] for number in numbers])
     legend = altair.Legend(title="decision of the run", orient="right")
-    return shown.mark_point(filled=True, size=24 if dense else 75, opacity=1).encode(
+    return marked.mark_point(filled=True, size=24 if dense else 75, opacity=1).encode(
         x=_time(span_s),
         y=altair.Y("value:Q"),
         color=altair.Color("decision:N", scale=domain, legend=legend),
@@ -220,27 +218,42 @@ def _marks(
     )
 
 
-def _change_rules(rows: list[dict[str, Any]], span_s: float) -> altair.Chart:
+def _change_rules(rows: list[dict[str, Any]], span_s: float) -> Any:
     import altair
 
-    chart = altair.Chart(altair.Data(values=rows))
+    chart = _chart(rows)
     return chart.mark_rule(strokeDash=[3, 3], color="#8c959f", strokeWidth=1).encode(
         x=_time(span_s), tooltip=[altair.Tooltip("changes:N", title="changed")]
     )
 
 
-def _change_labels(rows: list[dict[str, Any]], span_s: float) -> list[altair.Chart]:
-    """Return what changed as texts; neighbours stand on lines of their own."""
+def _change_labels(rows: list[dict[str, Any]], span_s: float) -> list[Any]:
+    """Return what changed as texts: neighbours on lines of their own, the last ones leftward."""
     import altair
 
+    times = [datetime.fromisoformat(row["time"]) for row in rows]
+    first = min(times)
+    texts: dict[tuple[int, bool], list[dict[str, Any]]] = {}
+    for number, (row, time) in enumerate(zip(rows, times, strict=True)):
+        leftward = (time - first).total_seconds() > _LEFTWARD_FROM * span_s
+        texts.setdefault((number % _LABEL_LINES, leftward), []).append(row)
     layers = []
-    for line in range(_LABEL_LINES):
-        values = rows[line::_LABEL_LINES]
-        if values:
-            chart = altair.Chart(altair.Data(values=values))
-            text = chart.mark_text(
-                align="left", baseline="top", dx=3, fontSize=10, color="#57606a", limit=200
-            )
-            top = altair.value(line * _LABEL_HEIGHT)
-            layers.append(text.encode(x=_time(span_s), y=top, text="changes:N"))
+    for (line, leftward), values in texts.items():
+        text = _chart(values).mark_text(
+            align="right" if leftward else "left",
+            baseline="top",
+            dx=-3 if leftward else 3,
+            fontSize=10,
+            color="#57606a",
+            limit=200,
+        )
+        top = altair.value(line * _LABEL_HEIGHT)
+        layers.append(text.encode(x=_time(span_s), y=top, text="changes:N"))
     return layers
+
+
+def _chart(rows: list[dict[str, Any]]) -> Any:
+    import altair
+
+    data: Any = altair.Data
+    return altair.Chart(data(values=rows))

@@ -10,11 +10,9 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -24,7 +22,7 @@ from benchmarks.measure import Row, machine, table, write_section
 from evalcore.service.database.sessions import open_database
 from evalcore.service.database.tables import EvalResultRow, EvalRow, EvalRunRow
 from evalcore.service.identifiers import Kind, new_id
-from tests.support.postgresql import missing_postgresql, postgresql
+from tests.support.postgresql import databases
 from tests.support.service import Service, service
 
 _CHUNK = 1_000
@@ -184,16 +182,8 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="leave RESULTS.md as it is")
     options = parser.parse_args()
     rows: list[Row] = []
-    with TemporaryDirectory(prefix="evalcore-bench-") as name, ExitStack() as stack:
-        for database in ("SQLite", "PostgreSQL"):
-            folder = Path(name) / database
-            folder.mkdir()
-            address = str(folder / "evalcore.db")
-            if database == "PostgreSQL":
-                if missing_postgresql() is not None:
-                    continue
-                address = stack.enter_context(postgresql()).new_database()
-            rows += measure(database, address, folder, options)
+    for database, address, folder in databases():
+        rows += measure(database, address, folder, options)
     text = table(("what", "ms", "bound", "ratio"), rows)
     print(text)
     if not options.dry:

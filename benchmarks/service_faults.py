@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Row, machine, table, write_section
-from tests.support.postgresql import missing_postgresql, postgresql
+from tests.support.postgresql import databases
 from tests.support.service_faults import kill_during_run
 
 
@@ -39,16 +37,8 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="leave RESULTS.md as it is")
     options = parser.parse_args()
     rows: list[Row] = []
-    with TemporaryDirectory(prefix="evalcore-bench-") as name, ExitStack() as stack:
-        for database in ("SQLite", "PostgreSQL"):
-            folder = Path(name) / database
-            folder.mkdir()
-            address = str(folder / "evalcore.db")
-            if database == "PostgreSQL":
-                if missing_postgresql() is not None:
-                    continue
-                address = stack.enter_context(postgresql()).new_database()
-            rows.append(killed(database, address, folder, options))
+    for database, address, folder in databases():
+        rows.append(killed(database, address, folder, options))
     header = (
         "database",
         "kills",

@@ -11,7 +11,13 @@ from urllib.parse import urlsplit
 import orjson
 
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
-from evalcore.providers.failures import check_key, failed, nonsense, streamed_failure
+from evalcore.providers.failures import (
+    check_key,
+    failed,
+    nonsense,
+    parsed_answer,
+    streamed_failure,
+)
 from evalcore.providers.measures import counted
 from evalcore.providers.messages import (
     anthropic_messages,
@@ -121,12 +127,7 @@ def _tool_choice(value: Any) -> Any:
 
 def _whole_reply(request: Request, url: str, received: Received) -> Reply:
     body = received.body
-    try:
-        data = orjson.loads(body)
-    except ValueError as error:
-        raise nonsense(request.endpoint, url, "the answer is not JSON", body) from error
-    if isinstance(data, dict) and data.get("error"):
-        raise streamed_failure(request.endpoint, url, data["error"])
+    data = parsed_answer(request.endpoint, url, body, "the answer")
     blocks = data.get("content") if isinstance(data, dict) else None
     if not isinstance(blocks, list):
         raise nonsense(request.endpoint, url, "the answer has no content", body)
@@ -160,15 +161,11 @@ class _AnthropicStream:
     def take(self, sent: ServerSent) -> None:
         """Take one event; raise `ProviderError` if it tells a failure or is senseless."""
         endpoint = self.request.endpoint
-        try:
-            data = orjson.loads(sent.data)
-        except ValueError as error:
-            what = "an event of the answer is not JSON"
-            raise nonsense(endpoint, self.url, what, sent.data) from error
+        data = parsed_answer(endpoint, self.url, sent.data, "an event of the answer")
         if not isinstance(data, dict):
             raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
         kind = data.get("type") or sent.name
-        if kind == "error" or data.get("error"):
+        if kind == "error":
             raise streamed_failure(endpoint, self.url, data.get("error"))
         self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
         if kind == "message_start":

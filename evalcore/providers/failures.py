@@ -82,6 +82,20 @@ def nonsense(endpoint: Endpoint, url: str, what: str, body: bytes) -> ProviderEr
     return failed(endpoint, url, ErrorKind.SERVER, f"{what}{begins}", 200)
 
 
+def parsed_answer(endpoint: Endpoint, url: str, body: bytes, what: str) -> Any:
+    """Return the JSON of an answer or of an event of it, which `what` names.
+
+    Raises `ProviderError` for what is not JSON, and for an error of the provider.
+    """
+    try:
+        data = orjson.loads(body)
+    except ValueError as error:
+        raise nonsense(endpoint, url, f"{what} is not JSON", body) from error
+    if isinstance(data, dict) and data.get("error"):
+        raise streamed_failure(endpoint, url, data["error"])
+    return data
+
+
 def streamed_failure(endpoint: Endpoint, url: str, error: Any) -> ProviderError:
     """Return the error that a provider sends in the middle of an answer of status 200."""
     body = orjson.dumps({"error": error})

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from evalcore.model.exchange import ErrorKind, Reply, Request, StreamEvent, Usage
-from evalcore.providers.failures import check_key, failed, nonsense, streamed_failure
+from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer
 from evalcore.providers.measures import charged, counted
 from evalcore.providers.messages import openai_messages, openai_tool, parsed_arguments, wire_headers
 from evalcore.providers.transport import Received, Sent, ServerSent, exchange, joined_url, json_body
@@ -85,12 +83,7 @@ def _is_closed(schema: Any) -> bool:
 
 def _reply(request: Request, url: str, received: Received) -> Reply:
     body = received.body
-    try:
-        data = orjson.loads(body)
-    except ValueError as error:
-        raise nonsense(request.endpoint, url, "the answer is not JSON", body) from error
-    if isinstance(data, dict) and data.get("error"):
-        raise streamed_failure(request.endpoint, url, data["error"])
+    data = parsed_answer(request.endpoint, url, body, "the answer")
     choice = _first_choice(data)
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
@@ -176,15 +169,9 @@ class _OpenAIStream:
             self.complete = True
             return
         endpoint = self.request.endpoint
-        try:
-            data = orjson.loads(sent.data)
-        except ValueError as error:
-            what = "an event of the answer is not JSON"
-            raise nonsense(endpoint, self.url, what, sent.data) from error
+        data = parsed_answer(endpoint, self.url, sent.data, "an event of the answer")
         if not isinstance(data, dict):
             raise nonsense(endpoint, self.url, "an event of the answer is no object", sent.data)
-        if data.get("error"):
-            raise streamed_failure(endpoint, self.url, data["error"])
         self.events.append(StreamEvent(len(self.events), sent.offset_ms, data))
         self.model = self.model or str(data.get("model") or "")
         if data.get("usage"):

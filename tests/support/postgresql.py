@@ -122,3 +122,18 @@ def _programs() -> Path | None:
     on_path = shutil.which("initdb")
     newest = folders[-1] if folders else None if on_path is None else Path(on_path)
     return None if newest is None else newest.resolve().parent
+
+
+def databases() -> Iterator[tuple[str, str, Path]]:
+    """Yield name, address and folder of a database of each kind that is installed here."""
+    with contextlib.ExitStack() as stack:
+        parent = stack.enter_context(tempfile.TemporaryDirectory(prefix="evalcore-bench-"))
+        for name in ("SQLite", "PostgreSQL"):
+            folder = Path(parent) / name
+            folder.mkdir()
+            address = str(folder / "evalcore.db")
+            if name == "PostgreSQL":
+                if missing_postgresql() is not None:
+                    continue
+                address = stack.enter_context(postgresql()).new_database()
+            yield name, address, folder

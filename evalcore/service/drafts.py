@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, select
+from sqlalchemy import Select, and_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.service.access.tokens import Caller
@@ -42,29 +43,34 @@ async def read_drafts(
     parts: Parts, session: AsyncSession, caller: Caller, workflow_ids: Sequence[str]
 ) -> dict[str, Draft]:
     """Return the drafts of the caller's workflows by their ids; those deleted are left out."""
-    rows = await session.scalars(
-        select(WorkflowVersionRow)
-        .join(
-            WorkflowRow,
-            and_(
-                WorkflowRow.id == WorkflowVersionRow.workflow_id,
-                WorkflowRow.draft_id == WorkflowVersionRow.version_id,
-            ),
+    bound = {"ids": [*workflow_ids], "project_id": caller.project_id}
+    rows = (await session.execute(_drafts(), bound)).all()
+    definitions = await parts.payloads.get_all(
+        [(row.definition, row.definition_ref) for row in rows]
+    )
+    return {
+        row.workflow_id: Draft(row.workflow_id, row.version_id, definition)
+        for row, definition in zip(rows, definitions, strict=True)
+    }
+
+
+@cache
+def _drafts() -> Select[Any]:
+    versions = WorkflowVersionRow
+    named = and_(
+        WorkflowRow.id == versions.workflow_id, WorkflowRow.draft_id == versions.version_id
+    )
+    return (
+        select(
+            versions.workflow_id, versions.version_id, versions.definition, versions.definition_ref
         )
+        .join(WorkflowRow, named)
         .where(
-            WorkflowRow.id.in_(workflow_ids),
-            WorkflowRow.project_id == caller.project_id,
+            WorkflowRow.id.in_(bindparam("ids", expanding=True)),
+            WorkflowRow.project_id == bindparam("project_id"),
             WorkflowRow.deleted_at.is_(None),
         )
     )
-    return {
-        row.workflow_id: Draft(
-            row.workflow_id,
-            row.version_id,
-            await parts.payloads.get(row.definition, row.definition_ref),
-        )
-        for row in rows
-    }
 
 
 async def read_draft(

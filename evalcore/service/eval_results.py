@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.service.access.tokens import Caller
+from evalcore.service.database.rows import read_by_ids, read_owned
 from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow
 from evalcore.service.eval_runs import find_eval_run
-from evalcore.service.evals import HANDLES, read_revisions
+from evalcore.service.evals import HANDLES
 from evalcore.service.failure import not_found
 from evalcore.service.filters import RunFilter
 from evalcore.service.pages import PageRequest, read_page
@@ -20,6 +21,9 @@ from evalcore.service.timing import lifecycle_of, timing_of
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.eval_runs import VerdictSummary, WorkflowEvalResult
 from evalcore.service.wire.evals import AssertionResultBody
+
+# They may be large, and a result shows nothing of them.
+_NOT_OF_RESULTS: Final = ("source", "assertion")
 
 
 async def list_results(
@@ -33,40 +37,54 @@ async def list_results(
             await find_eval_run(session, caller, run_id)
             where.append(EvalResultRow.run_id == run_id)
         rows = await read_page(session, EvalResultRow, page, where)
-        revisions = await read_revisions(session, [row.revision_id for row in rows.rows])
+        revisions = await _revisions(session, caller, rows.rows)
     return Page(data=await _wires(parts, rows.rows, revisions), list_metadata=rows.metadata)
 
 
 async def get_result(parts: Parts, caller: Caller, result_id: str) -> WorkflowEvalResult:
     """Return a result. Raises `ServiceError` 404."""
     async with parts.database.reading() as session:
-        row = await _find(session, caller, result_id)
-        revisions = await read_revisions(session, [row.revision_id])
+        row = await read_owned(session, EvalResultRow, result_id, caller.project_id)
+        if row is None:
+            raise not_found("result", result_id)
+        revisions = await _revisions(session, caller, [row])
     return (await _wires(parts, [row], revisions))[0]
 
 
-async def _find(session: AsyncSession, caller: Caller, result_id: str) -> EvalResultRow:
-    row: EvalResultRow | None = await session.scalar(
-        select(EvalResultRow).where(
-            EvalResultRow.id == result_id, EvalResultRow.project_id == caller.project_id
-        )
+async def _revisions(
+    session: AsyncSession, caller: Caller, rows: Sequence[EvalResultRow]
+) -> dict[str, EvalRevisionRow]:
+    """Return what the evals of results said then, by their ids."""
+    return await read_by_ids(
+        session,
+        EvalRevisionRow,
+        [row.revision_id for row in rows],
+        caller.project_id,
+        _NOT_OF_RESULTS,
     )
-    if row is None:
-        raise not_found("result", result_id)
-    return row
 
 
 async def _wires(
     parts: Parts, rows: Sequence[EvalResultRow], revisions: Mapping[str, EvalRevisionRow]
 ) -> list[WorkflowEvalResult]:
-    return [await _wire(parts, row, revisions[row.revision_id]) for row in rows]
+    written = []
+    for row in rows:
+        revision = revisions[row.revision_id]
+        written += [
+            (revision.handle_inputs, revision.handle_inputs_ref),
+            (row.handle_outputs, row.handle_outputs_ref),
+            (row.assertion_result, row.assertion_result_ref),
+        ]
+    values = await parts.payloads.get_all(written)
+    return [_wire(row, *values[3 * at : 3 * at + 3]) for at, row in enumerate(rows)]
 
 
-async def _wire(parts: Parts, row: EvalResultRow, revision: EvalRevisionRow) -> WorkflowEvalResult:
-    payloads = parts.payloads
-    inputs = await payloads.get(revision.handle_inputs, revision.handle_inputs_ref)
-    outputs = await payloads.get(row.handle_outputs, row.handle_outputs_ref)
-    assertion = await payloads.get(row.assertion_result, row.assertion_result_ref)
+def _wire(
+    row: EvalResultRow,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any] | None,
+    assertion: Mapping[str, Any] | None,
+) -> WorkflowEvalResult:
     return WorkflowEvalResult(
         id=row.id,
         workflow_eval_run_id=row.run_id,

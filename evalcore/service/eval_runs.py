@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.service.access.tokens import Caller
+from evalcore.service.database.rows import lock_owned, read_owned
 from evalcore.service.database.tables import EvalResultRow, EvalRow, EvalRunRow
 from evalcore.service.drafts import Draft, read_draft
 from evalcore.service.failure import ServiceError, not_found
@@ -56,21 +58,21 @@ async def create_eval_run(parts: Parts, caller: Caller, request: RunRequest) -> 
     """
     try:
         async with parts.database.transaction() as session:
-            row = await _known_run(session, caller, request)
-            if row is None:
-                row = await _insert_run(parts, session, caller, request)
+            wire = await _known_run(session, caller, request)
+            if wire is None:
+                wire = await _insert_run(parts, session, caller, request)
     except IntegrityError:  # the same key at the same time
         async with parts.database.reading() as session:
-            row = await _known_run(session, caller, request)
-        if row is None:
+            wire = await _known_run(session, caller, request)
+        if wire is None:
             raise
     parts.wake()
-    return (await _wires(parts, [row]))[0]
+    return wire
 
 
 async def _known_run(
     session: AsyncSession, caller: Caller, request: RunRequest
-) -> EvalRunRow | None:
+) -> WorkflowEvalRun | None:
     if request.idempotency_key is None:
         return None
     row: EvalRunRow | None = await session.scalar(
@@ -81,12 +83,12 @@ async def _known_run(
     )
     if row is not None and row.request_sha256 != request.sha256:
         raise ServiceError(409, "this Idempotency-Key belongs to another request")
-    return row
+    return None if row is None else (await _wires(session, [row]))[0]
 
 
 async def _insert_run(
     parts: Parts, session: AsyncSession, caller: Caller, request: RunRequest
-) -> EvalRunRow:
+) -> WorkflowEvalRun:
     body, scope = request.body, request.body.scope
     draft = await read_draft(parts, session, caller, body.workflow_id)
     evals = await _evals_in_scope(session, caller, body)
@@ -108,8 +110,9 @@ async def _insert_run(
     session.add(row)
     await session.flush()
     children = [_child(row, saved, draft, now) for saved in evals]
-    await session.execute(insert(EvalResultRow), children)
-    return row
+    table: Any = EvalResultRow.__table__  # rows without the session's bookkeeping
+    await session.execute(insert(table), children)
+    return _wire(row, [(LifecycleStatus.PENDING, None, len(children))])
 
 
 async def _evals_in_scope(
@@ -125,7 +128,9 @@ async def _evals_in_scope(
         where.append(EvalRow.id == scope.eval_id)
     elif isinstance(scope, BlockScope):
         where.append(EvalRow.block_id == scope.block_id)
-    evals = (await session.scalars(select(EvalRow).where(*where).order_by(EvalRow.number))).all()
+    columns = (EvalRow.id, EvalRow.block_id, EvalRow.revision_id)
+    query = select(*columns).where(*where).order_by(EvalRow.number)
+    evals: Sequence[Any] = (await session.execute(query)).all()
     if not evals:
         raise ServiceError(400, "the scope selects no saved eval of this workflow")
     return evals
@@ -158,7 +163,7 @@ async def get_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEva
     """Return a run. Raises `ServiceError` 404."""
     async with parts.database.reading() as session:
         row = await find_eval_run(session, caller, run_id)
-    return (await _wires(parts, [row]))[0]
+        return (await _wires(session, [row]))[0]
 
 
 async def list_eval_runs(
@@ -169,7 +174,7 @@ async def list_eval_runs(
     where += run_filter.conditions(EvalRunRow)
     async with parts.database.reading() as session:
         rows = await read_page(session, EvalRunRow, page, where)
-    return Page(data=await _wires(parts, rows.rows), list_metadata=rows.metadata)
+        return Page(data=await _wires(session, rows.rows), list_metadata=rows.metadata)
 
 
 async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEvalRun:
@@ -190,37 +195,40 @@ async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> Workflow
             .where(EvalResultRow.run_id == run_id, EvalResultRow.status.not_in(FINAL))
             .values(status=LifecycleStatus.CANCELLED, completed_at=now)
         )
+        wires = await _wires(session, [row])
     parts.metrics.count_result(LifecycleStatus.CANCELLED, None, cancelled.rowcount)
     parts.wake()
-    return (await _wires(parts, [row]))[0]
+    return wires[0]
 
 
 async def find_eval_run(
     session: AsyncSession, caller: Caller, run_id: str, *, locked: bool = False
 ) -> EvalRunRow:
     """Return a run of the caller's project, `locked` to be changed. Raises `ServiceError` 404."""
-    query = select(EvalRunRow).where(
-        EvalRunRow.id == run_id, EvalRunRow.project_id == caller.project_id
-    )
-    row: EvalRunRow | None = await session.scalar(query.with_for_update() if locked else query)
+    read = lock_owned if locked else read_owned
+    row: EvalRunRow | None = await read(session, EvalRunRow, run_id, caller.project_id)
     if row is None:
         raise not_found("eval run", run_id)
     return row
 
 
-async def _wires(parts: Parts, rows: Sequence[EvalRunRow]) -> list[WorkflowEvalRun]:
+async def _wires(session: AsyncSession, rows: Sequence[EvalRunRow]) -> list[WorkflowEvalRun]:
     """Return runs for the wire; their children are counted with one query."""
+    counts: dict[str, list[tuple[str, str | None, int]]] = {}
+    counted = await session.execute(_children_counted(), {"ids": [row.id for row in rows]})
+    for run_id, status, verdict, count in counted:
+        counts.setdefault(run_id, []).append((status, verdict, count))
+    return [_wire(row, counts.get(row.id, [])) for row in rows]
+
+
+@cache
+def _children_counted() -> Select[Any]:
     children = EvalResultRow
-    query = (
+    return (
         select(children.run_id, children.status, children.verdict, func.count())
-        .where(children.run_id.in_([row.id for row in rows]))
+        .where(children.run_id.in_(bindparam("ids", expanding=True)))
         .group_by(children.run_id, children.status, children.verdict)
     )
-    counts: dict[str, list[tuple[str, str | None, int]]] = {}
-    async with parts.database.reading() as session:
-        for run_id, status, verdict, count in await session.execute(query):
-            counts.setdefault(run_id, []).append((status, verdict, count))
-    return [_wire(row, counts.get(row.id, [])) for row in rows]
 
 
 def _wire(row: EvalRunRow, counted: Sequence[tuple[str, str | None, int]]) -> WorkflowEvalRun:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.service.access.tokens import Caller
+from evalcore.service.database.rows import read_by_ids
 from evalcore.service.database.sessions import utc
 from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow, EvalRow
 from evalcore.service.drafts import Draft
@@ -24,6 +26,9 @@ from evalcore.service.wire.evals import (
     WorkflowEval,
 )
 
+# They may be large, and a summary has nothing of them.
+_NOT_SUMMARIZED: Final = ("handle_outputs", "assertion_result", "error")
+
 
 @dataclass(frozen=True, slots=True)
 class EvalView:
@@ -34,35 +39,36 @@ class EvalView:
 
 
 async def view_evals(
-    parts: Parts, caller: Caller, views: Sequence[EvalView], drafts: Mapping[str, Draft]
+    parts: Parts,
+    views: Sequence[EvalView],
+    drafts: Mapping[str, Draft],
+    results: Mapping[str, EvalResultRow],
 ) -> list[WorkflowEval]:
-    """Return evals for the wire; their results are read with one query."""
-    results = await _latest_results(parts, caller, [view.saved for view in views])
-    return [await _wire(parts, view, drafts.get(view.saved.workflow_id), results) for view in views]
+    """Return evals for the wire; `results` are their latest ones."""
+    sources = await parts.payloads.get_all(
+        [(view.revision.source, view.revision.source_ref) for view in views]
+    )
+    return [
+        _wire(view, source, drafts.get(view.saved.workflow_id), results)
+        for view, source in zip(views, sources, strict=True)
+    ]
 
 
-async def _latest_results(
-    parts: Parts, caller: Caller, evals: Sequence[EvalRow]
+async def latest_results(
+    session: AsyncSession, caller: Caller, evals: Sequence[EvalRow]
 ) -> dict[str, EvalResultRow]:
+    """Return the latest, latest passing and latest failing results of evals, by their ids."""
     named = {
         identifier
         for row in evals
         for identifier in (row.latest_result_id, row.latest_passing_id, row.latest_failing_id)
         if identifier is not None
     }
-    if not named:
-        return {}
-    async with parts.database.reading() as session:
-        rows = await session.scalars(
-            select(EvalResultRow).where(
-                EvalResultRow.id.in_(named), EvalResultRow.project_id == caller.project_id
-            )
-        )
-        return {row.id: row for row in rows}
+    return await read_by_ids(session, EvalResultRow, named, caller.project_id, _NOT_SUMMARIZED)
 
 
-async def _wire(
-    parts: Parts, view: EvalView, draft: Draft | None, results: Mapping[str, EvalResultRow]
+def _wire(
+    view: EvalView, source: Any, draft: Draft | None, results: Mapping[str, EvalResultRow]
 ) -> WorkflowEval:
     saved, revision = view.saved, view.revision
     assertion = EvalAssertion.model_validate(revision.assertion)
@@ -78,7 +84,7 @@ async def _wire(
             "id": saved.id,
             "workflow_id": saved.workflow_id,
             "target": BlockTarget(type="block", block_id=revision.block_id),
-            "source": await parts.payloads.get(revision.source, revision.source_ref),
+            "source": source,
             "name": saved.name,
             "assertion": assertion,
             "schema_drift": drift.schema,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion, Handle
 from evalcore.service.access.tokens import Caller
+from evalcore.service.database.rows import lock_owned, read_by_ids, read_owned
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow
 from evalcore.service.drafts import Draft, read_draft, read_drafts
 from evalcore.service.drift import subtree_fingerprint
-from evalcore.service.eval_views import EvalView, view_evals
+from evalcore.service.eval_views import EvalView, latest_results, view_evals
 from evalcore.service.failure import ServiceError, mistake, not_found
 from evalcore.service.fingerprints import fingerprint
 from evalcore.service.identifiers import Kind, new_id
@@ -68,7 +68,8 @@ async def create_eval(parts: Parts, caller: Caller, body: CreateEval) -> Workflo
             revision_id=row.id,
         )
         session.add(saved)
-    return await _wire(parts, caller, [EvalView(saved, row)], {body.workflow_id: draft})
+    (wire,) = await view_evals(parts, [EvalView(saved, row)], {body.workflow_id: draft}, {})
+    return wire
 
 
 async def get_eval(parts: Parts, caller: Caller, eval_id: str) -> WorkflowEval:
@@ -76,7 +77,9 @@ async def get_eval(parts: Parts, caller: Caller, eval_id: str) -> WorkflowEval:
     async with parts.database.reading() as session:
         saved, revision = await find_eval(session, caller, eval_id)
         drafts = await read_drafts(parts, session, caller, [saved.workflow_id])
-    return await _wire(parts, caller, [EvalView(saved, revision)], drafts)
+        results = await latest_results(session, caller, [saved])
+    (wire,) = await view_evals(parts, [EvalView(saved, revision)], drafts, results)
+    return wire
 
 
 async def list_evals(
@@ -94,9 +97,16 @@ async def list_evals(
         if workflow_id not in drafts:
             raise not_found("workflow", workflow_id)
         rows = await read_page(session, EvalRow, page, where)
-        revisions = await read_revisions(session, [row.revision_id for row in rows.rows])
+        revisions = await read_by_ids(
+            session,
+            EvalRevisionRow,
+            [row.revision_id for row in rows.rows],
+            caller.project_id,
+            ("handle_inputs",),
+        )
+        results = await latest_results(session, caller, rows.rows)
     views = [EvalView(row, revisions[row.revision_id]) for row in rows.rows]
-    data = await view_evals(parts, caller, views, drafts)
+    data = await view_evals(parts, views, drafts, results)
     return Page(data=data, list_metadata=rows.metadata)
 
 
@@ -117,7 +127,9 @@ async def update_eval(parts: Parts, caller: Caller, eval_id: str, body: UpdateEv
         saved.revision_id, saved.block_id = row.id, revision.block_id
         if "name" in body.model_fields_set:
             saved.name = body.name
-    return await _wire(parts, caller, [EvalView(saved, row)], {saved.workflow_id: draft})
+        results = await latest_results(session, caller, [saved])
+    (wire,) = await view_evals(parts, [EvalView(saved, row)], {saved.workflow_id: draft}, results)
+    return wire
 
 
 async def delete_eval(parts: Parts, caller: Caller, eval_id: str) -> None:
@@ -134,24 +146,14 @@ async def find_eval(
 
     Raises `ServiceError` 404.
     """
-    query = select(EvalRow).where(
-        EvalRow.id == eval_id,
-        EvalRow.project_id == caller.project_id,
-        EvalRow.deleted_at.is_(None),
-    )
-    saved: EvalRow | None = await session.scalar(query.with_for_update() if locked else query)
-    if saved is None:
+    read = lock_owned if locked else read_owned
+    saved: EvalRow | None = await read(session, EvalRow, eval_id, caller.project_id)
+    if saved is None or saved.deleted_at is not None:
         raise not_found("eval", eval_id)
-    revisions = await read_revisions(session, [saved.revision_id])
-    return saved, revisions[saved.revision_id]
-
-
-async def read_revisions(
-    session: AsyncSession, identifiers: Sequence[str]
-) -> dict[str, EvalRevisionRow]:
-    """Return revisions by their ids."""
-    rows = await session.scalars(select(EvalRevisionRow).where(EvalRevisionRow.id.in_(identifiers)))
-    return {row.id: row for row in rows}
+    revision = await read_owned(session, EvalRevisionRow, saved.revision_id, caller.project_id)
+    if revision is None:
+        raise not_found("eval", eval_id)
+    return saved, revision
 
 
 def assertion_of(body: AssertionBody) -> EvalAssertion:
@@ -213,13 +215,6 @@ async def _revision_row(
         inputs_fingerprint=fingerprint(revision.handle_inputs),
         assertion_fingerprint=fingerprint([assertion["target"], assertion["condition"]]),
     )
-
-
-async def _wire(
-    parts: Parts, caller: Caller, views: Sequence[EvalView], drafts: Mapping[str, Draft]
-) -> WorkflowEval:
-    (wire,) = await view_evals(parts, caller, views, drafts)
-    return wire
 
 
 def _existing_block(draft: Draft, block_id: str) -> str:

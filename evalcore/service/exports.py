@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import select
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
@@ -30,12 +33,17 @@ async def export_workflow(parts: Parts, caller: Caller, workflow_id: str) -> Exp
         workflow = await find_workflow(session, caller, workflow_id)
         draft = await read_draft(parts, session, caller, workflow_id)
         rows = [*await session.execute(query)]
-    evals = [await _file_eval(parts, saved, revision) for saved, revision in rows]
+    inputs = await parts.payloads.get_all(
+        [(revision.handle_inputs, revision.handle_inputs_ref) for _, revision in rows]
+    )
+    evals = [
+        _file_eval(saved, revision, handle_inputs)
+        for (saved, revision), handle_inputs in zip(rows, inputs, strict=True)
+    ]
     return ExportedWorkflow(name=workflow.name, workflow=dict(draft.definition), evals=evals)
 
 
-async def _file_eval(parts: Parts, saved: EvalRow, revision: EvalRevisionRow) -> FileEval:
-    inputs = await parts.payloads.get(revision.handle_inputs, revision.handle_inputs_ref)
+def _file_eval(saved: EvalRow, revision: EvalRevisionRow, inputs: Mapping[str, Any]) -> FileEval:
     return FileEval(
         id=saved.id,
         name=saved.name or None,

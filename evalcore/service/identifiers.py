@@ -9,6 +9,7 @@ from typing import Final
 
 _ALPHABET: Final = string.ascii_letters + string.digits
 _LENGTH: Final = 22
+_IDS: Final = len(_ALPHABET) ** _LENGTH
 
 
 class Kind(StrEnum):
@@ -31,4 +32,8 @@ class Kind(StrEnum):
 
 def new_id(kind: Kind) -> str:
     """Return an id that no other resource has (131 random bits)."""
-    return f"{kind}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+    number, characters = secrets.randbelow(_IDS), []
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, len(_ALPHABET))
+        characters.append(_ALPHABET[digit])
+    return f"{kind}_" + "".join(characters)

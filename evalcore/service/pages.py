@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from evalcore.service.database.rows import select_rows
 from evalcore.service.failure import ServiceError
 from evalcore.service.wire.base import ListMetadata
 
@@ -45,7 +46,7 @@ async def read_page(
     """
     if page.before is not None and page.after is not None:
         raise ServiceError(400, "'before' and 'after' exclude each other")
-    query = select(table).where(*where)
+    query = select_rows(table, *where)
     cursor = page.before or page.after
     if cursor is not None:
         edge = await session.scalar(select(table.number).where(table.id == cursor, *where))
@@ -54,8 +55,7 @@ async def read_page(
         query = query.where(table.number > edge if page.before else table.number < edge)
     backwards = page.before is not None
     order = table.number.asc() if backwards else table.number.desc()
-    scalars = await session.scalars(refine(query.order_by(order).limit(page.limit + 1)))
-    rows = [*scalars]
+    rows = [*await session.execute(refine(query.order_by(order).limit(page.limit + 1)))]
     goes_on = len(rows) > page.limit
     rows = rows[: page.limit]
     if backwards:

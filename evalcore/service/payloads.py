@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -12,6 +13,7 @@ from evalcore.storage.object_store import ObjectStore
 
 INLINE_BYTES: Final = 64 * 1024
 _PREFIX: Final = "service/payloads"
+_READS_AT_ONCE: Final = 8
 
 
 class Payload(NamedTuple):
@@ -24,11 +26,12 @@ class Payload(NamedTuple):
 class Payloads:
     """Stores JSON values; objects are named by their content, so writing one twice changes nothing.
 
-    Both methods raise `StoreError` if the store does not answer.
+    All methods raise `StoreError` if the store does not answer.
     """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
+        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
 
     async def put(self, value: Any, project_id: str) -> Payload:
         """Return where a value stands now. It has to be written before the row that names it."""
@@ -43,5 +46,15 @@ class Payloads:
         """Return a stored value."""
         if ref is None:
             return inline
-        stored = await asyncio.to_thread(self._store.get, ref)
+        async with self._reads:
+            stored = await asyncio.to_thread(self._store.get, ref)
         return orjson.loads(stored.data)
+
+    async def get_all(self, payloads: Sequence[tuple[Any, str | None]]) -> list[Any]:
+        """Return stored values in order; those in the store are read at the same time."""
+        refs = [*{ref for _, ref in payloads if ref is not None}]
+        if not refs:
+            return [inline for inline, _ in payloads]
+        values = await asyncio.gather(*(self.get(None, ref) for ref in refs))
+        stored = dict(zip(refs, values, strict=True))
+        return [inline if ref is None else stored[ref] for inline, ref in payloads]

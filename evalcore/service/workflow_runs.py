@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import Handle
 from evalcore.service.access.tokens import Caller
+from evalcore.service.database.rows import read_owned
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
 from evalcore.service.failure import not_found
 from evalcore.service.identifiers import Kind, new_id
@@ -61,17 +61,19 @@ async def list_steps(
     async with parts.database.reading() as session:
         await find_workflow_run(session, caller, run_id)
         rows = await read_page(session, WorkflowStepRow, page, [WorkflowStepRow.run_id == run_id])
-    data = [await _step_wire(parts, row) for row in rows.rows]
+    written = [
+        payload
+        for row in rows.rows
+        for payload in ((row.inputs, row.inputs_ref), (row.outputs, row.outputs_ref))
+    ]
+    values = await parts.payloads.get_all(written)
+    data = [_step_wire(row, *values[2 * at : 2 * at + 2]) for at, row in enumerate(rows.rows)]
     return Page(data=data, list_metadata=rows.metadata)
 
 
 async def find_workflow_run(session: AsyncSession, caller: Caller, run_id: str) -> WorkflowRunRow:
     """Return a run of the caller's project. Raises `ServiceError` 404."""
-    row: WorkflowRunRow | None = await session.scalar(
-        select(WorkflowRunRow).where(
-            WorkflowRunRow.id == run_id, WorkflowRunRow.project_id == caller.project_id
-        )
-    )
+    row = await read_owned(session, WorkflowRunRow, run_id, caller.project_id)
     if row is None:
         raise not_found("workflow run", run_id)
     return row
@@ -89,16 +91,15 @@ async def _wire(parts: Parts, row: WorkflowRunRow) -> WorkflowRun:
     )
 
 
-async def _step_wire(parts: Parts, row: WorkflowStepRow) -> WorkflowStep:
-    outputs: Mapping[str, Any] | None = await parts.payloads.get(row.outputs, row.outputs_ref)
+def _step_wire(
+    row: WorkflowStepRow, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None
+) -> WorkflowStep:
     return WorkflowStep(
         id=row.id,
         block_id=row.block_id,
         round=row.round,
         lifecycle=lifecycle_of(row.status, row.error),
         timing=timing_of(row),
-        handle_inputs=_HANDLES.validate_python(
-            await parts.payloads.get(row.inputs, row.inputs_ref)
-        ),
+        handle_inputs=_HANDLES.validate_python(inputs),
         handle_outputs=None if outputs is None else _HANDLES.validate_python(outputs),
     )

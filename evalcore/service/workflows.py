@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from evalcore.errors import LoadError
 from evalcore.formats.workflow_harness.registered import read_registered_workflow
 from evalcore.service.access.tokens import Caller
+from evalcore.service.database.rows import lock_owned, read_owned, select_rows
 from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
 from evalcore.service.failure import ServiceError, not_found, refuse_nul
 from evalcore.service.handles import blocks_of
@@ -95,11 +96,14 @@ async def list_workflows(
             )
         )
         versions = {version.workflow_id: version for version in drafts}
-    data = []
-    for row in rows.rows:
-        version = versions[row.id]
-        definition = await parts.payloads.get(version.definition, version.definition_ref)
-        data.append(_wire(row.id, row.name, row.draft_id, definition))
+    listed = [versions[row.id] for row in rows.rows]
+    definitions = await parts.payloads.get_all(
+        [(version.definition, version.definition_ref) for version in listed]
+    )
+    data = [
+        _wire(row.id, row.name, row.draft_id, definition)
+        for row, definition in zip(rows.rows, definitions, strict=True)
+    ]
     return Page(data=data, list_metadata=rows.metadata)
 
 
@@ -117,13 +121,9 @@ async def find_workflow(
 
     Raises `ServiceError` 404.
     """
-    query = select(WorkflowRow).where(
-        WorkflowRow.id == workflow_id,
-        WorkflowRow.project_id == caller.project_id,
-        WorkflowRow.deleted_at.is_(None),
-    )
-    row: WorkflowRow | None = await session.scalar(query.with_for_update() if locked else query)
-    if row is None:
+    read = lock_owned if locked else read_owned
+    row: WorkflowRow | None = await read(session, WorkflowRow, workflow_id, caller.project_id)
+    if row is None or row.deleted_at is not None:
         raise not_found("workflow", workflow_id)
     return row
 
@@ -132,12 +132,13 @@ async def find_version(
     session: AsyncSession, workflow_id: str, version_id: str
 ) -> WorkflowVersionRow:
     """Return a version of a workflow. Raises `ServiceError` 404."""
-    row: WorkflowVersionRow | None = await session.scalar(
-        select(WorkflowVersionRow).where(
-            WorkflowVersionRow.workflow_id == workflow_id,
-            WorkflowVersionRow.version_id == version_id,
+    versions = WorkflowVersionRow
+    rows = await session.execute(
+        select_rows(
+            versions, versions.workflow_id == workflow_id, versions.version_id == version_id
         )
     )
+    row = cast("WorkflowVersionRow | None", rows.first())
     if row is None:
         raise not_found(f"version of workflow '{workflow_id}'", version_id)
     return row

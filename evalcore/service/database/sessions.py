@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -19,17 +19,19 @@ from sqlalchemy.ext.asyncio import (
 
 from evalcore.errors import UsageError
 from evalcore.service.database.outages import naming_outages
+from evalcore.service.database.sqlite_connection import BEGIN_READING, SqliteConnection
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }
+_BUSY_S: Final = 30
 _PRAGMAS: Final = (
     "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
-    "busy_timeout=30000",
+    f"busy_timeout={_BUSY_S * 1000}",
 )
 # A server that has vanished answers nothing at all.
 _CONNECT_S: Final = 10
@@ -111,7 +113,7 @@ def open_database(address: str, *, connections: int = 10) -> Database:
     """Return the database at an address; nothing is connected yet. Raises `UsageError`."""
     url = database_url(address)
     if url.get_backend_name() == "sqlite":
-        engine = create_async_engine(url, connect_args={"timeout": 30})
+        engine = create_async_engine(url, async_creator=_sqlite_creator(url))
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_immediately)
     else:
@@ -126,6 +128,18 @@ def open_database(address: str, *, connections: int = 10) -> Database:
     return Database(engine)
 
 
+def _sqlite_creator(url: URL) -> Callable[[], Awaitable[SqliteConnection]]:
+    """Return what makes a connection."""
+    arguments, options = url.get_dialect()().create_connect_args(url)
+
+    async def connect() -> SqliteConnection:
+        connection = SqliteConnection(*arguments, **{"timeout": _BUSY_S, **options})
+        await connection
+        return connection
+
+    return connect
+
+
 def _set_up_sqlite(connection: Any, _: Any) -> None:
     # Transactions are begun by `_begin_immediately`, not by the driver.
     connection.isolation_level = None
@@ -138,7 +152,7 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
 def _begin_immediately(connection: Any) -> None:
     # A transaction that reads first and writes later would fail where another one has written.
     reads = connection.get_execution_options().get(_READS, False)
-    connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+    connection.exec_driver_sql(BEGIN_READING if reads else "BEGIN IMMEDIATE")
 
 
 def utc(moment: datetime | None) -> datetime | None:

@@ -38,7 +38,7 @@ def _written_as_date(text: Any) -> Any:
 Moment = Annotated[datetime, BeforeValidator(_written_as_date)]
 
 
-def _filter(
+async def _filter(
     workflow_id: Annotated[str | None, Query(description="Of this workflow.")] = None,
     eval_id: Annotated[str | None, Query(description="Of this eval.")] = None,
     target_block_id: Annotated[str | None, Query(description="Of this block.")] = None,

@@ -149,12 +149,17 @@ _BEARER = HTTPBearer(
 )
 
 
-def _caller(request: Request, _: Annotated[object, Security(_BEARER)]) -> Caller:
+# FastAPI calls dependencies that are not coroutines in threads.
+async def _parts(request: Request) -> Parts:
+    return parts_of(request)
+
+
+async def _caller(request: Request, _: Annotated[object, Security(_BEARER)]) -> Caller:
     caller: Caller = request.state.caller
     return caller
 
 
-def _page(
+async def _page(
     limit: Annotated[int, Query(ge=1, le=100, description="How many rows at the most.")] = 20,
     before: Annotated[str | None, Query(description="Rows newer than the one of this id.")] = None,
     after: Annotated[str | None, Query(description="Rows older than the one of this id.")] = None,
@@ -162,6 +167,6 @@ def _page(
     return PageRequest(limit, before, after)
 
 
-CurrentParts = Annotated[Parts, Depends(parts_of)]
+CurrentParts = Annotated[Parts, Depends(_parts)]
 CurrentCaller = Annotated[Caller, Depends(_caller)]
 RequestedPage = Annotated[PageRequest, Depends(_page)]

@@ -1,4 +1,4 @@
-"""Kill the service at random moments of a run, on SQLite and on PostgreSQL.
+"""Kill the service at random moments of a run: alone on SQLite, two replicas on PostgreSQL.
 
 `uv run python -m benchmarks.service_faults`: 20 kills each; 1 if anything was lost.
 """
@@ -16,17 +16,25 @@ from tests.support.service_faults import kill_during_run
 def killed(name: str, address: str, folder: Path, options: argparse.Namespace) -> Row:
     """Return the line of one database."""
     arguments = ["--rate", "0", "--database", address, "--lease", "2"]
-    killing = kill_during_run(folder, arguments, address, kills=options.kills, seed=options.seed)
-    lost = [*killing.executed_again, *killing.forgotten]
+    killing = kill_during_run(
+        folder,
+        arguments,
+        address,
+        kills=options.kills,
+        seed=options.seed,
+        replicas=1 if name == "SQLite" else 2,
+    )
     cells = (
-        name,
+        name if name == "SQLite" else f"{name}, two replicas",
         str(killing.kills),
         str(killing.accepted),
         str(len(killing.forgotten)),
+        str(len(killing.miscounted)),
+        str(len(killing.left_open)),
         str(len(killing.executed_again)),
         str(killing.most_executions),
     )
-    return Row(cells, ", ".join(lost[:3]))
+    return Row(cells, ", ".join(killing.losses[:3]))
 
 
 def main() -> int:
@@ -44,6 +52,8 @@ def main() -> int:
         "kills",
         "requests accepted",
         "forgotten",
+        "runs whose counts do not add up",
+        "runs left open in the store",
         "committed children executed again",
         "most executions of a child",
     )

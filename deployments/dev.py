@@ -1,4 +1,4 @@
-"""`evalcore dev`: Prefect's server, a worker and a store on one machine, until Ctrl-C."""
+"""`evalcore dev`: Prefect's server, a worker, the service and a store here, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ _LOOK_EVERY_S = 0.3
 
 @click.command()
 @click.option("--port", default=4200, show_default=True, help="Port of Prefect's server and UI.")
+@click.option("--service-port", default=8321, show_default=True, help="Port of the service.")
 @click.option("--s3", is_flag=True, help="Store runs in a local S3 store instead of a folder.")
 @click.option("--s3-port", default=8333, show_default=True, help="Port of the S3 store.")
 @click.option("--store", metavar="ADDRESS", help="Where runs are stored.")
-def dev(port: int, s3: bool, s3_port: int, store: str | None) -> int:
-    """Start Prefect's server and a worker here; Ctrl-C stops everything.
+def dev(port: int, service_port: int, s3: bool, s3_port: int, store: str | None) -> int:
+    """Start Prefect's server, a worker and the service here; Ctrl-C stops everything.
 
-    Registers the deployments as `evalcore deploy --keep` does. What it keeps (database, logs,
-    the S3 store's data) stands in .evalcore/dev of the current folder.
+    Registers the deployments as `evalcore deploy --keep` does, and serves saved evals as
+    `evalcore serve --insecure` does. What it keeps (databases, logs, the S3 store's data) stands
+    in .evalcore/dev of the current folder.
     """
     from deployments.dev_services import DevPlan, Services
 
     if s3 and store:
         raise UsageError("--s3 is a store of its own: give either --s3 or --store")
-    if port == s3_port and s3:
-        raise UsageError(f"--port and --s3-port are both {port}: they need a port each")
+    _check_ports_differ({"--port": port, "--service-port": service_port, "--s3-port": s3_port}, s3)
     folder = Path.cwd()
     state = folder / ".evalcore" / "dev"
-    plan = DevPlan(folder, state, port, s3_port if s3 else None, store)
+    plan = DevPlan(folder, state, port, service_port, s3_port if s3 else None, store)
     plan.check_ports()
     with _alone(state), Services(plan, report=_print) as services:
         try:
@@ -54,6 +55,17 @@ def dev(port: int, s3: bool, s3_port: int, store: str | None) -> int:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _print("stopped; `evalcore dev` goes on where this was")
     return ExitCode.PASS
+
+
+def _check_ports_differ(ports: dict[str, int], with_s3: bool) -> None:
+    """Raise `UsageError` for two equal ports; that of S3 counts only with S3."""
+    flags: dict[int, str] = {}
+    for flag, port in ports.items():
+        if flag == "--s3-port" and not with_s3:
+            continue
+        if port in flags:
+            raise UsageError(f"{flags[port]} and {flag} are both {port}: they need a port each")
+        flags[port] = flag
 
 
 def _watch(servers: list[Server]) -> None:

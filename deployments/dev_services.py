@@ -24,6 +24,8 @@ POOL = "evalcore"
 # The first start makes the database, and may have to compile Prefect's modules.
 _SERVER_READY_S = 180.0
 _WORKER_READY_S = 60.0
+_SERVICE_READY_S = 60.0
+_EVALCORE = "from evalcore.cli.main import main; main()"
 # A worker waits for its flow runs.
 _PATIENCE_S = 15.0
 
@@ -35,6 +37,7 @@ class DevPlan:
     folder: Path
     state: Path
     port: int
+    service_port: int
     s3_port: int | None
     store: str | None
 
@@ -43,9 +46,18 @@ class DevPlan:
         """The address of Prefect's API."""
         return f"http://{HOST}:{self.port}/api"
 
+    @property
+    def service(self) -> str:
+        """The address of the service."""
+        return f"http://{HOST}:{self.service_port}"
+
     def check_ports(self) -> None:
         """Raise `UsageError` if another program listens on a port, or SeaweedFS is missing."""
-        ports = (("--port", self.port), ("--s3-port", self.s3_port))
+        ports = (
+            ("--port", self.port),
+            ("--service-port", self.service_port),
+            ("--s3-port", self.s3_port),
+        )
         for flag, port in ports:
             if port is not None and not port_is_free(port):
                 raise UsageError(
@@ -84,13 +96,25 @@ class Services:
         server = self._start("Prefect's server", "server.log", arguments)
         server.wait_until_ready(f"{plan.api}/health", _SERVER_READY_S)
         self._deploy()
+        service = self._start_service()
         of_worker = ("worker", "start", "--pool", POOL, "--type", "process", "--name", "dev")
         worker = self._start("the worker", "worker.log", of_worker)
+        service.wait_until_ready(f"{plan.service}/readyz", _SERVICE_READY_S)
         self._wait_for_worker(worker)
         self._write_environment()
 
+    def _start_service(self) -> Server:
+        plan = self._plan
+        self._report(f"starting the service on port {plan.service_port}")
+        database = f"sqlite:///{plan.state / 'service.db'}"
+        arguments = ("--insecure", "--host", HOST, "--port", str(plan.service_port))
+        command = (sys.executable, "-c", _EVALCORE, "serve", *arguments, "--database", database)
+        return self._start_command("the service", "service.log", command)
+
     def _start(self, name: str, log: str, arguments: Sequence[str]) -> Server:
-        command = (sys.executable, "-m", "prefect", *arguments)
+        return self._start_command(name, log, (sys.executable, "-m", "prefect", *arguments))
+
+    def _start_command(self, name: str, log: str, command: Sequence[str]) -> Server:
         plan = self._plan
         server = start(
             name,
@@ -124,7 +148,12 @@ class Services:
     def _shared(self) -> Mapping[str, str]:
         """Return what the worker and the user's shell need to know."""
         s3 = {} if self._s3 is None else self._s3.environment
-        return {"PREFECT_API_URL": self._plan.api, "EVALCORE_STORE": self._store(), **s3}
+        return {
+            "PREFECT_API_URL": self._plan.api,
+            "EVALCORE_STORE": self._store(),
+            "EVALCORE_SERVICE": self._plan.service,
+            **s3,
+        }
 
     def _store(self) -> str:
         plan = self._plan
@@ -134,9 +163,8 @@ class Services:
         return store if "://" in store else str((plan.folder / store).resolve())
 
     def _deploy(self) -> None:
-        code = "from evalcore.cli.main import main; main()"
         ended = subprocess.run(
-            [sys.executable, "-c", code, "deploy", "--keep", "--pool", POOL],
+            [sys.executable, "-c", _EVALCORE, "deploy", "--keep", "--pool", POOL],
             env=self._environment(),
             cwd=self._plan.folder,
             stdin=subprocess.DEVNULL,
@@ -179,6 +207,7 @@ class Services:
             (
                 "",
                 f"Prefect   http://{HOST}:{plan.port}",
+                f"service   {plan.service}/docs",
                 f"worker    pool {POOL}, in {plan.folder}",
                 f"store     {self._store()}{at}",
                 f"logs      {state}/*.log",

@@ -28,28 +28,28 @@ database_option = click.option(
 @database_option
 @click.option("--insecure", is_flag=True, help="Without tokens; on a loopback address only.")
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further name of this machine, with --insecure; repeatable.",
+)
+@click.option(
     "--rate",
+    "requests_per_second",
     default=100.0,
     type=click.FloatRange(0),
     help="Requests per second of each token; 0 for no limit.  [100]",
 )
 @click.option(
     "--lease",
+    "lease_s",
     default=15.0,
     type=click.FloatRange(1),
     help="Seconds after which another replica takes the run of one that died.  [15]",
 )
 @click.pass_context
-def serve(
-    context: click.Context,
-    host: str,
-    port: int,
-    store: str | None,
-    database: str,
-    insecure: bool,
-    rate: float,
-    lease: float,
-) -> None:
+def serve(context: click.Context, /, database: str, **options: Any) -> None:
     """Serve saved evals over REST until stopped; API documents at /docs."""
     from evalcore.service.serve import ServeOptions
     from evalcore.service.serve import serve as serve_until_stopped
@@ -57,8 +57,7 @@ def serve(
     if context.invoked_subcommand is not None:
         context.obj = database
         return
-    options = ServeOptions(host, port, store, database, insecure, rate, lease_s=lease)
-    serve_until_stopped(options, settings())
+    serve_until_stopped(ServeOptions(database=database, **options), settings())
 
 
 @serve.command()

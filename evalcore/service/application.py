@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
 
 from evalcore.errors import StoreError
+from evalcore.service.access.origins import OpenGuard
 from evalcore.service.failure import OUTAGES
 from evalcore.service.mcp.mounting import mount_mcp
 from evalcore.service.mistakes import wire_mistakes
@@ -46,6 +47,9 @@ def create_application(parts: Parts) -> FastAPI:
         generate_unique_id_function=operation_id,
     )
     application.state.parts = parts
+    if parts.open_to is not None:
+        application.add_middleware(OpenGuard, allowed_hosts=parts.allowed_hosts)
+    # Added last, so that it notes what the others refuse.
     application.add_middleware(RequestLog, metrics=parts.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
     application.add_exception_handler(HTTPException, _http_error)

@@ -33,13 +33,17 @@ class Worker(Protocol):
 
 @dataclass
 class Parts:
-    """Everything that routes use. `open_to` is the caller of requests without a token."""
+    """Everything that routes use. `open_to` is the caller of requests without a token.
+
+    Those have to name a loopback address or one of `allowed_hosts`.
+    """
 
     database: Database
     store: ObjectStore
     tokens: Tokens
     rates: RateLimiter
     open_to: Caller | None = None
+    allowed_hosts: Sequence[str] = ()
     max_body_bytes: int = MAX_BODY_BYTES
     lease_s: float = LEASE_S
     workers: Sequence[Worker] = ()

@@ -37,6 +37,7 @@ class ServeOptions:
     requests_per_second: float = 100.0
     workers: int = 1
     lease_s: float = LEASE_S
+    allowed_hosts: tuple[str, ...] = ()
 
 
 def serve(options: ServeOptions, settings: Settings) -> None:
@@ -75,6 +76,7 @@ async def service_parts(options: ServeOptions, settings: Settings, database: Dat
         tokens=Tokens(database),
         rates=RateLimiter(options.requests_per_second),
         open_to=await open_caller(database) if options.insecure else None,
+        allowed_hosts=options.allowed_hosts,
         lease_s=options.lease_s,
     )
     runner = find_configured_runner()

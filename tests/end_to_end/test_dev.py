@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from evalcore.storage.address import open_store
@@ -60,9 +61,10 @@ class Dev:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
         self.log = folder / "dev.log"
+        self.service_port = free_port()
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [EVALCORE, "dev", *arguments],
+                [EVALCORE, "dev", "--service-port", str(self.service_port), *arguments],
                 cwd=folder,
                 env=environment(folder),
                 stdout=output,
@@ -144,6 +146,10 @@ def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
         run_through(running)
         (manifest,) = list_runs(open_store(str(folder / ".evalcore")))
         assert manifest.decision == "pass"
+        address = f"http://127.0.0.1:{running.service_port}"
+        assert f"{address}/docs" in running.printed
+        assert httpx.get(f"{address}/readyz").status_code == 200
+        assert running.shell("echo $EVALCORE_SERVICE").stdout == f"{address}\n"
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(_STOPPED_S) == 0, running.printed
         assert processes(folder) == []
@@ -208,10 +214,19 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path, address: str) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         told = refused(tmp_path, "--port", str(port))
-        of_s3 = refused(tmp_path, "--port", str(free_port()), "--s3", "--s3-port", str(port))
+        free = ("--port", str(free_port()), "--service-port")
+        of_s3 = refused(tmp_path, *free, str(free_port()), "--s3", "--s3-port", str(port))
+        of_service = refused(tmp_path, *free, str(port))
     assert f"port {port} is taken" in told
     assert "choose another with --port" in told
     assert "choose another with --s3-port" in of_s3
+    assert "choose another with --service-port" in of_service
+
+
+def test_two_equal_ports_are_refused(tmp_path: Path) -> None:
+    port = str(free_port())
+    told = refused(tmp_path, "--port", port, "--service-port", port)
+    assert f"--port and --service-port are both {port}" in told
 
 
 def test_a_second_one_in_the_same_folder_is_refused(tmp_path: Path) -> None:

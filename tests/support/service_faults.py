@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,10 +17,12 @@ from typing import Any
 import httpx
 from sqlalchemy import select
 
+from evalcore.model.run import State
 from evalcore.service.database.sessions import open_database
 from evalcore.service.database.tables import EvalResultRow, EvalRunRow
 from evalcore.service.execution.engine_run import committed_results, planned_run
 from evalcore.storage.address import open_store
+from evalcore.storage.runs import list_runs
 from tests.support.service import Service, eval_body, service
 
 PASSES = {"kind": "equals", "expected": 1}
@@ -68,55 +70,119 @@ class MarkedRun:
 
 @dataclass
 class Killing:
-    """What a series of kills found; both lists are empty if nothing was lost."""
+    """What a series of kills found; all lists are empty if nothing was lost."""
 
     kills: int
     executed_again: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
+    miscounted: list[str] = field(default_factory=list)
+    left_open: list[str] = field(default_factory=list)
     accepted: int = 0
     most_executions: int = 0
 
+    @property
+    def losses(self) -> list[str]:
+        """Everything that must not be."""
+        return [*self.executed_again, *self.forgotten, *self.miscounted, *self.left_open]
+
 
 def kill_during_run(
-    folder: Path, arguments: Sequence[str], database: str, *, kills: int, seed: int
+    folder: Path,
+    arguments: Sequence[str],
+    database: str,
+    *,
+    kills: int,
+    seed: int,
+    replicas: int = 1,
 ) -> Killing:
-    """Kill the service so often at random moments of one run, let it end, and check what is left.
+    """Kill a replica so often at random moments of one run, let it end, and check what is left.
 
     A client creates evals and runs all the time; what is answered 2xx has to be there at the end.
     """
     random, killing = Random(seed), Killing(kills)
     client = _Writer()
-    marked: MarkedRun | None = None
     protected: dict[int, int] = {}
-    for _ in range(kills):
-        with service(folder, *arguments) as served:
-            marked = marked or MarkedRun.start(served, 8 * kills)
-            with client.writing(served):
+    with ExitStack() as stack:
+        running = [_Replica(stack, folder, arguments) for _ in range(replicas)]
+        marked = MarkedRun.start(running[0].served, 8 * kills)
+        for _ in range(kills):
+            victim = random.choice(running)
+            with client.writing(victim.served):
                 time.sleep(random.uniform(0.05, 4.0))
-                served.kill()
-        assert marked is not None
-        marks = marked.marks()
-        _check(killing, protected, marks)
-        # A child whose result is committed is complete: its block must not run again.
-        for eval_id in committed_children(folder, database, marked.run_id):
-            number = marked.children[eval_id]
-            protected.setdefault(number, marks[number])
-    assert marked is not None
-    with service(folder, *arguments) as served:
+                victim.served.kill()
+            # A child whose result is committed is complete: its block must not run again.
+            committed = committed_children(folder, database, marked.run_id)
+            marks = marked.marks()
+            _check(killing, protected, marks)
+            for eval_id in committed:
+                number = marked.children[eval_id]
+                protected.setdefault(number, marks[number])
+            victim.start_again()
+        served = running[0].served
         counts = marked.ended(served)
         assert counts["completed"] == len(marked.children), counts
         _check(killing, protected, marked.marks())
         killing.forgotten = client.missing(served)
+        killing.miscounted = _miscounted(served, [marked.run_id, *client.runs])
+        killing.left_open = _left_open(folder)
     killing.accepted = len(client.evals) + len(client.runs)
     killing.most_executions = max(marked.marks().values())
     assert set(marked.marks()) == set(marked.children.values())
     return killing
 
 
+class _Replica:
+    """One process of the service, which can be started again after it was killed."""
+
+    def __init__(self, stack: ExitStack, folder: Path, arguments: Sequence[str]) -> None:
+        self._processes = stack.enter_context(ExitStack())
+        self._folder, self._arguments = folder, arguments
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start a process in place of the one before."""
+        self._processes.close()
+        process = service(self._folder, *self._arguments)
+        self.served: Service = self._processes.enter_context(process)
+
+
 def _check(killing: Killing, protected: Mapping[int, int], marks: Counter[int]) -> None:
     for number, executions in protected.items():
         if marks[number] != executions:
             killing.executed_again.append(f"{number}: {executions} -> {marks[number]}")
+
+
+def _miscounted(served: Service, run_ids: Sequence[str]) -> list[str]:
+    """Return the runs whose results and counts are not one of each child."""
+    miscounted = []
+    for run_id in run_ids:
+        run = served.get(f"{_RUNS}/{run_id}")
+        lifecycle, outcome = run["counts"]["lifecycle_counts"], run["counts"]["outcome"]
+        evals: list[str] = []
+        after = None
+        while True:
+            cursor: dict[str, str] = {} if after is None else {"after": after}
+            page = served.get("/v1/workflows/evals/results", run_id=run_id, limit=100, **cursor)
+            evals += [result["eval_id"] for result in page["data"]]
+            after = page["list_metadata"]["after"]
+            if after is None:
+                break
+        total = run["total_evals"]
+        sums = (len(evals), len(set(evals)), sum(lifecycle.values()))
+        if sums != (total, total, total) or sum(outcome.values()) != lifecycle["completed"]:
+            miscounted.append(f"{run_id}: {run['counts']} of {len(evals)} results")
+    return miscounted
+
+
+def _left_open(folder: Path) -> list[str]:
+    """Return the runs in the store that no worker will ever end; one may just be written."""
+    deadline = time.monotonic() + 30
+    while True:
+        store = open_store(str(folder / ".evalcore"))
+        left = [run.id for run in list_runs(store) if run.state is State.RUNNING]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.5)
 
 
 class _Writer:

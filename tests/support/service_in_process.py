@@ -31,6 +31,7 @@ async def service_parts(
     address: str | None = None,
     store: ObjectStore | None = None,
     lease_s: float = 15.0,
+    allowed_hosts: tuple[str, ...] = (),
 ) -> AsyncIterator[Parts]:
     """Give the parts of a service without tokens and without workers, on SQLite by default."""
     database = open_database(address or str(folder / "evalcore.db"))
@@ -42,6 +43,7 @@ async def service_parts(
         rates=RateLimiter(0),
         open_to=await open_caller(database),
         lease_s=lease_s,
+        allowed_hosts=allowed_hosts,
     )
     try:
         yield parts

@@ -48,7 +48,7 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. Raises `ServiceError` 401, 403 and 405."""
         request = Request(scope, receive)
-        refuse_foreign_pages(request, only_loopback=self._parts.open_to is not None)
+        refuse_foreign_pages(request)
         request.state.caller = await caller_of(self._parts, request)
         if request.method != "POST":
             raise ServiceError(405, "this server has no streams and no sessions: use POST")

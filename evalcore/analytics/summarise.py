@@ -10,6 +10,7 @@ from evalcore.analytics.compare import Comparer, ComparisonPlan
 from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.script_scores import read_notes, read_script_scores
+from evalcore.analytics.spread import read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
 from evalcore.gates.registry import restore_gate
@@ -92,9 +93,10 @@ class Aggregates:
             planned=self._plan.items,
             **{name: row[name] for name in _COUNT_NAMES},
         )
+        samples = read_samples(self._connection, self._plan, self._policy.cluster)
         variants = tuple(
-            VariantSummary(name, cases, passed, score)
-            for name, cases, passed, score in self._run("variants").fetchall()
+            VariantSummary(*values, *samples.variants.get(number, ()))
+            for number, *values in self._run("variants").fetchall()
         )
         required = self._run("required").fetchall() if row["missed"] else []
         slowest = self._run("slowest").fetchone() if row["measured_latency"] else None
@@ -126,6 +128,10 @@ class Aggregates:
             required_cases=self._required_cases(),
             comparison=self._comparer.compare(self._plan) if self._comparer else None,
             gate_rows=self._gate_rows(),
+            score_sample=samples.score,
+            pass_sample=samples.passes,
+            latency_sample=samples.latency,
+            cost_sample=samples.cost,
         )
 
     def _costliest(self) -> tuple[Extreme | None, Extreme | None]:

@@ -12,11 +12,20 @@ from evalcore.declared.parameters import Key, Rule
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateResult
+from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
+from evalcore.statistics.remedies import remedy_of_threshold
 
 _MAX_EXAMPLES = 3
+
+
+def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateResult:
+    """Return the result; a failure that is within chance says what would settle it."""
+    if result.passed:
+        return result
+    return replace(result, remedy=remedy_of_threshold(sample, threshold))
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,8 @@ class ScoreAtLeast(Gate, example="0.8"):
             "threshold": self.threshold,
             "failed_cases": failed,
         }
-        return self.passes_if(passed, message, details)
+        result = self.passes_if(passed, message, details)
+        return with_remedy(result, summary.score_sample, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class PassRate(Gate, example="0.9"):
         if not summary.cases:
             return self.fails("no case was evaluated")
         rates: dict[str, float] = {}
-        rate, subject = summary.pass_rate, ""
+        rate, subject, worst = summary.pass_rate, "", ""
         measured = True
         if self.per_variant:
             rates = {each.variant: each.passed / max(each.cases, 1) for each in summary.variants}
@@ -79,7 +89,13 @@ class PassRate(Gate, example="0.9"):
         }
         if rates:
             details["per_variant"] = rates
-        return self.passes_if(reached and measured, message, details)
+        result = self.passes_if(reached and measured, message, details)
+        if not measured:
+            return result
+        sample = summary.pass_sample
+        if self.per_variant:
+            sample = next(each for each in summary.variants if each.variant == worst).pass_sample
+        return with_remedy(result, sample, self.threshold)
 
 
 def _case_ids(value: Any) -> tuple[str, ...]:

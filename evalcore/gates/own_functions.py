@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from evalcore.declared.parameter_types import FUNCTION, MaybeText
@@ -66,7 +66,7 @@ class GateFunctions:
 
 def _result(name: str, description: str | None, answer: object) -> GateResult:
     if isinstance(answer, GateResult):
-        return GateResult(name, answer.outcome, answer.message, answer.details)
+        return replace(answer, name=name)
     message: object = None
     details: object = {}
     if isinstance(answer, tuple) and len(answer) == 2:

@@ -68,7 +68,8 @@ class Paired(NamedTuple):
     """Candidate − baseline of the scores of the cases that both measured.
 
     `square_sum` is of the distances from the mean; `cluster_square_sum` of their sums by cluster
-    (None without clusters).
+    (None without clusters). `noise` is the variance that a case's difference has of its
+    `iterations`; None where they are not repeated on both sides.
     """
 
     cases: int
@@ -76,6 +77,8 @@ class Paired(NamedTuple):
     square_sum: float
     clusters: int | None = None
     cluster_square_sum: float | None = None
+    noise: float | None = None
+    iterations: int = 1
 
 
 class Unsettled(NamedTuple):

@@ -35,12 +35,17 @@ class GateSpec:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a gate decided and why. `details` are JSON values."""
+    """What a gate decided and why. `details` are JSON values.
+
+    `remedy` says what would settle a failed or inconclusive outcome that more cases or iterations
+    could change; None where nothing of that kind would.
+    """
 
     name: str
     outcome: GateOutcome
     message: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    remedy: str | None = None
 
     @property
     def passed(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalcore.model.comparison import Comparison
+from evalcore.model.sample import NO_SAMPLE, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,17 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True)
 class VariantSummary:
-    """Cases of one variant: how many there are and how many passed; their mean score."""
+    """Cases of one variant: how many there are and how many passed; their mean score.
+
+    The samples are what the intervals of score and pass rate are computed from.
+    """
 
     variant: str
     cases: int
     passed: int
     score: float | None
+    score_sample: Sample = NO_SAMPLE
+    pass_sample: Sample = NO_SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,8 @@ class Summary:
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
-    gates' own queries (`gates.gate.Gate.query`).
+    gates' own queries (`gates.gate.Gate.query`). The samples are what the intervals of score, pass
+    rate, mean latency and mean cost are computed from.
     """
 
     counts: Counts
@@ -113,6 +120,10 @@ class Summary:
     comparison: Comparison | None = None
     no_baseline: str | None = None
     gate_rows: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    score_sample: Sample = NO_SAMPLE
+    pass_sample: Sample = NO_SAMPLE
+    latency_sample: Sample = NO_SAMPLE
+    cost_sample: Sample = NO_SAMPLE
 
     @property
     def adds_up(self) -> bool:

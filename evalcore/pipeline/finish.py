@@ -308,7 +308,13 @@ def _stored_gates(run: StoredRun) -> list[GateResult]:
     try:
         stored = orjson.loads(run.store.get(run.keys.report).data)["gates"]
         return [
-            GateResult(raw["name"], GateOutcome(raw["outcome"]), raw["message"], raw["details"])
+            GateResult(
+                raw["name"],
+                GateOutcome(raw["outcome"]),
+                raw["message"],
+                raw["details"],
+                raw.get("remedy"),
+            )
             for raw in stored
         ]
     except (ObjectNotFoundError, ValueError, LookupError, TypeError) as error:

@@ -35,8 +35,17 @@ def decide_question(
         iterations=question.iterations,
     )
     summary = _summarise(question, policy)
-    functions = GateFunctions(resolve=resolve, report=lambda: asdict(summary), elsewhere=elsewhere)
+    functions = GateFunctions(resolve=resolve, report=lambda: _plain(summary), elsewhere=elsewhere)
     return decide_gates(policy, summary, functions)[0], summary
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    """Return the summary as JSON values, for a function; without what intervals are made of."""
+    values = asdict(summary)
+    for part in (values, *values["variants"]):
+        for name in [name for name in part if name.endswith("_sample")]:
+            del part[name]
+    return values
 
 
 def _summarise(question: GateQuestion, policy: Policy) -> Summary:

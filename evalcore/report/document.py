@@ -16,6 +16,7 @@ import orjson
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.summary import Summary
 from evalcore.report.comparison import comparison_entries
+from evalcore.report.intervals import interval_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,13 @@ def report_head(report: Report) -> dict[str, Any]:
             "judge_cost_usd": summary.judge_cost_usd,
             "regressions": 0 if comparison is None else comparison.regression_count,
             "improvements": 0 if comparison is None else comparison.improvement_count,
+            "intervals": interval_entries(summary),
         },
         "comparison": comparison_entries(comparison),
         "gates": [
             {"name": gate.name, "outcome": gate.outcome, "message": gate.message}
             | {"details": dict(gate.details)}
+            | ({} if gate.remedy is None else {"remedy": gate.remedy})
             for gate in report.gates
         ],
         "cases_complete": report.cases_complete,
@@ -101,7 +104,10 @@ def undecided_head(report: Report) -> dict[str, Any]:
     """Return the report for a function that decides: without gates, with each variant's cases."""
     head = report_head(report)
     del head["gates"], head["decision"]
-    head["variants"] = [asdict(variant) for variant in report.summary.variants]
+    head["variants"] = [
+        {"variant": each.variant, "cases": each.cases, "passed": each.passed, "score": each.score}
+        for each in report.summary.variants
+    ]
     return head
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import Failure
-from evalcore.model.gate import Decision, GateOutcome
+from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.report.changes import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
@@ -107,11 +107,15 @@ def _bounded(
         yield f"{Annotation(annotations[0].level, 'and more', message, position)}\n"
 
 
+def _why(gate: GateResult) -> str:
+    return gate.message if gate.remedy is None else f"{gate.message}; {gate.remedy}"
+
+
 def _of_gates(report: Report, position: SourceLine) -> Iterator[Annotation]:
     for gate in report.gates:
         if gate.outcome is not GateOutcome.PASS:
             level = "error" if gate.outcome is GateOutcome.FAIL else "warning"
-            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", gate.message, position)
+            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", _why(gate), position)
 
 
 def _of_change(change: CaseChange, view: ReportView) -> Annotation:

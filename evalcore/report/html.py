@@ -28,6 +28,7 @@ from evalcore.report.changes import (
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_data, visible
 from evalcore.report.html_data import page_data
+from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
 from evalcore.report.view import ReportView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -128,6 +129,7 @@ def _head(report: Report, source: str) -> dict[str, Any]:
                 "outcome": str(gate.outcome),
                 "mark": _GATE_MARKS[gate.outcome],
                 "message": gate.message,
+                "remedy": gate.remedy or "",
             }
             for gate in report.gates
         ],
@@ -145,10 +147,12 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
         if number or name in {"passed", "failed"}:
             label = "In error" if name == "error" else name.capitalize()
             yield figure(label, f"{number:,}", tone=name if number else "")
-    yield figure("Pass rate", f"{summary.pass_rate:.1%}")
+    rate, rate_interval = figure_texts(rate_text(summary.pass_rate, summary.pass_sample))
+    yield figure("Pass rate", rate, rate_interval)
     if summary.score is not None:
+        score, interval = figure_texts(score_text(summary.score, summary.score_sample))
         threshold = "" if report.threshold is None else f"threshold {report.threshold:g}"
-        yield figure("Score", f"{summary.score:.4f}", threshold)
+        yield figure("Score", score, ", ".join(filter(None, (interval, threshold))))
     for label, value in (("p50", summary.p50_latency_ms), ("p95", summary.p95_latency_ms)):
         if value is not None:
             yield figure(f"Latency {label}", f"{value:,.0f}", "ms")
@@ -185,8 +189,8 @@ def _changes(report: Report) -> dict[str, Any]:
                 "is_baseline": variant.variant in baselines,
                 "cases": variant.cases,
                 "passed": variant.passed,
-                "rate": f"{variant.passed / variant.cases:.1%}" if variant.cases else "–",
-                "score": "–" if variant.score is None else f"{variant.score:.4f}",
+                "rate": variant_texts(variant)[0],
+                "score": variant_texts(variant)[1],
                 "compared": candidate is not None,
                 "regressions": 0 if candidate is None else candidate.regression_count,
                 "improvements": 0 if candidate is None else candidate.improvement_count,

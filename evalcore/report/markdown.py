@@ -19,6 +19,7 @@ from evalcore.report.changes import (
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
+from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
@@ -55,7 +56,8 @@ def _lines(
     yield "|---|---|---|"
     for gate in report.gates:
         mark = _MARKS[gate.outcome]
-        yield f"| {escape(gate.name)} | {mark} {gate.outcome} | {escape(gate.message)} |"
+        why = escape(gate.message if gate.remedy is None else f"{gate.message}. {gate.remedy}")
+        yield f"| {escape(gate.name)} | {mark} {gate.outcome} | {why} |"
     if not report.summary.adds_up:
         yield ""
         yield "**The counts do not add up: planned items are missing from the results.**"
@@ -89,8 +91,8 @@ def _counts(report: Report) -> Iterator[str]:
     for name in ("skipped", "cancelled"):
         if number := getattr(counts, name):
             columns[name] = str(number)
-    columns["pass rate"] = f"{summary.pass_rate:.1%}"
-    columns["score"] = "–" if summary.score is None else f"{summary.score:.4f}"
+    columns["pass rate"] = rate_text(summary.pass_rate, summary.pass_sample)
+    columns["score"] = score_text(summary.score, summary.score_sample)
     if summary.p50_latency_ms is not None:
         columns["latency p50"] = f"{summary.p50_latency_ms:.0f} ms"
         columns["p95"] = f"{summary.p95_latency_ms:.0f} ms"
@@ -113,8 +115,7 @@ def _variants(report: Report) -> Iterator[str]:
     yield "| variant | cases | passed | pass rate | score |"
     yield "|---|---:|---:|---:|---:|"
     for variant in variants:
-        rate = f"{variant.passed / variant.cases:.1%}" if variant.cases else "–"
-        score = "–" if variant.score is None else f"{variant.score:.4f}"
+        rate, score = variant_texts(variant)
         cells = escape(variant.variant), variant.cases, variant.passed, rate, score
         yield f"| {' | '.join(map(str, cells))} |"
 

@@ -19,6 +19,7 @@ from evalcore.report.changes import (
 )
 from evalcore.report.columns import cut, table
 from evalcore.report.document import Report
+from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.view import ReportView
 
 Line = tuple[str | None, str]
@@ -92,6 +93,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
         yield colour, style.clean(f"  {mark} {gate.name}: {gate.message}")
+        if gate.remedy is not None:
+            yield None, style.clean(f"      {gate.remedy}")
     if not report.summary.adds_up:
         yield "red", "  ✗ the counts do not add up: planned items are missing from the results"
     duration = f"{report.run.duration_s:.1f} s"
@@ -109,9 +112,9 @@ def render_changes(listed: Sequence[CaseChange], style: Style, most: int) -> Ite
 
 def _measured(report: Report) -> Iterator[str]:
     summary = report.summary
-    yield f"pass rate {summary.pass_rate:.1%}"
+    yield f"pass rate {rate_text(summary.pass_rate, summary.pass_sample)}"
     if summary.score is not None:
-        yield f"score {summary.score:.4f}"
+        yield f"score {score_text(summary.score, summary.score_sample)}"
     if summary.p50_latency_ms is not None:
         yield f"latency p50 {summary.p50_latency_ms:.0f} ms"
         yield f"p95 {summary.p95_latency_ms:.0f} ms"
@@ -162,8 +165,7 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
         name = style.clean(variant.variant)
         if variant.variant in baselines:
             name += " (baseline)"
-        rate = f"{variant.passed / variant.cases:.1%}" if variant.cases else "–"
-        score = "–" if variant.score is None else f"{variant.score:.4f}"
+        rate, score = variant_texts(variant)
         rows.append([name, str(variant.cases), str(variant.passed), rate, score])
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]

@@ -34,8 +34,8 @@ def bootstrap_mean(
     if resamples < FEWEST_RESAMPLES:
         raise ValueError(f"a bootstrap takes at least {FEWEST_RESAMPLES} resamples")
     groups: dict[object, list[float]] = {}
-    for place, value in enumerate(values):
-        groups.setdefault(place if clusters is None else clusters[place], []).append(value)
+    for number, value in enumerate(values):
+        groups.setdefault(number if clusters is None else clusters[number], []).append(value)
     if len(groups) < 2:
         return None
     import numpy

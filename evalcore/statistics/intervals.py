@@ -35,16 +35,19 @@ class Moments(NamedTuple):
 
 def wilson(passed: int, n: int, alpha: float = 0.05) -> Interval | None:
     """Return Wilson's interval of a proportion; None without any trial."""
-    if n == 0:
-        return None
+    return None if n == 0 else wilson_share(passed / n, n, alpha)
+
+
+def wilson_share(share: float, n: float, alpha: float = 0.05) -> Interval:
+    """Return Wilson's interval of a share of `n` trials; `n` is above 0 and may be effective."""
     from statistics import NormalDist
 
     z = NormalDist().inv_cdf(1 - alpha / 2)
-    share, scale = passed / n, 1 + z * z / n
+    scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
-    low = 0.0 if passed == 0 else max(0.0, centre - half)
-    high = 1.0 if passed == n else min(1.0, centre + half)
+    low = 0.0 if share == 0 else max(0.0, centre - half)
+    high = 1.0 if share == 1 else min(1.0, centre + half)
     return Interval(low, high, "wilson")
 
 

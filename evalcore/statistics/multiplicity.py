@@ -32,7 +32,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     n = len(p_values)
     q_values = [1.0] * n
     lowest = 1.0
-    for place, index in enumerate(sorted(range(n), key=lambda index: p_values[index])[::-1]):
-        lowest = min(lowest, p_values[index] * n / (n - place))
+    for larger, index in enumerate(sorted(range(n), key=lambda index: p_values[index])[::-1]):
+        lowest = min(lowest, p_values[index] * n / (n - larger))
         q_values[index] = lowest
     return q_values

@@ -51,8 +51,8 @@ class MeanTest:
             variance = max(0.25 + self._squares - self._n * _square_mean(self), 0.0) / (self._n + 1)
             edge = mean - null
             stake = edge / (variance + edge * edge) if edge else 0.0
-            self._above += _growth(_held(stake, null), value - null)
-            self._below += _growth(_held(-stake, 1 - null), null - value)
+            self._above += _growth(_bounded_stake(stake, null), value - null)
+            self._below += _growth(_bounded_stake(-stake, 1 - null), null - value)
         self._n += 1
         self._sum += value
         self._squares += value * value
@@ -86,7 +86,7 @@ def _square_mean(test: MeanTest) -> float:
     return (test._sum / test._n) ** 2 if test._n else 0.0
 
 
-def _held(stake: float, most: float) -> float:
+def _bounded_stake(stake: float, most: float) -> float:
     """Return the stake, never below 0, and never so much that all could be lost."""
     if stake <= 0:
         return 0.0

@@ -30,6 +30,7 @@ means AS (
         fsum(counted_score ORDER BY item) / nullif(count(counted_score), 0) AS policy_score,
         fsum(score ORDER BY item) / nullif(count(score), 0) AS score,
         CASE WHEN $reducer = 'median' THEN median(score) END AS median_score,
+        var_samp(score) AS score_variance,
         min(score) AS lowest,
         max(score) AS highest,
         bool_and(outcome <> 'blocked' AND len(coalesce(missed, [])) = 0)
@@ -47,7 +48,7 @@ means AS (
         case_number, variant_number,
         (counted AND (completed OR errored))::BIGINT, completed::BIGINT,
         coalesce(completed AND outcome <> 'blocked', false)::BIGINT, errored::BIGINT,
-        passed::BIGINT, counted AND errored, counted, counted_score, score, NULL, score, score,
+        passed::BIGINT, counted AND errored, counted, counted_score, score, NULL, NULL, score, score,
         NULL, threshold, latency_ms, cost_usd, tokens
     FROM known_items
     WHERE $iterations = 1

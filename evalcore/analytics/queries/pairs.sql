@@ -27,6 +27,7 @@ SELECT
     was.measured_passed AS was_measured_passed, now.measured_passed AS now_measured_passed,
     was.score AS was_score, now.score AS now_score,
     was.policy_score AS was_policy_score, now.policy_score AS now_policy_score,
+    was.score_variance / was.completed_count + now.score_variance / now.completed_count AS noise,
     was.lowest AS was_lowest, was.highest AS was_highest,
     now.lowest AS now_lowest, now.highest AS now_highest,
     was.latency_ms AS was_latency, now.latency_ms AS now_latency,

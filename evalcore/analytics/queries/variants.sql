@@ -1,5 +1,6 @@
 -- Cases per variant, in the order of the plan.
 SELECT
+    variant_number,
     any_value(variant) AS variant,
     count(*) FILTER (counted) AS cases,
     count(*) FILTER (passed) AS passed,

@@ -1,0 +1,177 @@
+"""How far scores, passes and measures scatter: the samples behind the intervals of a report."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import orjson
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.model.run import Plan
+from evalcore.model.sample import NO_SAMPLE, Sample
+from evalcore.sql.bounded import BoundedConnection
+
+_SCORE_UNIT = 10**8
+
+
+class Samples(NamedTuple):
+    """The samples of a run, and those of score and passes by the variant's number."""
+
+    score: Sample
+    passes: Sample
+    latency: Sample
+    cost: Sample
+    variants: Mapping[int, tuple[Sample, Sample]]
+
+
+class _Sums(NamedTuple):
+    """Units of values: how many, and the sums over them of n, s, n², n·s and s²."""
+
+    units: int
+    n: int
+    s: int
+    nn: int
+    ns: int
+    ss: int
+
+    def plus(self, other: _Sums) -> _Sums:
+        return _Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    @property
+    def mean(self) -> Fraction:
+        return Fraction(self.s, self.n)
+
+    @property
+    def variance(self) -> Fraction:
+        """The squared standard error of the mean, exact; of at least two units."""
+        mean = self.mean
+        squares = self.ss - 2 * mean * self.ns + mean * mean * self.nn
+        return Fraction(self.units, self.units - 1) * squares / (self.n * self.n)
+
+
+def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None) -> Samples:
+    """Return the samples of the run whose tables `items` and `cases` the connection holds.
+
+    `cluster` is the metadata key by which cases belong together. Several variants of a case are one
+    unit of the run's own samples.
+    """
+    _name_clusters(connection, cluster)
+    clustered = cluster is not None
+    if clustered:
+        by_variant = _rows(connection, "spread_units", by_variant=True)
+    else:
+        by_variant = _rows(connection, "spread")
+    overall = by_variant
+    if plan.variants > 1:
+        overall = _rows(connection, "spread_units", by_variant=False)
+    noise, pass_noise = None, None
+    if plan.iterations > 1:
+        noise, pass_noise = connection.execute(query_text("iteration_noise")).fetchone() or ()
+
+    def described(sample: Sample, noise: float | None) -> Sample:
+        return sample._replace(clustered=clustered, iterations=plan.iterations, noise=noise)
+
+    variants: dict[int, list[Any]] = defaultdict(list)
+    for row in by_variant:
+        variants[row[0]].append(row)
+    latency, cost = _measures(connection, plan)
+    return Samples(
+        described(_grouped([_Sums(*row[2:8]) for row in overall if row[2]]), noise),
+        described(_passes(overall), pass_noise),
+        latency,
+        cost,
+        {
+            number: (
+                described(_mean(_total(_Sums(*row[2:8]) for row in rows)), noise),
+                described(_passes(rows), pass_noise),
+            )
+            for number, rows in variants.items()
+        },
+    )
+
+
+def _name_clusters(connection: BoundedConnection, cluster: str | None) -> None:
+    if cluster is None:
+        columns = "(case_id VARCHAR, cluster VARCHAR, unit BIGINT)"
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE case_units {columns}")
+        return
+    path = f"$.{orjson.dumps(cluster).decode()}"
+    connection.execute(query_text("case_units"), {"path": path, "key": cluster})
+
+
+def _rows(connection: BoundedConnection, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(query_text(query), parameters or None).fetchall()
+
+
+def _total(sums: Iterable[_Sums]) -> _Sums:
+    total = _Sums(0, 0, 0, 0, 0, 0)
+    for each in sums:
+        total = total.plus(_Sums(*(value or 0 for value in each)))
+    return total
+
+
+def _mean(sums: _Sums) -> Sample:
+    """Return the sample of a plain mean of scores."""
+    if not sums.n:
+        return NO_SAMPLE
+    mean = float(sums.mean / _SCORE_UNIT)
+    if sums.units < 2:
+        return Sample(sums.n, mean, sums.units, reason=_too_few(sums.units))
+    error = math.sqrt(sums.variance) / _SCORE_UNIT
+    return Sample(sums.n, mean, sums.units, error, df=sums.units - 1)
+
+
+def _grouped(groups: Sequence[_Sums]) -> Sample:
+    """Return the sample of the plain mean over groups of their means."""
+    if len(groups) <= 1:
+        return _mean(_total(groups))
+    total = _total(groups)
+    means = [each.mean for each in groups]
+    mean = sum(means, Fraction()) / len(means)
+    shown = float(mean / _SCORE_UNIT)
+    if all(each.units == 1 for each in groups):
+        squares = sum(((each - mean) ** 2 for each in means), Fraction())
+        variance, df = squares / (len(means) - 1) / len(means), len(means) - 1
+    elif any(each.units == 1 for each in groups):
+        reason = "a group has a single case, whose spread is not known"
+        return Sample(total.n, shown, total.units, reason=reason)
+    else:
+        variance = sum((each.variance for each in groups), Fraction()) / len(groups) ** 2
+        df = total.units - len(groups)
+    return Sample(total.n, shown, total.units, math.sqrt(variance) / _SCORE_UNIT, df=df)
+
+
+def _passes(rows: Iterable[tuple[Any, ...]]) -> Sample:
+    """Return the sample of the share of cases that passed."""
+    sums = _total(_Sums(*row[8:14]) for row in rows)
+    if not sums.n:
+        return NO_SAMPLE
+    error = math.sqrt(sums.variance) if sums.units > 1 else None
+    reason = None if sums.units > 1 else _too_few(sums.units)
+    return Sample(
+        sums.n, sums.s / sums.n, sums.units, error, reason, max(sums.units - 1, 0), passed=sums.s
+    )
+
+
+def _measures(connection: BoundedConnection, plan: Plan) -> tuple[Sample, Sample]:
+    """Return the samples of the mean latency (ms) and cost (USD) of an item, around 0."""
+    query = "measure_spread_single" if plan.items_per_case == 1 else "measure_spread"
+    row = connection.execute(query_text(query)).fetchone() or (0,) * 6
+    return _measure(*row[:3]), _measure(*row[3:])
+
+
+def _measure(n: int | None, units: int | None, squares: float | None) -> Sample:
+    if not n or not units:
+        return NO_SAMPLE
+    if units < 2:
+        return Sample(n, 0.0, units, reason=_too_few(units))
+    error = math.sqrt(units / (units - 1) * (squares or 0.0)) / n
+    return Sample(n, 0.0, units, error, df=units - 1)
+
+
+def _too_few(units: int) -> str:
+    return f"{units} case has no spread: an interval needs two"

@@ -194,7 +194,9 @@ class Comparer:
             )
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:
-        for index, number, scored, mean, square_sum, worse, better, *repeats in self._rows("paired"):
+        for index, number, scored, mean, square_sum, worse, better, *repeats in self._rows(
+            "paired"
+        ):
             noise, iterations = repeats
             paired = Paired(scored, mean, square_sum) if scored else None
             if paired is not None and noise is not None:

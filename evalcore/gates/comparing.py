@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
+from evalcore.gates.difference import PairedSample, Verdict, judge_difference
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number, unmeasured_items
 from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
-from evalcore.model.tolerance import reaches
 from evalcore.statistics.exact import iterations_to_decide
-from evalcore.statistics.intervals import (
-    FEW_CLUSTERS,
-    cases_to_decide,
-    t_interval,
-)
 from evalcore.statistics.paired import paired_moments
 
 _MAX_EXAMPLES = 3
@@ -158,59 +153,46 @@ class NoSignificantRegression(Gate, compares=True):
         if comparison is None or not comparison.variants:
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, _why_no_baseline(summary), {})
         judged = [_judge(each, self.margin, self.alpha) for each in comparison.variants]
-        outcomes = [outcome for outcome, _, _ in judged]
-        messages = [message for _, message, _ in judged] + list(comparison.unavailable)
         details = {
             "margin": self.margin,
             "alpha": self.alpha,
-            "variants": [entry for _, _, entry in judged],
+            "variants": [verdict.details for verdict in judged],
         }
-        if GateOutcome.FAIL in outcomes:
-            worst = [message for outcome, message, _ in judged if outcome is GateOutcome.FAIL]
-            return GateResult(self.gate, GateOutcome.FAIL, "; ".join(worst), details)
-        outcome = GateOutcome.PASS
-        if GateOutcome.INCONCLUSIVE in outcomes or comparison.unavailable:
-            outcome = GateOutcome.INCONCLUSIVE
-        return GateResult(self.gate, outcome, "; ".join(messages), details)
+        return joined(self.gate, judged, details, comparison.unavailable)
 
 
-def _judge(
-    candidate: VariantComparison, margin: float, alpha: float
-) -> tuple[GateOutcome, str, dict[str, Any]]:
-    moments = paired_moments(candidate.paired)
+def joined(
+    gate: str,
+    verdicts: Sequence[Verdict],
+    details: Mapping[str, Any],
+    unavailable: Sequence[str] = (),
+) -> GateResult:
+    """Return the result of a gate that has a verdict for each variant: the worst of them."""
+    outcomes = [verdict.outcome for verdict in verdicts]
+    outcome = GateOutcome.PASS
+    if GateOutcome.FAIL in outcomes:
+        outcome = GateOutcome.FAIL
+        verdicts = [verdict for verdict in verdicts if verdict.outcome is outcome]
+        unavailable = ()
+    elif GateOutcome.INCONCLUSIVE in outcomes or unavailable:
+        outcome = GateOutcome.INCONCLUSIVE
+    messages = [*(verdict.message for verdict in verdicts), *unavailable]
+    remedies = list(dict.fromkeys(filter(None, (verdict.remedy for verdict in verdicts))))
+    return GateResult(gate, outcome, "; ".join(messages), details, "; ".join(remedies) or None)
+
+
+def _judge(candidate: VariantComparison, margin: float, alpha: float) -> Verdict:
     details: dict[str, Any] = {"variant": candidate.variant, "baseline": candidate.baseline}
     if (unmeasured := _unmeasured(candidate)) is not None:
-        return GateOutcome.INCONCLUSIVE, unmeasured, details
-    if moments is None:
+        return Verdict(GateOutcome.INCONCLUSIVE, unmeasured, details)
+    moments, paired = paired_moments(candidate.paired), candidate.paired
+    subject = f"variant '{candidate.variant}'"
+    if moments is None or paired is None:
         few = "no interval from fewer than two shared cases (or clusters)"
-        return GateOutcome.INCONCLUSIVE, f"variant '{candidate.variant}': {few}", details
-    low, high, method = t_interval(moments, alpha)
-    details |= {
-        "difference": moments.mean,
-        "low": low,
-        "high": high,
-        "method": method,
-        "cases": moments.n,
-    }
-    text = (
-        f"variant '{candidate.variant}': score difference {number(moments.mean)} "
-        f"[{number(low)}, {number(high)}] over {counted(moments.n, 'case')} ({method})"
-    )
-    if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
-        text += f", only {moments.clusters} clusters"
-    if not reaches(-margin, low) and candidate.lost:
+        return Verdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
+    lost = None
+    if candidate.lost:
         lost = f"{counted(candidate.lost, 'case')} of the baseline not measured in the candidate"
-        return GateOutcome.INCONCLUSIVE, f"{text}, but {lost}", details
-    if not reaches(-margin, low):
-        return GateOutcome.PASS, f"{text}, above −{number(margin)}", details
-    if not reaches(high, -margin):
-        return GateOutcome.FAIL, f"{text}, below −{number(margin)}", details
-    more = cases_to_decide(moments, -margin, alpha)
-    details["more_cases"] = more
-    if more is None:
-        return GateOutcome.INCONCLUSIVE, f"{text}: it lies on the margin", details
-    if moments.clusters is None:
-        remedy = f"{counted(more, 'more case')} would decide"
-    else:
-        remedy = f"{counted(more, 'more case')} in as many new clusters would decide"
-    return GateOutcome.INCONCLUSIVE, f"{text}: {remedy}", details
+    sample = PairedSample(moments, lost, paired.noise, paired.iterations)
+    verdict = judge_difference(subject, sample, margin, alpha)
+    return verdict._replace(details=details | dict(verdict.details))

@@ -1,0 +1,75 @@
+"""A difference of scores against a margin: surely not below it, surely below it, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from evalcore.gates.wording import counted, number
+from evalcore.model.gate import GateOutcome
+from evalcore.model.tolerance import reaches
+from evalcore.statistics.intervals import FEW_CLUSTERS, Moments, cases_to_decide, t_interval
+from evalcore.statistics.remedies import iterations_to_settle, remedy
+
+
+class Verdict(NamedTuple):
+    """What is decided of one variant, and why."""
+
+    outcome: GateOutcome
+    message: str
+    details: Mapping[str, Any]
+    remedy: str | None = None
+
+
+class PairedSample(NamedTuple):
+    """The moments of paired differences, and what of them is noise of the `iterations`.
+
+    `lost` says why the differences do not stand for all cases: then they are no pass.
+    """
+
+    moments: Moments
+    lost: str | None = None
+    noise: float | None = None
+    iterations: int = 1
+
+
+def judge_difference(subject: str, sample: PairedSample, margin: float, alpha: float) -> Verdict:
+    """Return the verdict on a mean difference by its interval of the level 1 − `alpha`.
+
+    An interval above −`margin` passes, one below it fails, any other is inconclusive.
+    """
+    moments = sample.moments
+    low, high, method = t_interval(moments, alpha)
+    details: dict[str, Any] = {
+        "difference": moments.mean,
+        "low": low,
+        "high": high,
+        "method": method,
+        "cases": moments.n,
+    }
+    text = (
+        f"{subject}: score difference {number(moments.mean)} "
+        f"[{number(low)}, {number(high)}] over {counted(moments.n, 'case')} ({method})"
+    )
+    if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
+        text += f", only {moments.clusters} clusters"
+    if not reaches(-margin, low) and sample.lost is not None:
+        return Verdict(GateOutcome.INCONCLUSIVE, f"{text}, but {sample.lost}", details)
+    if not reaches(-margin, low):
+        return Verdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
+    if not reaches(high, -margin):
+        return Verdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
+    more = cases_to_decide(moments, -margin, alpha)
+    details["more_cases"] = more
+    repeats = iterations_to_settle(
+        moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations
+    )
+    details["iterations_each"] = repeats
+    settles = remedy(moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations)
+    if more is None:
+        message = f"{text}: it lies on the margin"
+    elif moments.clusters is None:
+        message = f"{text}: {counted(more, 'more case')} would decide"
+    else:
+        message = f"{text}: {counted(more, 'more case')} in as many new clusters would decide"
+    return Verdict(GateOutcome.INCONCLUSIVE, message, details, settles)

@@ -144,6 +144,22 @@ class UnplannedRunError(EvalError):
         )
 
 
+class ResultsDroppedError(EvalError):
+    """The results of a run were dropped by compaction; the history has its rows."""
+
+    exit_code = ExitCode.ERRORS
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+    def __str__(self) -> str:
+        return (
+            f"the raw results of run {self.run_id} were dropped by `evalcore compact`; its scores "
+            "are in the history (`evalcore query`), its report is report.json beside its manifest"
+        )
+
+
 class StalledError(EvalError):
     """A run in which nothing was in flight for `silence_s` and nothing came; it can be resumed.
 

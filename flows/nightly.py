@@ -20,6 +20,7 @@ from evalcore.errors import UsageError
 from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.document import Report
 from flows import states
+from flows.compact import sync_history
 from flows.evaluate import evaluate, note_cancellation
 from flows.late_cancellation import settle_at_exit
 from flows.night_report import SuiteEnd, night_markdown, night_rows
@@ -64,6 +65,7 @@ def nightly(**fields: Any) -> State[Any]:
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)
+    sync_history(parameters.model_dump()["store"])
     state = states.worst([(end.suite, end.state) for end in ends])
     _publish(ends, state)
     stopped = [end for end in ends if end.state.is_cancelled()]

@@ -14,7 +14,8 @@ from evalcore.errors import ExitCode
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
-    from evalcore.history.sync import Progress, Synced
+    from evalcore.history.entering import Progress
+    from evalcore.history.sync import Synced
 
 SHOW: Final = "show"
 """The command that `evalcore history SUITE` calls."""
@@ -49,10 +50,24 @@ def sync_command(store: str | None, as_json: bool) -> int:
     return show_synced(sync(chosen_store(store), progress=_show_progress(as_json)), as_json)
 
 
-def _show_progress(as_json: bool) -> Progress | None:
+@history.command("rebuild")
+@store_option
+@json_option
+def rebuild_command(store: str | None, as_json: bool) -> int:
+    """Make the history's tables anew from the runs.
+
+    Rows of runs whose results were dropped or that were deleted stay. The exit code is 4 if a run
+    is damaged.
+    """
+    from evalcore.history.sync import rebuild
+
+    return show_synced(rebuild(chosen_store(store), progress=_show_progress(as_json)), as_json)
+
+
+def _show_progress(as_json: bool) -> Progress:
     """Return what shows how many runs are done, on a terminal."""
     if as_json or not sys.stderr.isatty():
-        return None
+        return lambda _done, _total: None
 
     def show(done: int, total: int) -> None:
         end = "\n" if done == total else ""
@@ -68,15 +83,18 @@ def show_synced(synced: Synced, as_json: bool) -> int:
         document = {
             "added": synced.added,
             "replaced": synced.replaced,
-            "known": synced.known,
+            "unchanged": synced.unchanged,
+            "total": synced.total,
             "damaged": dict(synced.damaged),
         }
         click.echo(on_one_line(orjson.dumps(document).decode()))
     else:
         for run_id, reason in synced.damaged.items():
             click.echo(one_line(f"left out: {run_id} is damaged: {reason}"), err=True)
+        if synced.unchanged:
+            click.echo(f"{len(synced.unchanged)} runs have no results any more: their rows stay")
         click.echo(
             f"{len(synced.added)} runs added, {len(synced.replaced)} replaced, "
-            f"{synced.known} in the history"
+            f"{synced.total} in the history"
         )
     return int(ExitCode.ERRORS if synced.damaged else ExitCode.PASS)

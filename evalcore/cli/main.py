@@ -32,6 +32,7 @@ COMMANDS = {
     "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
     "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),
+    "compact": ("evalcore.cli.compact:compact", "Make the history's small files large ones."),
     "workspaces": (
         "evalcore.cli.workspaces:workspaces",
         "Show workspaces, remove what is left.",

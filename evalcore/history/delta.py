@@ -98,31 +98,26 @@ def commit_runs(
     table: HistoryTable,
     versions: Mapping[str, int],
     select: Callable[[Sequence[str]], Any],
+    *,
+    anew: bool = False,
 ) -> None:
     """Write the rows of runs, each exactly once per version of its manifest.
 
     `select` gives the rows of some of the runs as an Arrow stream. Runs whose version the table
-    has already are left out; the rows of an earlier version are replaced in the same commit.
+    has already are left out, unless they are written `anew`; the rows of an earlier version are
+    replaced in the same commit.
     """
     from deltalake import write_deltalake
 
     def committed() -> None:
         current = create_table(store, table)
-        known = {run: current.transaction_version(transaction_of(run)) for run in versions}
-        fresh = [run for run, version in known.items() if version is None]
-        changed = [
-            run
-            for run, version in known.items()
-            if version is not None and version != versions[run]
-        ]
-        if fresh:
-            write_deltalake(
-                current,
-                select(fresh),
-                mode="append",
-                commit_properties=_commit(fresh, versions),
-                writer_properties=_writer(),
-            )
+        fresh, changed = [], []
+        for run_id, version in versions.items():
+            written = current.transaction_version(transaction_of(run_id))
+            if written is None:
+                fresh.append(run_id)
+            elif anew or written != version:
+                changed.append(run_id)
         if changed:
             write_deltalake(
                 current,
@@ -130,6 +125,14 @@ def commit_runs(
                 mode="overwrite",
                 predicate=runs_predicate(changed),
                 commit_properties=_commit(changed, versions),
+                writer_properties=_writer(),
+            )
+        if fresh:
+            write_deltalake(
+                current,
+                select(fresh),
+                mode="append",
+                commit_properties=_commit(fresh, versions),
                 writer_properties=_writer(),
             )
 

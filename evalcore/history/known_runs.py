@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-import duckdb
-
-from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
+from evalcore.errors import DamagedRunError, ObjectNotFoundError
 from evalcore.history.columns import RUNS
 from evalcore.history.files import read_table
-from evalcore.history.run_rows import is_ended, manifest_version
+from evalcore.history.run_rows import is_ended
 from evalcore.model.run import Manifest, State
+from evalcore.sql.connection import open_database
 from evalcore.storage.layout import (
     REOPENED_PREFIX,
     RUNS_PREFIX,
@@ -41,13 +40,14 @@ class EndedRun(NamedTuple):
     manifest: Manifest
 
 
-def known_runs(store: ObjectStore, connection: duckdb.DuckDBPyConnection) -> dict[str, KnownRun]:
+def known_runs(store: ObjectStore) -> dict[str, KnownRun]:
     """Return the runs in the table `runs`, by id."""
     rows = read_table(store, RUNS, ("run_id", "state", "ended_at"))
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW listed AS {rows}")
-    listed = connection.execute(
-        "SELECT run_id, any_value(epoch_us(ended_at)), any_value(state) FROM listed GROUP BY run_id"
-    ).fetchall()
+    with open_database() as connection:
+        listed = connection.execute(
+            "SELECT run_id, any_value(epoch_us(ended_at)), any_value(state) "  # noqa: S608
+            f"FROM ({rows}) GROUP BY run_id"
+        ).fetchall()
     return {
         run_id: KnownRun(version, state == State.COMPLETED) for run_id, version, state in listed
     }
@@ -66,21 +66,28 @@ def reopened_runs(store: ObjectStore) -> frozenset[str]:
     return frozenset(info.key.rpartition("/")[2] for info in store.list(REOPENED_PREFIX))
 
 
-def ended_runs(
-    store: ObjectStore, known: dict[str, KnownRun], damaged: dict[str, str]
-) -> list[EndedRun]:
-    """Return the runs that have ended and are not known as they are, oldest first.
+def unknown_runs(store: ObjectStore, in_tables: Mapping[str, KnownRun]) -> list[RunKeys]:
+    """Return the runs whose manifests have to be read, oldest first.
 
-    A completed run that is known is not read again, unless it was reopened. What cannot be read
-    is added to `damaged`: the reason by the run's id.
+    A completed run that is known never changes, unless it was reopened.
     """
     reopened = reopened_runs(store)
-    candidates = [
-        keys
-        for keys in stored_runs(store)
-        if keys.run_id in reopened or (entry := known.get(keys.run_id)) is None or not entry.final
-    ]
-    candidates.sort(key=lambda keys: keys.run_id)
+
+    def is_settled(run_id: str) -> bool:
+        entry = in_tables.get(run_id)
+        return entry is not None and entry.final and run_id not in reopened
+
+    keys = [keys for keys in stored_runs(store) if not is_settled(keys.run_id)]
+    return sorted(keys, key=lambda keys: keys.run_id)
+
+
+def ended_runs(
+    store: ObjectStore, candidates: Sequence[RunKeys], damaged: dict[str, str]
+) -> list[EndedRun]:
+    """Return those of the runs that have ended, in their order.
+
+    What cannot be read is added to `damaged`: the reason by the run's id.
+    """
 
     def read(keys: RunKeys) -> EndedRun | None:
         run = StoredRun(store, keys)
@@ -91,19 +98,11 @@ def ended_runs(
         except DamagedRunError as error:
             damaged[keys.run_id] = str(error.damages[0])
             return None
-        except EvalError as error:
-            damaged[keys.run_id] = str(error)
-            return None
-        entry = known.get(keys.run_id)
-        if not is_ended(manifest) or (
-            entry is not None and entry.version == manifest_version(manifest)
-        ):
-            return None
-        return EndedRun(run, manifest)
+        return EndedRun(run, manifest) if is_ended(manifest) else None
 
     if len(candidates) < _READERS:
-        read_runs = list(map(read, candidates))
+        ended = list(map(read, candidates))
     else:
         with ThreadPoolExecutor(_READERS) as readers:
-            read_runs = list(readers.map(read, candidates))
-    return [run for run in read_runs if run is not None]
+            ended = list(readers.map(read, candidates))
+    return [each for each in ended if each is not None]

@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from evalcore.errors import Damage, DamagedRunError, EvalError, UnplannedRunError
+from evalcore.errors import (
+    Damage,
+    DamagedRunError,
+    EvalError,
+    ResultsDroppedError,
+    UnplannedRunError,
+)
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.spool import PlanPartError, count_cases
@@ -35,6 +41,8 @@ def verify_run(run: StoredRun, *, thorough: bool = True) -> tuple[Damage, ...]:
         return error.damages
     require_planned(manifest)
     damages = _plan_damages(run, manifest, thorough=True)
+    if run.are_results_dropped():
+        return tuple(sorted(damages, key=_in_order))
     written = run.written_shards()
     damages += _shard_damages(manifest, written)
     shards = sorted(written & set(range(manifest.plan.shards)))
@@ -73,8 +81,13 @@ def check_plan(run: StoredRun, manifest: Manifest, *, thorough: bool = True) -> 
 
 
 def check_shards(run: StoredRun, manifest: Manifest) -> None:
-    """Raise `DamagedRunError` unless there is a result for each shard of the plan, and no other."""
+    """Raise `DamagedRunError` unless there is a result for each shard of the plan, and no other.
+
+    Raises `ResultsDroppedError` if they were dropped by intent.
+    """
     if damages := _shard_damages(manifest, run.written_shards()):
+        if run.are_results_dropped():
+            raise ResultsDroppedError(run.run_id)
         raise DamagedRunError(run.run_id, tuple(damages))
 
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from evalcore.analytics.reuse import PlannedItem, ReusableRows
-from evalcore.errors import DamagedRunError
+from evalcore.errors import DamagedRunError, ResultsDroppedError
 from evalcore.execution.reused_items import REUSE_ITEMS
 from evalcore.model.mode import HISTORY
 from evalcore.model.run import Plan, State
@@ -53,6 +53,10 @@ def prepare_reuse(run: StoredRun, suite: Suite, plan: Plan, source: str) -> Prep
         for earlier in runs:
             try:
                 parts.append(stack.enter_context(_whole_parts(earlier)))
+            except ResultsDroppedError:
+                if source != HISTORY:
+                    raise
+                parts.append(())
             except DamagedRunError as error:
                 if source != HISTORY:
                     raise

@@ -178,6 +178,11 @@ class RunKeys:
         return f"{self.events_prefix}{item:07d}/"
 
     @property
+    def results_dropped(self) -> str:
+        """Stands there when compaction has deleted the results, which the history has."""
+        return f"{self.folder}RESULTS-DROPPED"
+
+    @property
     def report(self) -> str:
         """The report, as JSON."""
         return f"{self.folder}report.json"

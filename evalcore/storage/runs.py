@@ -168,8 +168,7 @@ class StoredRun:
 
     def has_result(self, shard: int) -> bool:
         """Whether the shard has a result object."""
-        key = self.keys.result(shard)
-        return any(info.key == key for info in self.store.list(key))
+        return self._exists(self.keys.result(shard))
 
     def claimed_shards(self) -> frozenset[int]:
         """Return the shards that some worker has begun."""
@@ -181,7 +180,13 @@ class StoredRun:
 
     def is_cancel_requested(self) -> bool:
         """Whether the run was asked to stop (`request_cancel`)."""
-        key = self.keys.cancel
+        return self._exists(self.keys.cancel)
+
+    def are_results_dropped(self) -> bool:
+        """Whether compaction has deleted the results: the history has their rows."""
+        return self._exists(self.keys.results_dropped)
+
+    def _exists(self, key: str) -> bool:
         return any(info.key == key for info in self.store.list(key))
 
     @contextmanager

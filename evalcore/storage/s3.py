@@ -401,14 +401,14 @@ def _credentials() -> dict[str, str]:
     """Return what boto3 signs with now, as deltalake takes it; nothing where there is none."""
     import boto3
 
-    found = boto3.session.Session().get_credentials()
-    if found is None:
+    credentials = boto3.session.Session().get_credentials()
+    if credentials is None:
         return {}
-    key_id, secret, token = found.get_frozen_credentials()
+    frozen = credentials.get_frozen_credentials()
     named = {
-        "AWS_ACCESS_KEY_ID": key_id,
-        "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_SESSION_TOKEN": token,
+        "AWS_ACCESS_KEY_ID": frozen.access_key,
+        "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
+        "AWS_SESSION_TOKEN": frozen.token,
     }
     return {name: value for name, value in named.items() if value}
 

@@ -1,0 +1,136 @@
+"""Runs enter the tables: their rows are staged as Parquet, and committed some runs at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
+from evalcore.history.columns import ASSERTIONS, CASES, GATES, MONTH, RUNS, HistoryTable
+from evalcore.history.delta import commit_runs
+from evalcore.history.known_runs import EndedRun
+from evalcore.history.run_rows import RunRows, manifest_version, write_run_rows
+from evalcore.sql.connection import literal_path, open_database
+from evalcore.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What is committed together: a commit takes as long as the rows of some runs.
+_BATCH_RUNS: Final = 100
+_BATCH_ITEMS: Final = 200_000
+# A run is known when it is in `runs`: that table comes last.
+COMMIT_ORDER: Final = (ASSERTIONS, CASES, GATES, RUNS)
+_MEMORY_LIMIT_MB: Final = 256
+
+Progress = Callable[[int, int], None]
+"""Called with how many runs are done, and how many there are."""
+Step = Callable[[str], None]
+"""Called with the name of each step just after it."""
+
+
+def ignore(*_: object) -> None:
+    """Take what is told of progress or steps, and do nothing."""
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """How runs enter the tables of a store; `anew` replaces rows that are there already."""
+
+    store: ObjectStore
+    progress: Progress = ignore
+    step: Step = ignore
+    anew: bool = False
+
+    def enter(self, ended: Sequence[EndedRun], damaged: dict[str, str]) -> list[str]:
+        """Write the rows of runs in batches; return the runs that entered.
+
+        The reasons of those whose rows do not add up are added to `damaged`. A run that goes on
+        meanwhile is left out.
+        """
+        entered: list[str] = []
+        done = 0
+        for batch in _batches(ended):
+            with TemporaryDirectory(prefix="evalcore-history-") as folder:
+                staged = []
+                for number, each in enumerate(batch):
+                    run_folder = Path(folder) / str(number)
+                    run_folder.mkdir()
+                    rows = _staged(each, run_folder, damaged)
+                    if rows is not None:
+                        staged.append(rows)
+                    done += 1
+                    self.progress(done, len(ended))
+                self.step("staged")
+                if staged:
+                    self._commit(staged)
+            entered += [rows.run_id for rows in staged]
+        return entered
+
+    def _commit(self, staged: Sequence[RunRows]) -> None:
+        versions = {rows.run_id: rows.version for rows in staged}
+        for table in COMMIT_ORDER:
+            files = {rows.run_id: rows.files[table.name] for rows in staged}
+            with open_database(_MEMORY_LIMIT_MB) as connection:
+                select = _Selection(connection, table, files)
+                commit_runs(self.store, table, versions, select, anew=self.anew)
+            self.step(f"committed {table.name}")
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """The staged rows of some runs, as an Arrow stream."""
+
+    connection: duckdb.DuckDBPyConnection
+    table: HistoryTable
+    files: Mapping[str, Path]
+
+    def __call__(self, run_ids: Sequence[str]) -> Any:
+        columns = ", ".join(
+            f"{column.name}::TIMESTAMPTZ AS {column.name}"
+            if column.type.duckdb == "TIMESTAMP"
+            else column.name
+            for column in (*self.table.columns, MONTH)
+        )
+        return self.connection.sql(
+            f"SELECT {columns} FROM read_parquet($files, hive_partitioning = false)",  # noqa: S608
+            params={"files": [literal_path(self.files[run_id]) for run_id in run_ids]},
+        )
+
+
+def _batches(ended: Sequence[EndedRun]) -> Iterator[list[EndedRun]]:
+    batch: list[EndedRun] = []
+    items = 0
+    for each in ended:
+        size = each.manifest.plan.items
+        if batch and (len(batch) >= _BATCH_RUNS or items + size > _BATCH_ITEMS):
+            yield batch
+            batch, items = [], 0
+        batch.append(each)
+        items += size
+    if batch:
+        yield batch
+
+
+def _staged(each: EndedRun, folder: Path, damaged: dict[str, str]) -> RunRows | None:
+    """Return a run's rows; None if it is damaged, deleted, or goes on at the moment."""
+    try:
+        rows = write_run_rows(each.run, each.manifest, folder)
+        return rows if manifest_version(each.run.manifest()) == rows.version else None
+    except ObjectNotFoundError:
+        return None
+    except DamagedRunError as error:
+        if not _has_changed(each):
+            damaged[each.run.run_id] = "; ".join(map(str, error.damages[:3]))
+        return None
+
+
+def _has_changed(each: EndedRun) -> bool:
+    """Whether the run is not any more what was read of it."""
+    with suppress(EvalError):
+        return each.run.manifest() != each.manifest
+    return False

@@ -13,7 +13,7 @@ from evalcore.execution.run_inputs import RunInputs
 from evalcore.judging.asking import NO_JUDGE, Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import Complete, ErrorKind, ProviderError, Reply, Request
-from evalcore.model.identity import judge_name, target_identity
+from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import WorkItem
@@ -124,8 +124,8 @@ class ItemJudges:
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
         """Return a vector for each text; raise as `ask` does.
 
-        Without a named target: the item's own, its judge, or OpenAI by the environment, with a
-        model of OpenAI's. A target that is named embeds with its own model.
+        Without a named target: the suite's that is called so, the item's own, its judge, or OpenAI
+        by the environment, with a model of OpenAI's. One that is named embeds with its own model.
         """
         target, model = self._embedding_target(spec)
         runnable: Any = self._run.runnable(JudgeSpec(target.name), target)
@@ -143,6 +143,9 @@ class ItemJudges:
     def _embedding_target(self, spec: JudgeSpec) -> tuple[Target, str | None]:
         if spec.name is not None:
             return self._run.target(spec, self._item), spec.model
+        for name in EMBEDDING_TARGETS:
+            if name in self._run.suite.targets:
+                return self._run.suite.targets[name], spec.model
         judge = self._run.suite.targets.get(
             judge_name(None, self._item.target, self._run.suite) or ""
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -156,6 +156,10 @@ def _collect_judges(value: Any, judges: set[str | None]) -> None:
     elif isinstance(value, list | tuple):
         for inner in value:
             _collect_judges(inner, judges)
+
+
+# What a target is called that embeds texts where none is named.
+EMBEDDING_TARGETS: Final = ("embeddings", "embedding")
 
 
 def judge_name(name: str | None, target: Target | None, suite: SuiteDefinition) -> str | None:

@@ -30,13 +30,14 @@ async def list_results(
     parts: Parts, caller: Caller, page: PageRequest, run_id: str | None, run_filter: RunFilter
 ) -> Page[WorkflowEvalResult]:
     """Return a page of results, the newest first. Raises `ServiceError` 404 for the run."""
-    where: list[ColumnElement[bool]] = [EvalResultRow.project_id == caller.project_id]
-    where += run_filter.conditions(EvalResultRow)
+    scope: list[ColumnElement[bool]] = [EvalResultRow.project_id == caller.project_id]
+    scope += run_filter.lasting_conditions(EvalResultRow)
+    where = run_filter.status_conditions(EvalResultRow)
     async with parts.database.reading() as session:
         if run_id is not None:
             await find_eval_run(session, caller, run_id)
-            where.append(EvalResultRow.run_id == run_id)
-        rows = await read_page(session, EvalResultRow, page, where)
+            scope.append(EvalResultRow.run_id == run_id)
+        rows = await read_page(session, EvalResultRow, page, scope, where)
         revisions = await _revisions(session, caller, rows.rows)
     return Page(data=await _wires(parts, rows.rows, revisions), list_metadata=rows.metadata)
 

@@ -14,12 +14,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_owned
-from evalcore.service.database.tables import EvalResultRow, EvalRow, EvalRunRow
+from evalcore.service.database.tables import (
+    EvalResultRow,
+    EvalRevisionRow,
+    EvalRow,
+    EvalRunRow,
+)
 from evalcore.service.drafts import Draft, read_draft
 from evalcore.service.failure import ServiceError, not_found
 from evalcore.service.filters import RunFilter
-from evalcore.service.fingerprints import fingerprint
+from evalcore.service.fingerprints import fingerprint, result_fingerprints
 from evalcore.service.identifiers import Kind, new_id
+from evalcore.service.latest_results import point_to_ending
 from evalcore.service.pages import PageRequest, read_page
 from evalcore.service.parts import Parts
 from evalcore.service.timing import lifecycle_of, timing_of
@@ -109,7 +115,10 @@ async def _insert_run(
     )
     session.add(row)
     await session.flush()
-    children = [_child(row, saved, draft, now) for saved in evals]
+    fingerprints = await _fingerprints(session, draft, evals)
+    children = [
+        _child(row, saved, draft, now) | {"fingerprints": fingerprints[saved.id]} for saved in evals
+    ]
     table: Any = EvalResultRow.__table__  # rows without the session's bookkeeping
     await session.execute(insert(table), children)
     return _wire(row, [(LifecycleStatus.PENDING, None, len(children))])
@@ -134,6 +143,31 @@ async def _evals_in_scope(
     if not evals:
         raise ServiceError(400, "the scope selects no saved eval of this workflow")
     return evals
+
+
+async def _fingerprints(
+    session: AsyncSession, draft: Draft, evals: Sequence[EvalRow]
+) -> dict[str, dict[str, str]]:
+    """Return what the result of each eval depends on; it is known before it is executed."""
+    revision = EvalRevisionRow
+    query = (
+        select(revision.id, revision.inputs_fingerprint, revision.assertion_fingerprint)
+        .join(EvalRow, EvalRow.revision_id == revision.id)
+        .where(EvalRow.workflow_id == draft.workflow_id)
+    )
+    if len(evals) == 1:
+        query = query.where(revision.id == evals[0].revision_id)
+    of_revisions = {row[0]: row for row in await session.execute(query)}
+    of_blocks = {
+        block: result_fingerprints(draft.definition, block, inputs="", assertion="")
+        for block in {saved.block_id for saved in evals}
+    }
+    fingerprints = {}
+    for saved in evals:
+        _, inputs, assertion = of_revisions[saved.revision_id]
+        own = {"inputs": inputs, "assertion": assertion}
+        fingerprints[saved.id] = of_blocks[saved.block_id] | own
+    return fingerprints
 
 
 def _target_block(scope: Any, evals: Sequence[EvalRow]) -> str | None:
@@ -170,10 +204,11 @@ async def list_eval_runs(
     parts: Parts, caller: Caller, page: PageRequest, run_filter: RunFilter
 ) -> Page[WorkflowEvalRun]:
     """Return a page of runs, the newest first."""
-    where: list[ColumnElement[bool]] = [EvalRunRow.project_id == caller.project_id]
-    where += run_filter.conditions(EvalRunRow)
+    scope: list[ColumnElement[bool]] = [EvalRunRow.project_id == caller.project_id]
+    scope += run_filter.lasting_conditions(EvalRunRow)
+    where = run_filter.status_conditions(EvalRunRow)
     async with parts.database.reading() as session:
-        rows = await read_page(session, EvalRunRow, page, where)
+        rows = await read_page(session, EvalRunRow, page, scope, where)
         return Page(data=await _wires(session, rows.rows), list_metadata=rows.metadata)
 
 
@@ -190,6 +225,7 @@ async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> Workflow
         row.status, row.completed_at = LifecycleStatus.CANCELLED, now
         # A run that was never planned has nothing in the store to end.
         row.cancel_requested = (row.engine_run or row.planning_run) is not None
+        await point_to_ending(session, run_id)
         cancelled: Any = await session.execute(
             update(EvalResultRow)
             .where(EvalResultRow.run_id == run_id, EvalResultRow.status.not_in(FINAL))

@@ -86,9 +86,8 @@ async def list_evals(
     parts: Parts, caller: Caller, page: PageRequest, *, workflow_id: str, block_id: str | None
 ) -> Page[WorkflowEval]:
     """Return a page of the saved evals of a workflow; the number of queries does not grow."""
+    scope = [EvalRow.project_id == caller.project_id, EvalRow.workflow_id == workflow_id]
     where = [
-        EvalRow.project_id == caller.project_id,
-        EvalRow.workflow_id == workflow_id,
         EvalRow.deleted_at.is_(None),
         *([EvalRow.block_id == block_id] if block_id is not None else []),
     ]
@@ -96,7 +95,7 @@ async def list_evals(
         drafts = await read_drafts(parts, session, caller, [workflow_id])
         if workflow_id not in drafts:
             raise not_found("workflow", workflow_id)
-        rows = await read_page(session, EvalRow, page, where)
+        rows = await read_page(session, EvalRow, page, scope, where)
         revisions = await read_by_ids(
             session,
             EvalRevisionRow,

@@ -23,8 +23,8 @@ class RunFilter:
     from_date: datetime | None = None
     to_date: datetime | None = None
 
-    def conditions(self, table: Any) -> list[ColumnElement[bool]]:
-        """Return the conditions on a table of runs or of results; both dates count."""
+    def lasting_conditions(self, table: Any) -> list[ColumnElement[bool]]:
+        """Return the conditions that a run or result meets for good or never; both dates count."""
         named = {
             table.workflow_id: self.workflow_id,
             table.eval_id: self.eval_id,
@@ -32,12 +32,17 @@ class RunFilter:
             table.trigger: self.trigger_type,
         }
         where = [column == value for column, value in named.items() if value is not None]
-        if self.status:
-            where.append(table.status.in_(self.status))
-        if self.exclude_status:
-            where.append(table.status.not_in(self.exclude_status))
         if self.from_date is not None:
             where.append(table.created_at >= self.from_date)
         if self.to_date is not None:
             where.append(table.created_at <= self.to_date)
+        return where
+
+    def status_conditions(self, table: Any) -> list[ColumnElement[bool]]:
+        """Return the conditions on the status, which changes."""
+        where: list[ColumnElement[bool]] = []
+        if self.status:
+            where.append(table.status.in_(self.status))
+        if self.exclude_status:
+            where.append(table.status.not_in(self.exclude_status))
         return where

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from evalcore.version import VERSION
+from evalcore.workflow.variant import DEFAULT_SOUL
 
 METRICS_ENGINE: Final = "conditions-1"
 _ANNOTATIONS: Final = frozenset({"title", "description", "examples", "default", "$comment"})
@@ -41,11 +42,29 @@ _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definiti
 
 
 def block_fingerprint(definition: Mapping[str, Any], block_id: str) -> str:
-    """Return the fingerprint of one block and of the soul that it asks."""
+    """Return the fingerprint of one block, of the souls that it asks and of the blocks inside."""
     blocks, souls = definition.get("blocks") or {}, definition.get("souls") or {}
-    block = blocks.get(block_id)
-    soul = block.get("soul_ref") if isinstance(block, Mapping) else None
-    return fingerprint([block, souls.get(soul) if soul is not None else None])
+    parts: list[Any] = []
+    waiting, visited = [block_id], {block_id}
+    while waiting:
+        block = blocks.get(waiting.pop(0))
+        if not isinstance(block, Mapping):
+            parts.append([block, None])
+            continue
+        names = _souls_of(block)
+        asked = [souls.get(name) for name in names]
+        parts.append([block, asked[0] if len(asked) == 1 else asked])
+        inside = [name for name in block.get("inner_block_refs") or () if name not in visited]
+        waiting.extend(inside)
+        visited.update(inside)
+    return fingerprint(parts[0] if len(parts) == 1 else parts)
+
+
+def _souls_of(block: Mapping[str, Any]) -> list[str]:
+    """Return the souls that a block asks: its own or the default one, and those of its exits."""
+    exits = [member for member in block.get("exits") or () if isinstance(member, Mapping)]
+    named = [member.get("soul_ref") for member in (block, *exits)]
+    return list(dict.fromkeys(str(name or DEFAULT_SOUL) for name in named))
 
 
 def upstream_fingerprint(definition: Mapping[str, Any], block_id: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.service.wire.workflows import BlockHandle, WorkflowBlock
+from evalcore.workflow.declared_outputs import is_schema
 from evalcore.workflow.handles import FIRST_OUTPUT, input_handles, output_handle
 
-_SCHEMA_KEYS: Final = frozenset({"properties", "$schema", "anyOf", "oneOf", "allOf", "$ref"})
 _JSON_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("string", "str", "text"), "string"),
     **dict.fromkeys(("integer", "int"), "integer"),
@@ -69,7 +69,7 @@ def output_schema(block: Mapping[str, Any]) -> dict[str, Any] | None:
     declared = block.get("outputs")
     if not isinstance(declared, Mapping) or not declared or block.get("type") == "workflow":
         return None
-    if not _SCHEMA_KEYS.isdisjoint(declared):
+    if is_schema(declared):
         return dict(declared)
     return {
         "type": "object",

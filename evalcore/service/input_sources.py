@@ -29,7 +29,7 @@ async def durable_inputs(
     """Return the inputs by handle, as JSON, to be frozen.
 
     Raises `ServiceError` 404 for a run, a step or a file that does not exist, 422 for a step of
-    another block and for a block that ran several times without `step_id`.
+    another block and for a block inside a loop without `step_id`.
     """
     if isinstance(source, ManualSource):
         inputs = source.handle_inputs
@@ -72,8 +72,9 @@ def _the_step(
         raise not_found(f"step of block '{block_id}'", source.step_id)
     if not steps:
         raise ServiceError(404, f"block '{block_id}' did not run in '{source.run_id}'")
-    if len(steps) > 1:
-        message = f"block '{block_id}' ran {len(steps)} times: name one of its steps"
+    if len(steps) > 1 or steps[0].round is not None:
+        where = "inside a loop" if steps[0].round is not None else f"{len(steps)} times"
+        message = f"block '{block_id}' ran {where}: name one of its steps"
         raise mistake(["body", "source", "step_id"], message, "missing")
     return steps[0]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.service.database.rows import select_rows
@@ -37,25 +37,26 @@ async def read_page(
     session: AsyncSession,
     table: Any,
     page: PageRequest,
-    where: Sequence[ColumnElement[bool]],
-    refine: Callable[[Select[Any]], Select[Any]] = lambda query: query,
+    scope: Sequence[ColumnElement[bool]],
+    where: Sequence[ColumnElement[bool]] = (),
 ) -> RowPage:
     """Return a page of a table's rows; two queries at most.
 
-    A cursor is the id of a row that fits `where`; any other raises `ServiceError` 400.
+    A cursor is the id of a row in `scope`, which rows never leave; any other raises `ServiceError`
+    400. It need not fit `where` any more: a run ends and an eval is deleted between two pages.
     """
     if page.before is not None and page.after is not None:
         raise ServiceError(400, "'before' and 'after' exclude each other")
-    query = select_rows(table, *where)
+    query = select_rows(table, *scope, *where)
     cursor = page.before or page.after
     if cursor is not None:
-        edge = await session.scalar(select(table.number).where(table.id == cursor, *where))
+        edge = await session.scalar(select(table.number).where(table.id == cursor, *scope))
         if edge is None:
             raise ServiceError(400, f"the cursor '{cursor[:80]}' is not in this list")
         query = query.where(table.number > edge if page.before else table.number < edge)
     backwards = page.before is not None
     order = table.number.asc() if backwards else table.number.desc()
-    rows = [*await session.execute(refine(query.order_by(order).limit(page.limit + 1)))]
+    rows = [*await session.execute(query.order_by(order).limit(page.limit + 1))]
     goes_on = len(rows) > page.limit
     rows = rows[: page.limit]
     if backwards:

@@ -87,9 +87,9 @@ async def list_workflows(
     parts: Parts, caller: Caller, page: PageRequest
 ) -> Page[RegisteredWorkflow]:
     """Return a page of workflows at their drafts, the newest first."""
-    mine = [WorkflowRow.project_id == caller.project_id, WorkflowRow.deleted_at.is_(None)]
+    mine = [WorkflowRow.project_id == caller.project_id]
     async with parts.database.reading() as session:
-        rows = await read_page(session, WorkflowRow, page, mine)
+        rows = await read_page(session, WorkflowRow, page, mine, [WorkflowRow.deleted_at.is_(None)])
         drafts = await session.scalars(
             select(WorkflowVersionRow).where(
                 WorkflowVersionRow.version_id.in_([row.draft_id for row in rows.rows])

@@ -181,9 +181,12 @@ def token_of(folder: Path, project: str, scope: str = "write") -> str:
 
 @contextlib.contextmanager
 def local_service(
-    folder: Path, database: str = "sqlite:///evalcore.db", *, insecure: bool = True
+    folder: Path, database: str = "sqlite:///evalcore.db", *, workers: int = 1
 ) -> Iterator[Service]:
-    """Run the application with its workers in this process, without a port; much cheaper."""
+    """Run the application in this process, without a port; much cheaper.
+
+    Without workers what is queued stays so.
+    """
     from evalcore.service.application import create_application
     from evalcore.service.database.migrate import upgrade
     from evalcore.service.database.sessions import open_database
@@ -193,11 +196,13 @@ def local_service(
         opened = open_database(database)
         await upgrade(opened)
         parts = await service_parts(options, Settings(), opened)
+        if not workers:
+            parts.workers = ()
         await opened.close()  # its connections belong to this event loop
         return create_application(parts)
 
     options = ServeOptions(
-        database=database, insecure=insecure, requests_per_second=0, store=str(folder / "store")
+        database=database, insecure=True, requests_per_second=0, store=str(folder / "store")
     )
     with contextlib.chdir(folder):
         application = asyncio.run(start())

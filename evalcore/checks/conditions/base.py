@@ -34,6 +34,16 @@ class Condition(BaseModel):
     kind: str
 
     @property
+    def asks_judge(self) -> bool:
+        """Whether a judge decides it."""
+        return False
+
+    @property
+    def asks_embeddings(self) -> bool:
+        """Whether it compares embeddings."""
+        return False
+
+    @property
     def expected_value(self) -> Any:
         """The JSON value that a result shows as expected."""
         return self.model_dump(mode="json", by_alias=True).get("expected")

@@ -31,6 +31,11 @@ class _Judged(Condition):
     expected_label: Label = "yes"
 
     @property
+    def asks_judge(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def expected_value(self) -> Any:
         """The expected label."""
         return self.expected_label

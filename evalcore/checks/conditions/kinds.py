@@ -34,6 +34,16 @@ class _NestedCondition(Condition):
 
     condition: AnyCondition
 
+    @property
+    def asks_judge(self) -> bool:
+        """Whether the nested condition does."""
+        return bool(self.condition.asks_judge)
+
+    @property
+    def asks_embeddings(self) -> bool:
+        """Whether the nested condition does."""
+        return bool(self.condition.asks_embeddings)
+
     def mistakes(self) -> Iterable[str]:
         """Return those of the nested condition."""
         return self.condition.mistakes()

@@ -2,7 +2,8 @@
 
 Keys are separated by dots; a list index is written `items.0` or `items[0]`, all elements are
 `items[*]` or `items.*`, a key that contains dots or brackets is written `["a.b"]`. A wildcard
-gives one flat list, as RFC 9535 gives one list of nodes.
+gives one flat list, as RFC 9535 gives one list of nodes. Indices count from 0; a negative one is
+out of range.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any, Final
 
 _PART: Final = re.compile(
     r"""
-    \[ \s* (?: (?P<star>\*) | (?P<index>\d+)
+    \[ \s* (?: (?P<star>\*) | (?P<index>-?\d+)
              | (?P<quoted>"(?:[^"\\]|\\.)*") | '(?P<single>[^']*)' ) \s* \]
     | (?P<key>[^.\[\]]+)
     """,
     re.VERBOSE,
 )
+
+_INDEX: Final = re.compile(r"-?[0-9]{1,4000}")
 
 
 class Wildcard(Enum):
@@ -144,14 +147,15 @@ def _step(value: Any, part: Part) -> Resolved | Unresolved:
         index = _index_of(part)
         if index is None:
             return Unresolved("", None, True)
-        return Resolved(value[index]) if index < len(value) else Unresolved("", None, False)
+        is_there = 0 <= index < len(value)
+        return Resolved(value[index]) if is_there else Unresolved("", None, False)
     return Unresolved("", None, value is not None)
 
 
 def _index_of(part: Part) -> int | None:
     if isinstance(part, int):
         return part
-    is_index = isinstance(part, str) and part.isascii() and part.isdigit() and len(part) < 10
+    is_index = isinstance(part, str) and _INDEX.fullmatch(part) is not None
     return int(part) if isinstance(part, str) and is_index else None
 
 

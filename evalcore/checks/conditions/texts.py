@@ -78,6 +78,11 @@ class SimilarityGte(TextCondition):
     method: Literal["levenshtein", "embeddings"] = "levenshtein"
 
     @property
+    def asks_embeddings(self) -> bool:
+        """Whether that is its method."""
+        return self.method == "embeddings"
+
+    @property
     def expected_value(self) -> Any:
         """The reference."""
         return self.reference

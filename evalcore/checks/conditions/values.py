@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import (
+    Field,
+    PlainSerializer,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from evalcore.checks.conditions.base import Condition, is_number, type_error
 from evalcore.checks.conditions.json_values import contains_object, equal, without_reasoning
@@ -21,6 +27,20 @@ from evalcore.mistakes.foreign_text import json_text, shorten
 
 Operator = Literal["gt", "gte", "lt", "lte", "eq", "neq"]
 _SIGNS = {"gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "eq": "=", "neq": "≠"}
+
+
+def _keep_integer(written: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Return a number as it is written: as a float an integer would lose digits beyond 2^53."""
+    number = validate(written)
+    return written if isinstance(written, int) else number
+
+
+Number = Annotated[
+    float,
+    WrapValidator(_keep_integer),
+    PlainSerializer(lambda number: number, return_type=int | float),
+    WithJsonSchema({"type": "number"}),
+]
 
 
 class Exists(Condition):
@@ -145,7 +165,7 @@ class NumberCompare(Condition):
 
     kind: Literal["number_compare"]
     op: Operator
-    expected: float
+    expected: Number
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; numeric texts and booleans are no numbers."""
@@ -158,14 +178,14 @@ class Between(Condition):
     """A number lies between `lower` and `upper`, both included unless `inclusive` is false."""
 
     kind: Literal["between"]
-    lower: float
-    upper: float
+    lower: Number
+    upper: Number
     inclusive: bool = True
 
     def mistakes(self) -> Iterator[str]:
         """Yield that no number lies between the bounds."""
         if self.lower > self.upper:
-            yield f"lower ({self.lower:g}) is above upper ({self.upper:g})"
+            yield f"lower ({_shown(self.lower)}) is above upper ({_shown(self.upper)})"
 
     @property
     def expected_value(self) -> Any:
@@ -179,7 +199,8 @@ class Between(Condition):
         inside = (
             self.lower <= value <= self.upper if self.inclusive else self.lower < value < self.upper
         )
-        return verdict(inside, f"{value} is not between {self.lower:g} and {self.upper:g}")
+        bounds = f"{_shown(self.lower)} and {_shown(self.upper)}"
+        return verdict(inside, f"{value} is not between {bounds}")
 
 
 class LengthCompare(Condition):
@@ -187,7 +208,7 @@ class LengthCompare(Condition):
 
     kind: Literal["length_compare"]
     op: Operator
-    expected: float
+    expected: Number
 
     def check(self, value: Any) -> ConditionVerdict:
         """Return the verdict; the length of a text is its number of code points."""
@@ -228,7 +249,11 @@ def compared(value: float, op: Operator, expected: float, noun: str = "") -> Con
         "eq": value == expected,
         "neq": value != expected,
     }[op]
-    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {expected:g}")
+    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {_shown(expected)}")
+
+
+def _shown(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 def _brief(value: Any) -> str:

@@ -25,11 +25,11 @@ from evalcore.mistakes.shape_errors import explain
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
+from evalcore.model.identity import EMBEDDING_TARGETS
 from evalcore.model.target import Target
 from evalcore.trust.files import repository_root, resolve_inside
 
 DEFAULT_JUDGES: Final = ("judge", "grader")
-EMBEDDINGS: Final = ("embeddings", "embedding")
 _LARGEST_PROMPT: Final = 1 << 20
 _PROMPT_SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
 _METADATA: Final = re.compile(r"metadata\.[\w.-]+")
@@ -165,7 +165,7 @@ class Graders:
         common = {"model": raw["model"]} if "model" in raw else {}
         name = raw.get("target", raw.get("judge"))
         if name is None and self.targets is not None:
-            name = next((target for target in EMBEDDINGS if target in self.targets), None)
+            name = next((target for target in EMBEDDING_TARGETS if target in self.targets), None)
         if name is None:
             return common
         self.use(name, (*loc, "judge" if "judge" in raw else "target"), problems)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from evalcore.checks.conditions.base import Condition
 from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
@@ -48,7 +50,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     selection = Selection(options)
     ids = UniqueIds("two evals are called '{}'", key="name")
     spool = CaseSpool()
-    judged = False
+    conditions: list[Condition] = []
     for index, written in enumerate(_of_type(raw.get("evals"), list)):
         loc: Loc = ("evals", index)
         identity = _identity(written, index)
@@ -56,12 +58,11 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
         saved = _read_eval(written, loc, problems, blocks)
         if saved is None:
             continue
-        judged = judged or "llm_" in saved.assertion.condition.kind
+        conditions.append(saved.assertion.condition)
         case = eval_case(saved, identity)
         if selection.keeps(case.id, case.tags):
             spool.append(case)
-    if judged:
-        graders.use(None, ("evals",), problems)
+    use_graders(conditions, graders, problems)
     policy = settings.policy(ScoreRule.BLOCKS, (PassRate(threshold=1.0).spec,), None)
     check_required_cases(policy, ids.names, problems)
     others = [] if workflow_problems is problems else [workflow_problems]
@@ -85,6 +86,15 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     )
     warnings = selection.finish(document.file)
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def use_graders(conditions: Iterable[Condition], graders: Graders, problems: Problems) -> None:
+    """Take the targets that conditions ask: the judge, and the one that embeds."""
+    asked = [*conditions]
+    if any(condition.asks_judge for condition in asked):
+        graders.use(None, ("evals",), problems)
+    if any(condition.asks_embeddings for condition in asked):
+        graders.embedding({}, ("evals",), problems)
 
 
 def eval_case(saved: FileEval, identity: str) -> Case:

@@ -14,7 +14,7 @@ from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.workflow_evals.assertions import condition_check
-from evalcore.formats.workflow_evals.loader import TARGET
+from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.mistakes.problems import Problems
@@ -145,11 +145,10 @@ def _suite(
     folder = Path.cwd()
     problems = Problems("targets", lambda _: None)
     judges = judges_of(folder, LoadOptions(secrets_required=False), problems)
-    if any("llm_" in frozen.assertion.condition.kind for frozen in evals):
-        try:
-            judges.use(None, (), problems)
-        except LoadError as error:
-            problems.include(error.problems)
+    try:
+        use_graders([frozen.assertion.condition for frozen in evals], judges, problems)
+    except LoadError as error:
+        problems.include(error.problems)
     spool = CaseSpool()
     for frozen in evals:
         spool.append(_case(frozen))

@@ -39,6 +39,7 @@ from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
 from evalcore.service.execution.submitted_run import execute_submitted
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
+from evalcore.service.latest_results import point_to_ending
 from evalcore.service.parts import Parts
 from evalcore.service.wire.base import LifecycleStatus
 from evalcore.settings import Settings
@@ -71,6 +72,7 @@ class EvalWorker(QueueWorker[EvalRunRow]):
 
     async def failed(self, session: AsyncSession, row: EvalRunRow, ended: dict[str, Any]) -> None:
         """End the children that are not final."""
+        await point_to_ending(session, row.id)
         await session.execute(
             update(EvalResultRow)
             .where(EvalResultRow.run_id == row.id, EvalResultRow.status.in_(OPEN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ router = APIRouter(
 )
 
 TRIGGER_HEADER = "Evalcore-Trigger"
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def _written_as_date(text: Any) -> Any:
@@ -35,7 +37,13 @@ def _written_as_date(text: Any) -> Any:
     return text
 
 
+def _end_of_day(text: Any) -> Any:
+    is_day = isinstance(text, str) and _DAY.fullmatch(text)
+    return f"{text}T23:59:59.999999Z" if is_day else text
+
+
 Moment = Annotated[datetime, BeforeValidator(_written_as_date)]
+LastMoment = Annotated[Moment, BeforeValidator(_end_of_day)]
 
 
 async def _filter(
@@ -48,7 +56,9 @@ async def _filter(
     ] = None,
     trigger_type: Annotated[Literal["api", "mcp", "schedule"] | None, Query()] = None,
     from_date: Annotated[Moment | None, Query(description="Created then or later.")] = None,
-    to_date: Annotated[Moment | None, Query(description="Created then or before.")] = None,
+    to_date: Annotated[
+        LastMoment | None, Query(description="Created then or before; a day counts as a whole.")
+    ] = None,
 ) -> RunFilter:
     return RunFilter(
         workflow_id=workflow_id,

@@ -115,3 +115,34 @@ def test_a_file_of_saved_evals_is_a_suite(tmp_path: Path) -> None:
     assert [case.id for case in suite.cases] == ["a", "b"]
     assert suite.definition.name == "invoices"
     assert suite.definition.policy.gates[0].gate == "pass_rate"
+
+
+JUDGED = "{kind: llm_judged_as, rubric: polite}"
+SIMILAR = "{kind: similarity_gte, reference: a, threshold: 0.5, method: embeddings}"
+
+
+@pytest.mark.parametrize(
+    ("condition", "judge", "asked"),
+    [
+        (JUDGED, "judge", {"judge"}),
+        (f"{{kind: all_items_match, condition: {JUDGED}}}", "judge", {"judge"}),
+        (SIMILAR, None, {"embeddings"}),
+        (f"{{kind: any_item_matches, condition: {SIMILAR}}}", None, {"embeddings"}),
+        ("{kind: exists}", None, set()),
+    ],
+    ids=["judged", "judged inside", "embedded", "embedded inside", "neither"],
+)
+def test_the_targets_that_conditions_ask_belong_to_the_suite(
+    tmp_path: Path, condition: str, judge: str | None, asked: set[str]
+) -> None:
+    (tmp_path / "targets.yaml").write_text(
+        "targets:\n"
+        "  - {name: judge, provider: openai, model: m, api_key: k}\n"
+        "  - {name: embeddings, provider: openai, model: e, api_key: k}\n"
+    )
+    file = tmp_path / "evals.yaml"
+    changed = EVAL.replace("{kind: equals, expected: 5}", condition)
+    file.write_text(f"{WORKFLOW}evals:\n{changed}")
+    definition = load_suite(file, LoadOptions()).definition
+    assert definition.judge == judge
+    assert definition.targets.keys() - {"block"} == asked

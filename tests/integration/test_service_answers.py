@@ -1,0 +1,203 @@
+"""What the service answers, in one process: pages, drafts, runs, drift and freshness."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.service import WORKFLOW, Service, eval_body, local_service
+
+EVALS, RUNS, RESULTS = (f"/v1/workflows/evals{part}" for part in ("", "/runs", "/results"))
+DOUBLED = {"kind": "equals", "expected": 42}
+EXISTS = {"kind": "exists"}
+LOOP = {
+    "souls": {"one": {"system_prompt": "a"}, "two": {"system_prompt": "b"}},
+    "blocks": {
+        "rounds": {"type": "loop", "inner_block_refs": ["count"], "max_rounds": 1},
+        "count": {"type": "code", "code": "def main(data):\n    return {'n': 1}\n"},
+        "ask": {
+            "type": "dispatch",
+            "exits": [{"id": "left", "soul_ref": "one", "task": "x"}],
+            "soul_ref": "two",
+        },
+    },
+    "workflow": {"entry": "rounds", "transitions": [{"from": "rounds", "to": None}]},
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with local_service(tmp_path_factory.mktemp("answers")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that executes nothing: what is queued there stays so."""
+    with local_service(tmp_path_factory.mktemp("paused"), workers=0) as running:
+        yield running
+
+
+def queue(service: Service, workflow: str) -> str:
+    return str(service.post(RUNS, {"workflow_id": workflow}, status=202)["id"])
+
+
+# Pages
+
+
+def test_a_page_follows_a_row_that_left_the_list(paused: Service) -> None:
+    workflow = paused.register()
+    evals = [paused.save(workflow, EXISTS) for _ in range(4)]
+    first = paused.get(EVALS, workflow_id=workflow, limit=2)
+    for row in first["data"]:
+        assert paused.client.delete(f"{EVALS}/{row['id']}").status_code == 204
+    after = first["list_metadata"]["after"]
+    second = paused.get(EVALS, workflow_id=workflow, limit=2, after=after)
+    assert [row["id"] for row in second["data"]] == [evals[1], evals[0]]
+
+    runs = [queue(paused, workflow) for _ in range(3)]
+    page = paused.get(RUNS, workflow_id=workflow, status="pending", limit=1)
+    paused.post(f"{RUNS}/{runs[2]}/cancel", status=200)
+    after = page["list_metadata"]["after"]
+    page = paused.get(RUNS, workflow_id=workflow, status="pending", after=after)
+    assert [row["id"] for row in page["data"]] == [runs[1], runs[0]]
+
+
+def test_a_cursor_of_another_list_is_refused(paused: Service) -> None:
+    one, two = paused.register(), paused.register()
+    saved = paused.save(one, EXISTS)
+    paused.save(two, EXISTS)
+    for cursor in (saved, "wfnodeeval_absent"):
+        answer = paused.client.get(EVALS, params={"workflow_id": two, "after": cursor})
+        assert answer.status_code == 400, answer.text
+
+
+def test_a_day_to_which_runs_are_listed_counts_as_a_whole(paused: Service) -> None:
+    workflow = paused.register()
+    paused.save(workflow, EXISTS)
+    run, today = queue(paused, workflow), f"{datetime.now(UTC):%Y-%m-%d}"
+    page = paused.get(RUNS, workflow_id=workflow, from_date=today, to_date=today)
+    assert [row["id"] for row in page["data"]] == [run]
+
+
+# Sources
+
+
+def test_a_step_inside_a_loop_is_named_also_if_it_ran_once(served: Service) -> None:
+    definition = {"blocks": {key: LOOP["blocks"][key] for key in ("rounds", "count")}}
+    workflow = served.register(definition | {"workflow": LOOP["workflow"]})
+    run = served.post(f"/v1/workflows/{workflow}/runs", {"inputs": {}}, status=202)["id"]
+    served.ended(f"/v1/workflows/runs/{run}")
+    steps = served.get(f"/v1/workflows/runs/{run}/steps")["data"]
+    (step,) = (step for step in steps if step["block_id"] == "count")
+    body = eval_body(workflow, EXISTS, block="count") | {
+        "source": {"type": "run_step", "run_id": run}
+    }
+    answer = served.client.post(EVALS, json=body)
+    assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (
+        422,
+        ["body", "source", "step_id"],
+    )
+    body["source"]["step_id"] = step["id"]
+    served.post(EVALS, body)
+
+
+# Latest results
+
+
+def test_a_cancelled_result_is_the_latest_one(paused: Service) -> None:
+    workflow = paused.register()
+    saved = paused.save(workflow, EXISTS)
+    run = queue(paused, workflow)
+    paused.post(f"{RUNS}/{run}/cancel", status=200)
+    (result,) = paused.results({"id": run})
+    shown = paused.get(f"{EVALS}/{saved}")
+    summary = shown["latest_run_summary"]
+    assert (summary["run_record_id"], summary["status"]) == (result["id"], "cancelled")
+    assert summary["outcome"] is None
+    assert shown["latest_passing_run_summary"] is shown["latest_failing_run_summary"] is None
+    assert shown["freshness"] == {"status": "fresh", "reasons": []}
+
+
+# Freshness
+
+
+def changed(definition: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
+    copied: dict[str, Any] = copy.deepcopy(definition)
+    part: Any = copied
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("block", "path", "value"),
+    [
+        ("ask", ("souls", "one", "system_prompt"), "c"),
+        ("ask", ("souls", "two", "system_prompt"), "c"),
+        ("rounds", ("blocks", "count", "code"), "def main(data):\n    return {'n': 2}\n"),
+        ("count", ("blocks", "count", "code"), "def main(data):\n    return {'n': 2}\n"),
+    ],
+    ids=["soul of an exit", "soul of the block", "block inside", "the block"],
+)
+def test_what_a_block_asks_and_has_inside_belongs_to_it(
+    paused: Service, block: str, path: tuple[str, ...], value: Any
+) -> None:
+    workflow = paused.register(LOOP)
+    saved = paused.save(workflow, EXISTS, block=block)
+    paused.post(f"{RUNS}/{queue(paused, workflow)}/cancel", status=200)
+    draft = {"definition": changed(LOOP, *path, value=value)}
+    assert paused.get(f"{EVALS}/{saved}")["freshness"]["status"] == "fresh"
+    assert paused.client.put(f"/v1/workflows/{workflow}/draft", json=draft).status_code == 200
+    freshness = paused.get(f"{EVALS}/{saved}")["freshness"]
+    assert freshness == {"status": "stale", "reasons": ["validity_changed"]}
+
+
+def test_another_block_of_the_draft_changes_nothing(paused: Service) -> None:
+    workflow = paused.register(WORKFLOW)
+    saved = paused.save(workflow, EXISTS)
+    paused.post(f"{RUNS}/{queue(paused, workflow)}/cancel", status=200)
+    code = "def main(data):\n    return 'other'\n"
+    draft = {"definition": changed(dict(WORKFLOW), "blocks", "label", "code", value=code)}
+    assert paused.client.put(f"/v1/workflows/{workflow}/draft", json=draft).status_code == 200
+    assert paused.get(f"{EVALS}/{saved}")["freshness"]["status"] == "fresh"
+    source = eval_body(workflow, EXISTS, amount=22)["source"]
+    assert served_patch(paused, saved, {"source": source}) == ["inputs_changed"]
+    assert served_patch(paused, saved, {"name": "other"}) == ["inputs_changed"]
+    assertion = eval_body(workflow, DOUBLED)["assertion"]
+    both = ["validity_changed", "inputs_changed"]
+    assert served_patch(paused, saved, {"assertion": assertion}) == both
+
+
+def served_patch(service: Service, saved: str, body: Any) -> list[str]:
+    """Return the reasons of staleness after a change of an eval."""
+    answer = service.client.patch(f"{EVALS}/{saved}", json=body)
+    assert answer.status_code == 200, answer.text
+    reasons: list[str] = answer.json()["freshness"]["reasons"]
+    return reasons
+
+
+# Values
+
+
+def test_numbers_of_a_condition_come_back_as_they_were_written(paused: Service) -> None:
+    workflow = paused.register()
+    condition = {"kind": "number_compare", "op": "eq", "expected": 2**53 + 1}
+    answer = paused.client.post(EVALS, json=eval_body(workflow, condition))
+    assert f'"expected":{2**53 + 1}' in answer.text
+
+
+def test_outputs_that_refer_to_a_schema_are_one(paused: Service) -> None:
+    outputs = {"$ref": "#/$defs/o", "$defs": {"o": {"type": "object", "properties": {"n": {}}}}}
+    code = "def main(data):\n    return {'n': 1}\n"
+    blocks = {"one": {"type": "code", "code": code, "outputs": outputs}}
+    body = {"name": "refers", "definition": {"blocks": blocks}}
+    registered = paused.post("/v1/workflows", body)
+    assert registered["blocks"][0]["outputs"][0]["schema"] == outputs
+    saved = paused.save(registered["id"], EXISTS, block="one", path="n")
+    assert paused.get(f"{EVALS}/{saved}")["schema_drift"] == "none"

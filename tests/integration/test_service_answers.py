@@ -14,7 +14,7 @@ from tests.support.service import WORKFLOW, Service, eval_body, local_service
 EVALS, RUNS, RESULTS = (f"/v1/workflows/evals{part}" for part in ("", "/runs", "/results"))
 DOUBLED = {"kind": "equals", "expected": 42}
 EXISTS = {"kind": "exists"}
-LOOP = {
+LOOP: dict[str, Any] = {
     "souls": {"one": {"system_prompt": "a"}, "two": {"system_prompt": "b"}},
     "blocks": {
         "rounds": {"type": "loop", "inner_block_refs": ["count"], "max_rounds": 1},

@@ -27,6 +27,7 @@ def killed(name: str, address: str, folder: Path, options: argparse.Namespace) -
     cells = (
         name if name == "SQLite" else f"{name}, two replicas",
         str(killing.kills),
+        str(killing.runs),
         str(killing.accepted),
         str(len(killing.forgotten)),
         str(len(killing.miscounted)),
@@ -50,6 +51,7 @@ def main() -> int:
     header = (
         "database",
         "kills",
+        "runs that met them",
         "requests accepted",
         "forgotten",
         "runs whose counts do not add up",

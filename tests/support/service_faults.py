@@ -21,33 +21,39 @@ from evalcore.model.run import State
 from evalcore.service.database.sessions import open_database
 from evalcore.service.database.tables import EvalResultRow, EvalRunRow
 from evalcore.service.execution.engine_run import committed_results, planned_run
+from evalcore.service.wire.base import FINAL
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.service import Service, eval_body, service
 
 PASSES = {"kind": "equals", "expected": 1}
 _RUNS = "/v1/workflows/evals/runs"
+_CHILDREN = 60
+_SLEEP_S = 0.25
 
 
 @dataclass
 class MarkedRun:
     """A run of a workflow whose block appends the amount of each eval to a file at its end."""
 
-    folder: Path
+    file: Path
     workflow: str
     run_id: str
     children: Mapping[str, int]
 
     @classmethod
-    def start(cls, served: Service, evals: int, sleep_s: float = 0.2) -> MarkedRun:
+    def start(
+        cls, served: Service, evals: int, sleep_s: float = 0.2, *, name: str = "marks"
+    ) -> MarkedRun:
         """Register the workflow, save its evals, and start the run."""
-        workflow = served.register(_marking(served.folder / "marks", sleep_s), "marks")
+        file = served.folder / name
+        workflow = served.register(_marking(file, sleep_s), "marks")
         children = {
             served.save(workflow, PASSES, path=None, amount=number): number
             for number in range(evals)
         }
         run = served.post(_RUNS, {"workflow_id": workflow}, status=202)
-        return cls(served.folder, workflow, run["id"], children)
+        return cls(file, workflow, run["id"], children)
 
     @property
     def path(self) -> str:
@@ -56,8 +62,11 @@ class MarkedRun:
 
     def marks(self) -> Counter[int]:
         """Return how often the block of each amount has run to its end."""
-        file = self.folder / "marks"
-        return Counter(map(int, file.read_text().split())) if file.exists() else Counter()
+        return Counter(map(int, self.file.read_text().split())) if self.file.exists() else Counter()
+
+    def has_ended(self, served: Service) -> bool:
+        """Whether the run is final."""
+        return served.get(self.path)["lifecycle"]["status"] in FINAL
 
     def ended(self, served: Service) -> dict[str, int]:
         """Return the counts of the ended run, whose every child is in one bucket."""
@@ -73,6 +82,7 @@ class Killing:
     """What a series of kills found; all lists are empty if nothing was lost."""
 
     kills: int
+    runs: int = 0
     executed_again: list[str] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
     miscounted: list[str] = field(default_factory=list)
@@ -95,40 +105,72 @@ def kill_during_run(
     seed: int,
     replicas: int = 1,
 ) -> Killing:
-    """Kill a replica so often at random moments of one run, let it end, and check what is left.
+    """Kill a replica so often at random moments of runs, let them end, and check what is left.
 
-    A client creates evals and runs all the time; what is answered 2xx has to be there at the end.
+    Another run is started when one has ended, so that each kill meets one. A client creates evals
+    and runs all the time, too; what is answered 2xx has to be there at the end.
     """
     random, killing = Random(seed), Killing(kills)
     client = _Writer()
-    protected: dict[int, int] = {}
+    watched: list[_WatchedRun] = []
     with ExitStack() as stack:
         running = [_Replica(stack, folder, arguments) for _ in range(replicas)]
-        marked = MarkedRun.start(running[0].served, 8 * kills)
         for _ in range(kills):
             victim = random.choice(running)
+            if not watched or watched[-1].marked.has_ended(victim.served):
+                name = f"marks-{len(watched)}"
+                started = MarkedRun.start(victim.served, _CHILDREN, _SLEEP_S, name=name)
+                watched.append(_WatchedRun(started))
             with client.writing(victim.served):
                 time.sleep(random.uniform(0.05, 4.0))
                 victim.served.kill()
-            # A child whose result is committed is complete: its block must not run again.
-            committed = committed_children(folder, database, marked.run_id)
-            marks = marked.marks()
-            _check(killing, protected, marks)
-            for eval_id in committed:
-                number = marked.children[eval_id]
-                protected.setdefault(number, marks[number])
+            for run in watched:
+                run.look(folder, database)
             victim.start_again()
         served = running[0].served
-        counts = marked.ended(served)
-        assert counts["completed"] == len(marked.children), counts
-        _check(killing, protected, marked.marks())
+        for run in watched:
+            run.end(served)
         killing.forgotten = client.missing(served)
-        killing.miscounted = _miscounted(served, [marked.run_id, *client.runs])
+        killing.miscounted = _miscounted(
+            served, [*(run.marked.run_id for run in watched), *client.runs]
+        )
         killing.left_open = _left_open(folder)
+    killing.runs = len(watched)
     killing.accepted = len(client.evals) + len(client.runs)
-    killing.most_executions = max(marked.marks().values())
-    assert set(marked.marks()) == set(marked.children.values())
+    killing.most_executions = max(max(run.marked.marks().values()) for run in watched)
+    killing.executed_again = [text for run in watched for text in run.executed_again]
     return killing
+
+
+class _WatchedRun:
+    """A run, and how often the block of each of its committed children has run."""
+
+    def __init__(self, marked: MarkedRun) -> None:
+        self.marked = marked
+        self.executed_again: list[str] = []
+        self._protected: dict[int, int] = {}
+
+    def look(self, folder: Path, database: str) -> None:
+        """Note what is committed: it is complete, and its block must not run again."""
+        committed = committed_children(folder, database, self.marked.run_id)
+        marks = self.marked.marks()
+        self._compare(marks)
+        for eval_id in committed:
+            number = self.marked.children[eval_id]
+            self._protected.setdefault(number, marks[number])
+
+    def end(self, served: Service) -> None:
+        """Wait for the end of the run, in which each child has one result."""
+        counts = self.marked.ended(served)
+        assert counts["completed"] == len(self.marked.children), counts
+        marks = self.marked.marks()
+        self._compare(marks)
+        assert set(marks) == set(self.marked.children.values())
+
+    def _compare(self, marks: Counter[int]) -> None:
+        for number, executions in self._protected.items():
+            if marks[number] != executions:
+                self.executed_again.append(f"{number}: {executions} -> {marks[number]}")
 
 
 class _Replica:
@@ -144,12 +186,6 @@ class _Replica:
         self._processes.close()
         process = service(self._folder, *self._arguments)
         self.served: Service = self._processes.enter_context(process)
-
-
-def _check(killing: Killing, protected: Mapping[int, int], marks: Counter[int]) -> None:
-    for number, executions in protected.items():
-        if marks[number] != executions:
-            killing.executed_again.append(f"{number}: {executions} -> {marks[number]}")
 
 
 def _miscounted(served: Service, run_ids: Sequence[str]) -> list[str]:
@@ -268,8 +304,11 @@ async def _committed_children(folder: Path, address: str, run_id: str) -> set[st
 
 def _marking(marks: Path, sleep_s: float) -> dict[str, Any]:
     code = (
-        "import os, time\n"
+        "import fcntl, os, time\n"
         "def main(data):\n"
+        # One after another, so that a run lasts.
+        f"    lock = os.open({str(marks) + '.lock'!r}, os.O_WRONLY | os.O_CREAT)\n"
+        "    fcntl.flock(lock, fcntl.LOCK_EX)\n"
         f"    time.sleep({sleep_s})\n"
         f"    file = os.open({str(marks)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n"
         "    os.write(file, f\"{data['amount']}\\n\".encode())\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ async def store_file(
     typed = mime_type if mime_type and _MIME_TYPE.fullmatch(mime_type) else UNKNOWN_TYPE
     digest = hashlib.sha256(data).hexdigest()
     key = f"{_PREFIX}/{caller.project_id}/{digest}"
-    await asyncio.to_thread(parts.store.put, key, data)
+    await parts.objects.put(key, data)
     row = FileRow(
         id=new_id(Kind.FILE),
         project_id=caller.project_id,
@@ -58,8 +57,7 @@ async def file_content(parts: Parts, caller: Caller, file_id: str) -> tuple[Stor
     """Return a file and its bytes. Raises `ServiceError` 404."""
     async with parts.database.reading() as session:
         row = await find_file(session, caller, file_id)
-    stored = await asyncio.to_thread(parts.store.get, row.object_key)
-    return file_wire(row), stored.data
+    return file_wire(row), await parts.objects.get(row.object_key)
 
 
 async def find_file(session: AsyncSession, caller: Caller, file_id: str) -> FileRow:

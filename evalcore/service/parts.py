@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from evalcore.errors import StoreError
 from evalcore.service.access.limits import RateLimiter
 from evalcore.service.access.tokens import Caller, Scope, Tokens, project_id
 from evalcore.service.database.sessions import Database
 from evalcore.service.metrics import ServiceMetrics
 from evalcore.service.payloads import Payloads
+from evalcore.service.stored_objects import StoredObjects
 from evalcore.storage.object_store import ObjectStore
 
 MAX_BODY_BYTES = 10_000_000
@@ -47,14 +50,18 @@ class Parts:
     max_body_bytes: int = MAX_BODY_BYTES
     lease_s: float = LEASE_S
     workers: Sequence[Worker] = ()
+    objects: StoredObjects = field(init=False)
     payloads: Payloads = field(init=False)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
 
     def __post_init__(self) -> None:
-        self.payloads = Payloads(self.store)
+        self.objects = StoredObjects(self.store)
+        self.payloads = Payloads(self.objects)
 
     async def start(self) -> None:
-        """Start the workers."""
+        """Start the workers; a store that is away is waited for."""
+        with suppress(StoreError):
+            await self.objects.check()
         for worker in self.workers:
             await worker.start()
 
@@ -67,6 +74,7 @@ class Parts:
         """Stop the workers, the last one first, and close the database."""
         for worker in reversed(self.workers):
             await worker.stop()
+        self.objects.close()
         await self.database.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.storage.object_store import ObjectStore
+from evalcore.service.stored_objects import StoredObjects
 
 INLINE_BYTES: Final = 64 * 1024
 _PREFIX: Final = "service/payloads"
@@ -29,8 +29,8 @@ class Payloads:
     All methods raise `StoreError` if the store does not answer.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, objects: StoredObjects) -> None:
+        self._objects = objects
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
 
     async def put(self, value: Any, project_id: str) -> Payload:
@@ -39,7 +39,7 @@ class Payloads:
         if len(text) <= INLINE_BYTES:
             return Payload(value, None)
         key = f"{_PREFIX}/{project_id}/{hashlib.sha256(text).hexdigest()}.json"
-        await asyncio.to_thread(self._store.put, key, text)
+        await self._objects.put(key, text)
         return Payload(None, key)
 
     async def get(self, inline: Any, ref: str | None) -> Any:
@@ -47,8 +47,7 @@ class Payloads:
         if ref is None:
             return inline
         async with self._reads:
-            stored = await asyncio.to_thread(self._store.get, ref)
-        return orjson.loads(stored.data)
+            return orjson.loads(await self._objects.get(ref))
 
     async def get_all(self, payloads: Sequence[tuple[Any, str | None]]) -> list[Any]:
         """Return stored values in order; those in the store are read at the same time."""

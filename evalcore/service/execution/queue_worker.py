@@ -137,6 +137,8 @@ class QueueWorker(Generic[Row]):
             if row.attempts > MOST_ATTEMPTS:
                 await self.close_exhausted(row)
                 raise _process_ended(row.attempts - 1)
+            # A run that is planned into a store that is not mounted would be lost with it.
+            await self.parts.objects.check()
             with lease.renewing():
                 await self.execute(row, lease)
         except LeaseEndedError:

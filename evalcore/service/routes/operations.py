@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 from fastapi import APIRouter, Response
@@ -31,10 +30,10 @@ async def healthz() -> Health:
 
 @router.get("/readyz")
 async def readyz(parts: CurrentParts) -> Health:
-    """Whether the database and the object store answer, too."""
+    """Whether the database and the object store answer, too, and the store is still the same."""
     async with parts.database.reading() as session:
         await session.execute(text("SELECT 1"))
-    await asyncio.to_thread(lambda: next(iter(parts.store.list("service/")), None))
+    await parts.objects.check()
     return Health()
 
 

@@ -41,8 +41,9 @@ from tests.support.reports import stable_report
 _DEPLOYMENT: Final = "evaluate/on-demand"
 _ENDS_S: Final = 240.0
 _NO_SERVER: Final = 2
-# Prefect's worker looks at the process once more, and would end a retry that has begun.
-_WORKER_LOOKS_S: Final = 5.0
+# Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
+# later, and would end a retry that has begun.
+_WORKER_LOOKS: Final = "prefect.flow_runs.worker - "
 
 
 class Site(NamedTuple):
@@ -226,10 +227,12 @@ def killed(site: Site, folder: Path) -> str:
 def retried(site: Site, folder: Path) -> str:
     """Kill the processes of the flow run, and have Prefect retry it; nothing is resumed."""
     flow_run = begin(site, folder)
+    log = site.folder / "worker.log"
+    looks = log.read_text("utf-8").count(_WORKER_LOOKS)
     kill_all(flow_processes(site.folder))
     if not wait_until(lambda: has_ended(flow_run)):
         return "the killed flow run does not end"
-    time.sleep(_WORKER_LOOKS_S)
+    wait_until(lambda: log.read_text("utf-8").count(_WORKER_LOOKS) > looks)
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(flow_run, AwaitingRetry(), force=True)
     if not wait_until(lambda: has_ended(flow_run, 2)):

@@ -17,6 +17,7 @@ from evalcore.service.access.origins import OpenGuard
 from evalcore.service.failure import OUTAGES
 from evalcore.service.mcp.mounting import mount_mcp
 from evalcore.service.mistakes import wire_mistakes
+from evalcore.service.openapi_examples import add_examples
 from evalcore.service.parts import Parts
 from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
@@ -38,7 +39,7 @@ def create_application(parts: Parts) -> FastAPI:
         finally:
             await parts.stop()
 
-    application = FastAPI(
+    application = _Application(
         title="evalcore",
         version=VERSION,
         summary="Saved evals of workflows: create, run, read.",
@@ -61,6 +62,16 @@ def create_application(parts: Parts) -> FastAPI:
         application.include_router(routes.router)
     mcp_endpoint = mount_mcp(application, parts)
     return application
+
+
+class _Application(FastAPI):
+    """The application, whose OpenAPI document has examples."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document; it is made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = add_examples(super().openapi())
+        return self.openapi_schema
 
 
 def operation_id(route: APIRoute) -> str:

@@ -89,7 +89,15 @@ async def create_run(
     body: CreateEvalRun,
     parts: CurrentParts,
     caller: CurrentCaller,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            min_length=1,
+            max_length=255,
+            description="A name for the request: sent again, it gives the same run.",
+        ),
+    ] = None,
     trigger: Annotated[
         Literal["api", "mcp", "schedule"],
         Header(alias=TRIGGER_HEADER, description="What starts the run."),

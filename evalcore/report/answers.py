@@ -1,0 +1,149 @@
+"""Rows of an answer as text: a table for people, CSV that no spreadsheet calculates, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+import orjson
+
+from evalcore.report.document import on_one_line
+
+Rows = Iterable[Sequence[tuple[Any, ...]]]
+"""Rows in batches."""
+
+_WIDEST: Final = 48
+# The same cells as in exported rows (`analytics.exporting`): a sign, also behind white space,
+# quotes or a byte order mark. One more apostrophe makes the cell text; numbers stay numbers.
+_FORMULA: Final = re.compile(
+    "(?:[\t\r\n]|[\\s'\"\u00a0\u200b\u3000\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212])"
+)
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+
+
+def json_value(value: Any) -> Any:
+    """Return a value of the database as JSON holds it. Times without a zone are in UTC."""
+    match value:
+        case None | str() | bool() | float():
+            return value
+        case int():
+            return value if abs(value) < 2**63 else float(value)
+        case Decimal():
+            return float(value)
+        case datetime():
+            text = value.isoformat()
+            return text if value.tzinfo is not None else f"{text}Z"
+        case date() | time():
+            return value.isoformat()
+        case Mapping():
+            return {str(key): json_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [json_value(item) for item in value]
+        case bytes():
+            return value.hex()
+        case _:
+            return str(value)
+
+
+def render_json(columns: Sequence[str], rows: Rows) -> Iterator[str]:
+    """Yield one array with an object for each row."""
+    separator = "["
+    for batch in rows:
+        for row in batch:
+            values = map(json_value, row)
+            yield separator + _json(dict(zip(columns, values, strict=True)))
+            separator = ",\n"
+    yield "[]\n" if separator == "[" else "]\n"
+
+
+def render_csv(columns: Sequence[str], rows: Rows) -> Iterator[str]:
+    """Yield CSV with a header; nested values are JSON."""
+    yield _csv_line([_inert(name) for name in columns])
+    for batch in rows:
+        yield "".join(_csv_line([_csv_cell(value) for value in row]) for row in batch)
+
+
+def render_table(columns: Sequence[str], rows: Rows, clean: Callable[[str], str]) -> Iterator[str]:
+    """Yield the lines of a table; `clean` makes foreign text safe for one line of a terminal."""
+    values = [row for batch in rows for row in batch]
+    cells = [[clean(name) for name in columns]]
+    cells += [[_cut(clean(_cell(value))) for value in row] for row in values]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    numeric = [
+        any(_is_number(row[index]) for row in values)
+        and all(row[index] is None or _is_number(row[index]) for row in values)
+        for index in range(len(columns))
+    ]
+    for number, line in enumerate(cells):
+        padded = [
+            " " * (width - _width(cell)) + cell if right else cell + " " * (width - _width(cell))
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        yield "  ".join(padded).rstrip()
+        if not number:
+            yield "  ".join("─" * width for width in widths)
+
+
+def _json(value: Any) -> str:
+    return on_one_line(orjson.dumps(value).decode("utf-8", "replace"))
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
+
+
+def _csv_cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return _inert(value)
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple() | Mapping():
+            return _json(json_value(value))
+        case _:
+            return str(json_value(value))
+
+
+def _inert(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return "–"
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case list() | tuple() | Mapping():
+            return _json(json_value(value))
+        case _:
+            return str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _width(text: str) -> int:
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)

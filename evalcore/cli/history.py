@@ -14,13 +14,9 @@ from evalcore.errors import ExitCode
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
     from evalcore.history.entering import Progress
     from evalcore.history.sync import Synced
-=======
-    from evalcore.history.sync import Progress, Synced
     from evalcore.storage.object_store import ObjectStore
->>>>>>> 4254331 (evalcore query: closed SQL over the history)
 
 SHOW: Final = "show"
 """The command that `evalcore history SUITE` calls."""
@@ -55,7 +51,6 @@ def sync_command(store: str | None, as_json: bool) -> int:
     return show_synced(sync(chosen_store(store), progress=_show_progress(as_json)), as_json)
 
 
-<<<<<<< HEAD
 @history.command("rebuild")
 @store_option
 @json_option
@@ -70,8 +65,6 @@ def rebuild_command(store: str | None, as_json: bool) -> int:
     return show_synced(rebuild(chosen_store(store), progress=_show_progress(as_json)), as_json)
 
 
-def _show_progress(as_json: bool) -> Progress:
-=======
 def refresh(store: ObjectStore) -> None:
     """Bring the history up to date before it is asked; runs that were left out are warned of."""
     from evalcore.history.sync import sync
@@ -80,8 +73,7 @@ def refresh(store: ObjectStore) -> None:
         click.echo(one_line(f"Warning: {run_id} is damaged and left out: {reason}"), err=True)
 
 
-def _show_progress(as_json: bool) -> Progress | None:
->>>>>>> 4254331 (evalcore query: closed SQL over the history)
+def _show_progress(as_json: bool) -> Progress:
     """Return what shows how many runs are done, on a terminal."""
     if as_json or not sys.stderr.isatty():
         return lambda _done, _total: None

@@ -26,11 +26,11 @@ summed AS (
         count(*) FILTER (status = 'error') AS errors,
         fsum(latency_ms ORDER BY item) / nullif(count(latency_ms), 0) AS latency_ms,
         fsum(cost_usd ORDER BY item) AS cost_usd,
-        least(
-            sum(coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0))
-                FILTER (input_tokens IS NOT NULL OR output_tokens IS NOT NULL),
+        -- Of a NULL and a number `least` is the number.
+        CASE WHEN count(input_tokens) + count(output_tokens) > 0 THEN least(
+            sum(coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)),
             9223372036854775807
-        )::BIGINT AS tokens
+        )::BIGINT END AS tokens
     FROM items
     GROUP BY ALL
 )

@@ -15,8 +15,12 @@ WITH counted AS (
         quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
         fsum(cost_usd ORDER BY item) AS cost_usd,
         fsum(judged_usd ORDER BY item) AS judge_cost_usd,
-        least(sum(input_tokens::HUGEINT), 9223372036854775807)::BIGINT AS input_tokens,
-        least(sum(output_tokens::HUGEINT), 9223372036854775807)::BIGINT AS output_tokens
+        CASE WHEN count(input_tokens) > 0 THEN
+            least(sum(input_tokens::HUGEINT), 9223372036854775807)::BIGINT
+        END AS input_tokens,
+        CASE WHEN count(output_tokens) > 0 THEN
+            least(sum(output_tokens::HUGEINT), 9223372036854775807)::BIGINT
+        END AS output_tokens
     FROM items
     GROUP BY variant_number
 ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ pytestmark = [
     pytest.mark.xdist_group("prefect"),
 ]
 _RECORDED_S = 30.0
+RUNS = "/v1/workflows/evals/runs"
 
 
 @pytest.fixture
@@ -112,6 +114,43 @@ def test_a_cancelled_run_cancels_its_flow_run(paused: PrefectServer, tmp_path: P
         wait_for_states(running, paused, ["Scheduled", "Late"])
         running.post(f"/v1/workflows/evals/runs/{run['id']}/cancel", status=200)
         wait_for_states(running, paused, ["Cancelled"])
+
+
+def test_a_run_that_is_cancelled_after_its_service_was_killed_cancels_its_flow_run(
+    paused: PrefectServer, tmp_path: Path
+) -> None:
+    environment = paused.environment | {"EVALCORE_TAKE_UP_S": "600"}
+    arguments = ("--rate", "0", "--lease", "2")
+    with service(tmp_path, *arguments, environment=environment) as first:
+        workflow = first.register()
+        first.save(workflow, DOUBLED)
+        run = first.post(RUNS, {"workflow_id": workflow}, status=202)
+        wait_for_states(first, paused, ["Scheduled", "Late"])
+        first.kill()
+    with service(tmp_path, *arguments, environment=environment) as second:
+        second.post(f"{RUNS}/{run['id']}/cancel", status=200)
+        wait_for_states(second, paused, ["Cancelled"])
+        assert second.get(f"{RUNS}/{run['id']}")["lifecycle"] == {"status": "cancelled"}
+
+
+def test_a_service_that_ends_leaves_its_flow_run_to_the_next(
+    paused: PrefectServer, tmp_path: Path
+) -> None:
+    environment = paused.environment | {"EVALCORE_TAKE_UP_S": "600"}
+    with service(tmp_path, "--rate", "0", environment=environment) as first:
+        workflow = first.register()
+        first.save(workflow, DOUBLED)
+        run = first.post(RUNS, {"workflow_id": workflow}, status=202)
+        wait_for_states(first, paused, ["Scheduled", "Late"])
+        # uvicorn ends as the signal has it, after everything is stopped.
+        assert first.kill(signal.SIGTERM) in {0, -signal.SIGTERM}
+    log = (tmp_path / "service.log").read_text()
+    assert "Traceback" not in log
+    with service(tmp_path, "--rate", "0", environment=environment) as second:
+        work_pool(paused, "resume")
+        ended = second.ended(f"{RUNS}/{run['id']}")
+        assert ended["counts"]["outcome"]["passed"] == 1
+        assert len(flow_states(paused, engine_run_of(second))) == 1
 
 
 def wait_for_states(running: Service, server: PrefectServer, names: list[str]) -> None:

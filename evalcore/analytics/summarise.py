@@ -9,12 +9,15 @@ from typing import Any
 from evalcore.analytics.compare import Comparer, ComparisonPlan
 from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.script_scores import read_notes, read_script_scores
 from evalcore.analytics.spread import read_samples
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
+from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
 from evalcore.model.failure import FailedAssertion, Failure
+from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.suite import Policy, Reducer, ScoreRule
@@ -37,7 +40,8 @@ OUTPUT_CHARACTERS = 2_000
 class Aggregates:
     """The tables of one run in a connection of its own; close it, or use it as a context.
 
-    With `comparison` the summary holds a comparison; without, nothing of it is computed.
+    With `comparison` the summary holds a comparison; without, nothing of it is computed. `past` are
+    the earlier runs that gates over time look back on.
     """
 
     def __init__(
@@ -46,8 +50,10 @@ class Aggregates:
         plan: Plan,
         policy: Policy,
         comparison: ComparisonPlan | None = None,
+        past: PastTables | None = None,
     ) -> None:
         self._plan = plan
+        self._gates = tuple(map(restore_gate, policy.gates))
         self._policy = policy
         earlier = None if comparison is None else comparison.earlier
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
@@ -62,6 +68,11 @@ class Aggregates:
             self._load(earlier.parts, earlier.plan)
             self._comparer.keep_baseline(earlier.plan)
         self._load(parts, plan)
+        self._past = past
+        if past is None and any(isinstance(gate, PastGate) for gate in self._gates):
+            self._past = PastTables(past_runs_of(None))
+        if self._past is not None:
+            open_past(self._connection, self._past)
 
     def _load(self, parts: Sequence[Path], plan: Plan) -> None:
         """Fill the tables `items` and `cases`."""
@@ -127,6 +138,7 @@ class Aggregates:
             costliest_with_judges=with_judges,
             required_cases=self._required_cases(),
             comparison=self._comparer.compare(self._plan) if self._comparer else None,
+            past=None if self._past is None else self._past.runs,
             gate_rows=self._gate_rows(),
             score_sample=samples.score,
             pass_sample=samples.passes,
@@ -152,7 +164,7 @@ class Aggregates:
     def _gate_rows(self) -> dict[str, tuple[Any, ...]]:
         """Return the rows of the gates' own queries."""
         rows = {}
-        for gate in map(restore_gate, self._policy.gates):
+        for gate in self._gates:
             if gate.query:
                 names = self._connection.parameters_of(gate.query)
                 used = {key: value for key, value in gate.params.items() if key in names}

@@ -28,6 +28,12 @@ def _level(value: Any) -> Any:
     return value
 
 
+def _count(value: Any) -> Any:
+    if _amount(value) != int(value) or value < 1:
+        raise ValueError("a whole number, 1 or more")
+    return int(value)
+
+
 def _flag(value: Any) -> Any:
     if not isinstance(value, bool):
         raise ValueError("true or false")
@@ -55,6 +61,8 @@ Level = Annotated[
     float, Rule(_level, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1})
 ]
 """A number strictly between 0 and 1."""
+Count = Annotated[int, Rule(_count, {"type": "integer", "minimum": 1})]
+"""A whole number, 1 or more."""
 Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
 Text = Annotated[str, Rule(text_of, {"type": "string", "minLength": 1})]
 MaybeText = Annotated[str | None, Rule(text_of, {"type": "string", "minLength": 1})]

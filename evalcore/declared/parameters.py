@@ -150,7 +150,7 @@ def value_of_text(text: str, parameter: Parameter | None) -> Any:
     kind = None if parameter is None else parameter.kind
     if kind is not None and get_origin(kind) is Iterable:
         return [part.strip() for part in text.split(",") if part.strip()]
-    if kind not in {None, bool, float}:
+    if kind not in {None, bool, float, int}:
         return text
     if text in {"true", "false"}:
         return text == "true"

@@ -3,17 +3,21 @@
 `from evalcore import gates` has these names. A new gate is a class and a row here.
 """
 
-from evalcore.gates import builtin, comparing, own_functions
+from evalcore.gates import builtin, comparing, drift, over_time, own_functions, reliability
 
 cost_under = builtin.CostUnder
 custom = own_functions.CustomGate
 error_rate_under = builtin.ErrorRateUnder
 errors = builtin.Errors
 latency_under = builtin.LatencyUnder
+no_drift = drift.NoDrift
+no_drop_from_history = over_time.NoDropFromHistory
+no_new_failures = over_time.NoNewFailures
 no_regressions = comparing.NoRegressions
 no_significant_regression = comparing.NoSignificantRegression
 p95_latency_under = builtin.P95LatencyUnder
 pass_rate = builtin.PassRate
+reliable = reliability.Reliable
 required_assertions = builtin.RequiredAssertions
 required_cases = builtin.RequiredCases
 score_at_least = builtin.ScoreAtLeast

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -48,9 +48,14 @@ def target_sha256(definition: SuiteDefinition, variant: Variant) -> str:
 
 def read_plan_digests(run: StoredRun, plan: Plan) -> tuple[str, bool]:
     """Return the digest (hex) of the planned cases, and whether an assertion may ask a judge."""
+    return digest_cases(run.plan_part(number) for number in range(plan.parts))
+
+
+def digest_cases(parts: Iterable[bytes]) -> tuple[str, bool]:
+    """Return the digest (hex) of the cases in a plan's parts, and whether one may ask a judge."""
     digest, judged = hashlib.sha256(), False
-    for number in range(plan.parts):
-        block = decompress_frame(run.plan_part(number))
+    for part in parts:
+        block = decompress_frame(part)
         digest.update(block)
         head = orjson.loads(block.partition(b"\n")[0])
         judged = judged or any(check in JUDGED for check in _checks(head))

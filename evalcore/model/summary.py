@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalcore.model.comparison import Comparison
+from evalcore.model.past import PastRuns
 from evalcore.model.sample import NO_SAMPLE, Sample
 
 
@@ -90,8 +91,9 @@ class Summary:
     `required_cases` (those that did not pass) are there for the gates that ask. `judge_cost_usd` is
     what the assertions' own calls cost; it is in no other sum. `comparison` is None if there is no
     baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
-    gates' own queries (`gates.gate.Gate.query`). The samples are what the intervals of score, pass
-    rate, mean latency and mean cost are computed from.
+    gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
+    The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
+    from.
     """
 
     counts: Counts
@@ -119,6 +121,7 @@ class Summary:
     required_cases: tuple[RequiredCase, ...] = ()
     comparison: Comparison | None = None
     no_baseline: str | None = None
+    past: PastRuns | None = None
     gate_rows: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     score_sample: Sample = NO_SAMPLE
     pass_sample: Sample = NO_SAMPLE

@@ -38,6 +38,7 @@ from evalcore.pipeline.integrity import (
     require_planned,
 )
 from evalcore.pipeline.opened_baseline import open_baseline
+from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.planning.shards import pending_shards
@@ -257,11 +258,12 @@ def _view(
     definition = run.definition
     with ExitStack() as stack:
         comparison, no_baseline = stack.enter_context(open_baseline(run, manifest))
+        past = stack.enter_context(open_past_runs(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
         stored = check_parts(run, manifest, parts)
         stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
         tables = stack.enter_context(
-            Aggregates(parts, manifest.plan, definition.policy, comparison)
+            Aggregates(parts, manifest.plan, definition.policy, comparison, past)
         )
         summary = replace(tables.summary(), no_baseline=no_baseline)
         if not summary.adds_up:

@@ -20,6 +20,7 @@ from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
@@ -126,6 +127,7 @@ def plan_run(
     definition = with_code(suite, store, options.reuse if regraded else None)
     suite = replace(suite, definition=definition)
     baseline = settle_baseline(store, definition)
+    past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
@@ -147,6 +149,7 @@ def plan_run(
             "reuse": options.reuse,
             "isolation": options.isolation,
             "baseline": baseline,
+            **({} if past is None else {"history": past.runs.settings()}),
         },
         engine={"evalcore": VERSION},
         execution={PLANNING: True},
@@ -154,6 +157,8 @@ def plan_run(
     keys = read_plan_keys(os.environ)
     run.create(manifest)
     parts = run.write_plan(definition, suite.cases)
+    if past is not None:
+        parts |= past.write(run)
     if options.reuse is not None:
         from evalcore.pipeline.reuse import prepare_reuse
 

@@ -122,6 +122,10 @@ class RunKeys:
         """One part of the cases, counted from 0: JSON lines, compressed."""
         return f"{self.folder}plan/cases-{number:05d}.jsonl.zst"
 
+    def past_part(self, name: str) -> str:
+        """Rows of the earlier runs that gates over time look back on."""
+        return f"{self.folder}plan/{name}.parquet"
+
     def reuse_part(self, number: int) -> str:
         """Rows of earlier runs that items of this one take over, counted from 0."""
         return f"{self.folder}plan/reuse-{number:05d}.parquet"

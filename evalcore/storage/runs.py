@@ -118,7 +118,7 @@ class StoredRun:
             return self.known_definition
         from pydantic import ValidationError
 
-        data = self._plan_object(self.keys.plan_suite)
+        data = self.plan_object(self.keys.plan_suite)
         try:
             opened = open_plan(data)
             definition: SuiteDefinition = _definitions().validate_json(opened)
@@ -133,7 +133,7 @@ class StoredRun:
 
     def plan_part(self, number: int) -> bytes:
         """Return one part of the cases as it was written; raise `DamagedRunError`."""
-        return self._plan_object(self.keys.plan_part(number))
+        return self.plan_object(self.keys.plan_part(number))
 
     def cases(self, number: int, plan: Plan, *, opened: bool = False) -> list[Case]:
         """Return the cases of one part of the plan; raise `DamagedRunError`.
@@ -149,7 +149,8 @@ class StoredRun:
             raise self._damaged(self.keys.plan_part(number), reason)
         return cases
 
-    def _plan_object(self, key: str) -> bytes:
+    def plan_object(self, key: str) -> bytes:
+        """Return any part of the plan as it was written; raise `DamagedRunError`."""
         try:
             data = self.store.get(key).data
         except ObjectNotFoundError as error:

@@ -1,0 +1,16 @@
+-- Each case × variant as gates over time compare it: `measured` where all its items are completed
+-- and none is blocked. `now_wavered`: its iterations differ.
+CREATE OR REPLACE TEMP VIEW measured_cases AS
+SELECT
+    cases.case_number, cases.variant_number, cases.variant, cases.case_id,
+    cases.score AS now_score, cases.passed AS now_passed, state.*
+FROM cases
+JOIN (
+    SELECT
+        case_number AS number, variant_number AS place,
+        bool_and(status = 'completed' AND outcome <> 'blocked') AS measured,
+        bool_or(passed) AND NOT bool_and(passed) AS now_wavered
+    FROM items
+    GROUP BY ALL
+) AS state ON state.number = cases.case_number AND state.place = cases.variant_number
+WHERE cases.counted

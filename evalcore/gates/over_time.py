@@ -1,0 +1,252 @@
+"""The gates that compare cases with earlier runs of the suite.
+
+The earlier runs are frozen when a run is planned (pipeline/past_runs.py). Their rows are the tables
+`past_runs` and `past_cases`, numbered from 1 for the oldest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from evalcore.declared.parameter_types import Count, Level, Share
+from evalcore.gates.comparing import joined
+from evalcore.gates.difference import PairedSample, Verdict, judge_difference
+from evalcore.gates.gate import Gate
+from evalcore.gates.wording import counted
+from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.past import PastRuns
+from evalcore.model.suite import Policy
+from evalcore.model.summary import Summary
+from evalcore.statistics.distributions import t_cdf
+from evalcore.statistics.intervals import Moments, clustered_moments, plain_moments
+from evalcore.statistics.multiplicity import holm
+
+_MAX_EXAMPLES = 3
+
+
+class PastGate(Gate):
+    """A gate that looks back on earlier runs of the suite, `wanted_runs` of them at most."""
+
+    @property
+    def wanted_runs(self) -> int:
+        """How many of the suite's last runs the gate uses at most."""
+        raise NotImplementedError
+
+    def past(self, summary: Summary) -> PastRuns:
+        """Return the runs that the gate uses, oldest first."""
+        past = summary.past or PastRuns(reason="this run was planned without a history")
+        return past.last(self.wanted_runs)
+
+    def undecided(self, message: str, past: PastRuns) -> GateResult:
+        """Return the inconclusive result, with the runs in its details."""
+        details = {"runs": list(past.run_ids), "left_out": dict(past.left_out)}
+        return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message, details)
+
+
+class _PairedRow(NamedTuple):
+    """A row of `NoDropFromHistory.query`: one variant's differences, now − mean of the past."""
+
+    variant: str
+    cases: int
+    lost: int
+    mean: float | None
+    square_sum: float | None
+    clusters: int | None
+    cluster_square_sum: float | None
+
+    @property
+    def moments(self) -> Moments | None:
+        if self.mean is None or self.square_sum is None:
+            return None
+        if self.clusters is None or self.cluster_square_sum is None:
+            return plain_moments(self.cases, self.mean, self.square_sum)
+        return clustered_moments(self.cases, self.mean, self.clusters, self.cluster_square_sum)
+
+
+@dataclass(frozen=True)
+class NoDropFromHistory(
+    PastGate,
+    query="""
+WITH past AS (
+    SELECT
+        variant, case_id,
+        fsum(score ORDER BY number) / count(*) AS score,
+        any_value(cluster) AS cluster
+    FROM past_cases
+    WHERE number > (SELECT max(number) FROM past_runs) - $runs
+    GROUP BY variant, case_id
+),
+pairs AS (
+    SELECT
+        variant_number, variant, case_number, score IS NOT NULL AND measured AS both,
+        CASE WHEN measured THEN now_score - score END AS d,
+        CASE WHEN cluster IS NULL THEN case_id ELSE cluster END AS unit, cluster
+    FROM measured_cases LEFT JOIN past USING (variant, case_id)
+),
+means AS (
+    SELECT variant_number, fsum(d ORDER BY case_number) / nullif(count(d), 0) AS mean
+    FROM pairs GROUP BY variant_number
+),
+units AS (
+    SELECT variant_number, unit, fsum(d - mean ORDER BY case_number) AS total
+    FROM pairs JOIN means USING (variant_number)
+    WHERE d IS NOT NULL
+    GROUP BY variant_number, unit, cluster IS NULL
+)
+SELECT
+    any_value(variant), count(d), count(*) FILTER (d IS NULL), any_value(mean),
+    fsum((d - mean) * (d - mean) ORDER BY case_number),
+    CASE WHEN count(cluster) > 0
+        THEN (SELECT count(*) FROM units u WHERE u.variant_number = pairs.variant_number) END,
+    CASE WHEN count(cluster) > 0
+        THEN (SELECT fsum(total * total ORDER BY unit) FROM units u
+              WHERE u.variant_number = pairs.variant_number) END
+FROM pairs JOIN means USING (variant_number)
+GROUP BY variant_number
+ORDER BY variant_number
+""",
+):
+    """The lower end of the interval of the [difference from the last `runs` runs](#over-time) with
+    the same cases, paired by case, is above −`margin`, in every variant.
+    """
+
+    runs: Count = 20
+    margin: Share = 0.02
+    alpha: Level = 0.05
+
+    @property
+    def wanted_runs(self) -> int:
+        """The runs that are pooled."""
+        return int(self.runs)
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        past = self.past(summary)
+        rows = [_PairedRow(*row) for row in self.rows(summary)]
+        if not past.run_ids or not rows:
+            why = f"no earlier run to compare with{past.absent}"
+            return self.undecided(why if rows else "no case was evaluated", past)
+        verdicts = _held_together(
+            [self._judge(row) for row in rows],
+            [_p_below(row.moments, -self.margin) for row in rows],
+            self.alpha / 2,
+        )
+        details = {
+            "margin": self.margin,
+            "alpha": self.alpha,
+            "runs": list(past.run_ids),
+            "left_out": dict(past.left_out),
+            "variants": [verdict.details for verdict in verdicts],
+        }
+        result = joined(self.gate, verdicts, details)
+        message = f"against {past.named}: {result.message}"
+        return GateResult(self.gate, result.outcome, message, details, result.remedy)
+
+    def _judge(self, row: _PairedRow) -> Verdict:
+        subject = f"variant '{row.variant}'"
+        details = {"variant": row.variant, "lost": row.lost}
+        if row.moments is None:
+            few = "no interval from fewer than two cases (or clusters) measured now and before"
+            return Verdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
+        lost = None
+        if row.lost:
+            lost = f"{counted(row.lost, 'case')} not measured now or before"
+        verdict = judge_difference(
+            subject, PairedSample(row.moments, lost), self.margin, self.alpha
+        )
+        return verdict._replace(details=details | dict(verdict.details))
+
+
+def _p_below(moments: Moments | None, boundary: float) -> float:
+    """Return the one-sided p of "the mean is at least the boundary"."""
+    if moments is None:
+        return 1.0
+    distance = moments.mean - boundary
+    if moments.standard_error == 0:
+        return 0.0 if distance < 0 else 1.0
+    return t_cdf(distance / moments.standard_error, moments.df)
+
+
+def _held_together(
+    verdicts: Sequence[Verdict], p_values: Sequence[float], alpha: float
+) -> list[Verdict]:
+    """Return the verdicts; of several only those fail that Holm's procedure rejects at `alpha`."""
+    rejected = holm([(p, 1) for p in p_values], alpha)
+    return [
+        verdict
+        if rejects or verdict.outcome is not GateOutcome.FAIL
+        else verdict._replace(
+            outcome=GateOutcome.INCONCLUSIVE,
+            message=f"{verdict.message}, which may be chance among {len(verdicts)} variants",
+        )
+        for verdict, rejects in zip(verdicts, rejected, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class NoNewFailures(
+    PastGate,
+    query="""
+WITH past AS (
+    SELECT
+        variant, case_id, bool_or(wavered) AS wavered,
+        count(*) FILTER (number > latest - $runs) AS seen,
+        bool_and(passed) FILTER (number > latest - $runs) AS passed
+    FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
+    GROUP BY variant, case_id
+)
+SELECT
+    variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
+    coalesce(seen = $runs AND past.passed, false), now_passed
+FROM measured_cases LEFT JOIN past USING (variant, case_id)
+WHERE NOT (measured AND now_passed)
+ORDER BY variant_number, case_number
+""",
+):
+    """No case fails that passed in all of the last `runs` runs with the same cases. A flaky case
+    (one that differed between iterations or between runs of the same work) never counts. Fewer
+    runs are inconclusive.
+    """
+
+    runs: Count = 5
+
+    @property
+    def wanted_runs(self) -> int:
+        """More than `runs`: whether a case is flaky shows in the long run."""
+        return max(int(self.runs), 20)
+
+    def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        past = self.past(summary)
+        if not summary.cases:
+            return self.undecided("no case was evaluated", past)
+        if len(past.run_ids) < self.runs:
+            few = f"needs {int(self.runs)} earlier runs, there are {len(past.run_ids)}"
+            return self.undecided(f"{few}{past.absent}", past)
+        rows = self.rows(summary)
+        failures = [row[:2] for row in rows if row[2] and row[4] and not row[3]]
+        flaky = sum(1 for row in rows if row[2] and row[4] and row[3])
+        unmeasured = sum(1 for row in rows if not row[2] and row[4])
+        examples = [f"{case} [{variant}]" for variant, case in failures]
+        used = past.last(int(self.runs))
+        details = {
+            "new_failures": len(failures),
+            "cases": examples[:100],
+            "flaky": flaky,
+            "unmeasured": unmeasured,
+            "runs": list(used.run_ids),
+            "left_out": dict(past.left_out),
+        }
+        ignored = f"; {counted(flaky, 'flaky case')} not counted" if flaky else ""
+        if failures:
+            more = ", …" if len(failures) > _MAX_EXAMPLES else ""
+            listed = ", ".join(examples[:_MAX_EXAMPLES]) + more
+            message = (
+                f"{counted(len(failures), 'new failure')} since {used.named}: {listed}{ignored}"
+            )
+            return self.passes_if(False, message, details)
+        if unmeasured:
+            message = f"{counted(unmeasured, 'case')} that passed in {used.named} not measured now"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message + ignored, details)
+        message = f"no case fails that passed in {used.named}{ignored}"
+        return self.passes_if(True, message, details)

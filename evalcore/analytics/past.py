@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.past import PastRuns
 from evalcore.sql.bounded import BoundedConnection
 from evalcore.sql.connection import literal_path
 
+Row = tuple[Any, ...]
 _COLUMNS: Final = {
     "past_runs": "number INTEGER, run_id VARCHAR, variant VARCHAR, cases BIGINT, score DOUBLE, "
     "pass_rate DOUBLE, latency DOUBLE, cost DOUBLE",
@@ -18,23 +20,59 @@ _COLUMNS: Final = {
 }
 
 
-class PastTables(NamedTuple):
-    """The frozen runs, and the Parquet files with their rows; no files where there are no runs."""
+# Given rows say nothing of the work of a case: it is taken for the same in every run.
+_MARK_CHANGES: Final = """
+CREATE OR REPLACE TEMP TABLE past_cases AS
+SELECT * REPLACE (
+    wavered OR coalesce(
+        passed <> lag(passed) OVER (PARTITION BY variant, case_id ORDER BY number), false
+    ) AS wavered
+)
+FROM past_cases
+"""
 
-    runs: PastRuns
+
+class PastTables(NamedTuple):
+    """The frozen runs, and their rows: as Parquet files, or given; neither where there are none."""
+
+    frozen: PastRuns
     runs_file: Path | None = None
     cases_file: Path | None = None
+    runs: Sequence[Row] = ()
+    cases: Sequence[Row] = ()
 
 
 def open_past(connection: BoundedConnection, past: PastTables) -> None:
     """Make the tables `past_runs` and `past_cases`, and the views of the run that gates pair them
     with: `measured_cases`, `variant_measures`.
     """
-    files = {"past_runs": past.runs_file, "past_cases": past.cases_file}
-    for name, path in files.items():
+    tables = {"past_runs": (past.runs_file, past.runs), "past_cases": (past.cases_file, past.cases)}
+    for name, (path, rows) in tables.items():
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({_COLUMNS[name]})")
         if path is not None:
             source = "read_parquet($file, hive_partitioning = false)"
             connection.execute(f"INSERT INTO {name} FROM {source}", {"file": literal_path(path)})
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
+    if past.cases:
+        connection.execute(_MARK_CHANGES)
     for view in ("measured_cases", "variant_measures"):
         connection.execute(query_text(view))
+
+
+def past_rows(
+    connection: BoundedConnection, number: int, run_id: str
+) -> tuple[list[Row], list[Row]]:
+    """Return the run that a connection holds as rows of `past_runs` and of `past_cases`."""
+    runs = connection.execute(
+        "SELECT $number, $run_id, variant, cases, score, pass_rate, latency, cost "
+        "FROM variant_measures",
+        {"number": number, "run_id": run_id},
+    ).fetchall()
+    cases = connection.execute(
+        "SELECT $number, variant, case_id, NULL, now_score, now_passed, now_wavered "
+        "FROM measured_cases WHERE measured",
+        {"number": number},
+    ).fetchall()
+    return runs, cases

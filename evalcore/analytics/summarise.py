@@ -57,11 +57,11 @@ class Aggregates:
         self._policy = policy
         earlier = None if comparison is None else comparison.earlier
         rows = plan.items + (earlier.plan.items if earlier is not None else 0)
-        self._connection = BoundedConnection(rows)
+        self.connection = BoundedConnection(rows)
         self._reduction = reduction_of(policy)
         self._run("case_rules")
         self._comparer = (
-            None if comparison is None else Comparer(self._connection, comparison, self._reduction)
+            None if comparison is None else Comparer(self.connection, comparison, self._reduction)
         )
         if self._comparer is not None and earlier is not None:
             # By this run's policy: only what is reduced by the same rule can be compared.
@@ -72,13 +72,11 @@ class Aggregates:
         if past is None and any(isinstance(gate, PastGate) for gate in self._gates):
             self._past = PastTables(past_runs_of(None))
         if self._past is not None:
-            open_past(self._connection, self._past)
+            open_past(self.connection, self._past)
 
     def _load(self, parts: Sequence[Path], plan: Plan) -> None:
         """Fill the tables `items` and `cases`."""
-        self._connection.execute(
-            "SET VARIABLE files = $1", [[literal_path(part) for part in parts]]
-        )
+        self.connection.execute("SET VARIABLE files = $1", [[literal_path(part) for part in parts]])
         self._run(
             "items",
             variants=plan.variants,
@@ -92,10 +90,10 @@ class Aggregates:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        self.connection.close()
 
     def _run(self, query: str, **parameters: Any) -> Any:
-        return self._connection.execute(query_text(query), parameters or None)
+        return self.connection.execute(query_text(query), parameters or None)
 
     def summary(self) -> Summary:
         """Return the aggregates that gates and reports need."""
@@ -104,7 +102,7 @@ class Aggregates:
             planned=self._plan.items,
             **{name: row[name] for name in _COUNT_NAMES},
         )
-        samples = read_samples(self._connection, self._plan, self._policy.cluster)
+        samples = read_samples(self.connection, self._plan, self._policy.cluster)
         variants = tuple(
             VariantSummary(*values, *samples.variants.get(number, ()))
             for number, *values in self._run("variants").fetchall()
@@ -138,7 +136,7 @@ class Aggregates:
             costliest_with_judges=with_judges,
             required_cases=self._required_cases(),
             comparison=self._comparer.compare(self._plan) if self._comparer else None,
-            past=None if self._past is None else self._past.runs,
+            past=None if self._past is None else self._past.frozen,
             gate_rows=self._gate_rows(),
             score_sample=samples.score,
             pass_sample=samples.passes,
@@ -166,9 +164,9 @@ class Aggregates:
         rows = {}
         for gate in self._gates:
             if gate.query:
-                names = self._connection.parameters_of(gate.query)
+                names = self.connection.parameters_of(gate.query)
                 used = {key: value for key, value in gate.params.items() if key in names}
-                rows[gate.key] = tuple(self._connection.execute(gate.query, used).fetchall())
+                rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
         return rows
 
     def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
@@ -177,8 +175,8 @@ class Aggregates:
         In batches, which cost less than single texts. `report.json` leaves out the outputs of
         items that passed.
         """
-        self._connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
-        self._connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
+        self.connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
+        self.connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
         for rules in ("block_text", "beginning", "report_items"):
             self._run(rules)
         if self.complete and self._plan.iterations == 1:
@@ -194,7 +192,7 @@ class Aggregates:
         self, facts: ExportFacts, row_format: str, path: Path, *, append: bool = False
     ) -> None:
         """Write the run's rows to a file (analytics.exporting)."""
-        export_rows(self._connection, facts, row_format, path, append=append)
+        export_rows(self.connection, facts, row_format, path, append=append)
 
     @property
     def complete(self) -> bool:

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from evalcore.declared.types import Text, Weight
 from evalcore.formats.parts.shared_shapes import OPEN
 from evalcore.gates.registry import parse_gate
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.comparison import Tolerances
@@ -62,6 +63,14 @@ class _Thresholds(TypedDict, total=False):
 
 
 @with_config(OPEN)
+class _PastRun(TypedDict):
+    """An earlier run of the same cases."""
+
+    variants: list[_Variant]
+    run: NotRequired[Text]
+
+
+@with_config(OPEN)
 class _Question(TypedDict):
     """A gate and results."""
 
@@ -70,19 +79,28 @@ class _Question(TypedDict):
     baseline: NotRequired[str | None]
     thresholds: NotRequired[_Thresholds]
     errors: NotRequired[Literal["fail", "zero", "exclude"]]
+    history: NotRequired[list[_PastRun]]
 
 
-class GateQuestion(NamedTuple):
-    """A gate, and results as rows of a run: `cases` × `variants` × `iterations`, some missing."""
+class GivenRun(NamedTuple):
+    """Results as rows of a run: `cases` × `variants` × `iterations`, some missing."""
 
-    gate: GateSpec
+    name: str
     variants: tuple[str, ...]
-    baseline: str | None
     cases: int
     iterations: int
     rows: tuple[dict[str, Any], ...]
+
+
+class GateQuestion(NamedTuple):
+    """A gate, and the results that it decides over; `history` are earlier runs, oldest first."""
+
+    gate: GateSpec
+    results: GivenRun
+    baseline: str | None
     tolerances: Tolerances
     errors: ErrorPolicy = ErrorPolicy.FAIL
+    history: tuple[GivenRun, ...] = ()
 
 
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
@@ -97,22 +115,17 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
     except ValidationError as error:
         problems.add_invalid(error, value, _Question)
     problems.raise_if_any()
-    variants = tuple(variant["variant_id"] for variant in question["variants"])
-    for index, name in enumerate(variants):
-        if name in variants[:index]:
-            problems.add(("variants", index, "variant_id"), f"duplicate variant '{name}'")
     _check_results(question, problems)
+    history = question.get("history", [])
+    for number, run in enumerate(history):
+        _check_results(run, problems, ("history", number))
     problems.raise_if_any()
     gate = parse_gate(question["gate"])
-    case_indices, iterations = _grid(question)
     thresholds = question.get("thresholds", {})
     return GateQuestion(
         gate=gate,
-        variants=variants,
+        results=_given_run("", question),
         baseline=question.get("baseline"),
-        cases=len(case_indices),
-        iterations=iterations,
-        rows=tuple(_rows(question, case_indices, iterations)),
         tolerances=Tolerances(
             latency=thresholds.get("latency_increase", Tolerances().latency),
             cost=thresholds.get("cost_increase", Tolerances().cost),
@@ -120,6 +133,21 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
             score=thresholds.get("score_decrease", Tolerances().score),
         ),
         errors=ErrorPolicy(question.get("errors", ErrorPolicy.FAIL)),
+        history=tuple(
+            _given_run(run.get("run") or f"run {number}", run)
+            for number, run in enumerate(history, 1)
+        ),
+    )
+
+
+def _given_run(name: str, raw: Any) -> GivenRun:
+    case_indices, iterations = _grid(raw)
+    return GivenRun(
+        name=name,
+        variants=tuple(variant["variant_id"] for variant in raw["variants"]),
+        cases=len(case_indices),
+        iterations=iterations,
+        rows=tuple(_rows(raw, case_indices, iterations)),
     )
 
 
@@ -137,11 +165,16 @@ def _snake_keys(value: Any) -> Any:
     }
 
 
-def _check_results(question: Any, problems: Problems) -> None:
+def _check_results(question: Any, problems: Problems, loc: Loc = ()) -> None:
+    names: set[str] = set()
     for number, variant in enumerate(question["variants"]):
+        own = (*loc, "variants", number)
+        if (name := variant["variant_id"]) in names:
+            problems.add((*own, "variant_id"), f"duplicate variant '{name}'")
+        names.add(name)
         for index, result in enumerate(variant["cases"]):
             if _status(result) == "completed" and _outcome(result) is None:
-                problems.add(("variants", number, "cases", index), "has no 'passed'")
+                problems.add((*own, "cases", index), "has no 'passed'")
 
 
 def _grid(question: Any) -> tuple[dict[str, int], int]:

@@ -80,7 +80,7 @@ WITH past AS (
 ),
 pairs AS (
     SELECT
-        variant_number, variant, case_number, score IS NOT NULL AND measured AS both,
+        variant_number, variant, case_number,
         CASE WHEN measured THEN now_score - score END AS d,
         CASE WHEN cluster IS NULL THEN case_id ELSE cluster END AS unit, cluster
     FROM measured_cases LEFT JOIN past USING (variant, case_id)

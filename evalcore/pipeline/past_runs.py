@@ -144,4 +144,4 @@ def open_past_runs(run: StoredRun, manifest: Manifest) -> Iterator[PastTables | 
             path = folder / f"{name}.parquet"
             path.write_bytes(run.plan_object(run.keys.past_part(name)))
             files.append(path)
-        yield PastTables(past, *files)
+        yield PastTables(past, files[0], files[1])

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalcore.formats.single_gate import GateQuestion
+from evalcore.formats.single_gate import GateQuestion, GivenRun
 from evalcore.gates.decide import decide_gates
 from evalcore.gates.own_functions import DecideElsewhere, GateFunctions
 from evalcore.model.gate import GateResult
+from evalcore.model.past import PastRuns
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import Summary, VariantSummary
+
+if TYPE_CHECKING:
+    from evalcore.analytics.compare import ComparisonPlan
+    from evalcore.analytics.past import PastTables
+    from evalcore.analytics.summarise import Aggregates
 
 
 def decide_question(
@@ -28,11 +35,12 @@ def decide_question(
 
     `resolve` gives the function of a custom gate, `elsewhere` calls it in another process.
     """
+    results = question.results
     policy = Policy(
         ScoreRule.BLOCKS,
         (question.gate,),
         errors=question.errors,
-        iterations=question.iterations,
+        iterations=results.iterations,
     )
     summary = _summarise(question, policy)
     functions = GateFunctions(resolve=resolve, report=lambda: _plain(summary), elsewhere=elsewhere)
@@ -50,25 +58,53 @@ def _plain(summary: Summary) -> dict[str, Any]:
 
 def _summarise(question: GateQuestion, policy: Policy) -> Summary:
     from evalcore.analytics.compare import ComparisonPlan
+
+    results, baseline = question.results, question.baseline
+    comparison_plan, missing = None, None
+    if baseline in results.variants:
+        comparison_plan = ComparisonPlan(results.variants, baseline, tolerances=question.tolerances)
+    elif baseline is not None:
+        missing = f"the baseline '{baseline}' is not among the variants"
+    past = _past(question, policy) if question.history else None
+    with _tables(results, policy, comparison_plan, past) as tables:
+        summary = tables.summary()
+    measured = {summed.variant: summed for summed in summary.variants}
+    every = (measured.get(name, VariantSummary(name, 0, 0, None)) for name in results.variants)
+    return replace(summary, variants=tuple(every), no_baseline=missing)
+
+
+def _past(question: GateQuestion, policy: Policy) -> PastTables:
+    """Return the earlier runs of a question; their work is taken for the same."""
+    from evalcore.analytics.past import PastTables, past_rows
+
+    runs, cases = [], []
+    for number, run in enumerate(question.history, 1):
+        own = replace(policy, gates=(), iterations=run.iterations)
+        with _tables(run, own, None, PastTables(PastRuns())) as tables:
+            own_runs, own_cases = past_rows(tables.connection, number, run.name)
+            runs += own_runs
+            cases += own_cases
+    names = tuple(run.name for run in question.history)
+    return PastTables(PastRuns(names), runs=tuple(runs), cases=tuple(cases))
+
+
+@contextmanager
+def _tables(
+    given: GivenRun,
+    policy: Policy,
+    comparison_plan: ComparisonPlan | None,
+    past: PastTables | None,
+) -> Iterator[Aggregates]:
+    """Give the tables of results as if they were a run's."""
     from evalcore.analytics.summarise import Aggregates
     from evalcore.sql.rows import write_rows
 
-    baseline, comparison_plan, missing = question.baseline, None, None
-    if baseline in question.variants:
-        comparison_plan = ComparisonPlan(
-            question.variants, baseline, tolerances=question.tolerances
-        )
-    elif baseline is not None:
-        missing = f"the baseline '{baseline}' is not among the variants"
-    size = len(question.rows)
-    variants = max(len(question.variants), 1)
-    plan = Plan(size, question.cases, variants, question.iterations, 1, max(size, 1), 1, 1)
+    size = len(given.rows)
+    variants = max(len(given.variants), 1)
+    plan = Plan(size, given.cases, variants, given.iterations, 1, max(size, 1), 1, 1)
     with TemporaryDirectory(prefix="evalcore-decide-") as folder:
         part = Path(folder) / "00000.parquet"
-        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in question.rows]
+        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in given.rows]
         write_rows(lines, part)
-        with Aggregates([part], plan, policy, comparison_plan) as tables:
-            summary = tables.summary()
-    measured = {summed.variant: summed for summed in summary.variants}
-    every = (measured.get(name, VariantSummary(name, 0, 0, None)) for name in question.variants)
-    return replace(summary, variants=tuple(every), no_baseline=missing)
+        with Aggregates([part], plan, policy, comparison_plan, past) as tables:
+            yield tables

@@ -59,7 +59,13 @@ def test_gate_decides(written: dict[str, Any], expected: str) -> None:
     assert result.message
 
 
-VALUES: dict[str, Any] = {"threshold": 0.5, "max": 0.5, "case_ids": ["a"], "callable": "a:b"}
+VALUES: dict[str, Any] = {
+    "threshold": 0.5,
+    "max": 0.5,
+    "case_ids": ["a"],
+    "callable": "a:b",
+    "k": 2,
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(GATES) - {"errors", "required_assertions"}))

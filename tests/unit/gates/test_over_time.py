@@ -1,0 +1,223 @@
+"""Gates that look back on earlier runs: what they decide over given histories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from evalcore.formats.single_gate import read_question
+from evalcore.gates.registry import parse_gate_option
+from evalcore.model.gate import GateResult
+from evalcore.pipeline.single_gate import decide_question
+
+
+def _refuse(reference: str) -> Any:
+    raise LookupError(reference)
+
+
+def results(
+    scores: Mapping[str, float | list[float]], variant: str = "default", **facts: Any
+) -> dict[str, Any]:
+    cases = []
+    for case, value in scores.items():
+        for score in value if isinstance(value, list) else [value]:
+            row = {"case_id": case, "passed": score >= 0.5, "overall": score}
+            cases.append(row | facts.get(case, {}))
+    return {"variants": [{"variant_id": variant, "cases": cases}]}
+
+
+def decide(gate: Any, now: dict[str, Any], history: list[dict[str, Any]]) -> GateResult:
+    if isinstance(gate, str):
+        spec = parse_gate_option(gate)
+        gate = {"gate": spec.gate, **spec.params}
+    question = read_question({"gate": gate, "history": history, **now})
+    return decide_question(question, _refuse)[0]
+
+
+def night(source: random.Random, shift: float = 0.0, cases: int = 60) -> dict[str, Any]:
+    return results(
+        {
+            f"c{number}": min(1.0, max(0.0, 0.7 + shift + source.gauss(0, 0.05)))
+            for number in range(cases)
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("shift", "outcome"), [(0.0, "pass"), (-0.02, "inconclusive"), (-0.1, "fail"), (0.1, "pass")]
+)
+def test_a_drop_from_the_pooled_history_is_three_valued(shift: float, outcome: str) -> None:
+    source = random.Random(3)
+    history = [night(source) for _ in range(6)]
+    decided = decide("no_drop_from_history", night(source, shift), history)
+    assert decided.outcome == outcome, decided.message
+    assert "6 runs (run 1 – run 6)" in decided.message
+    assert (decided.remedy is not None) == (outcome == "inconclusive")
+
+
+def test_only_the_last_runs_are_pooled() -> None:
+    source = random.Random(3)
+    history = [night(source, 0.2) for _ in range(4)] + [night(source) for _ in range(4)]
+    decided = decide("no_drop_from_history:runs=4,margin=0.05", night(source), history)
+    assert decided.outcome == "pass"
+    assert "run 5 – run 8" in decided.message
+    assert (
+        decide("no_drop_from_history:runs=8,margin=0.05", night(source), history).outcome == "fail"
+    )
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "no_drop_from_history",
+        "no_drift",
+        "no_drift:metric=pass_rate",
+        "no_drift:metric=latency",
+        "no_new_failures",
+    ],
+)
+def test_without_a_history_nothing_passes(gate: str) -> None:
+    decided = decide(gate, results({"a": 1.0, "b": 1.0}), [])
+    assert decided.outcome == "inconclusive"
+    assert decide(gate, {"variants": []}, [results({"a": 1.0})] * 9).outcome != "pass"
+    nothing = {"variants": [{"variant_id": "default", "cases": []}]}
+    assert decide(gate, nothing, [results({"a": 1.0})] * 9).outcome != "pass"
+
+
+def test_a_case_that_is_not_measured_now_is_no_pass() -> None:
+    history = [results({"a": 1.0, "b": 1.0, "c": 1.0})] * 5
+    now = results({"a": 1.0, "b": 1.0, "c": 1.0}, c={"error": "no answer"})
+    decided = decide("no_drop_from_history", now, history)
+    assert (decided.outcome, "1 case not measured" in decided.message) == ("inconclusive", True)
+    decided = decide("no_new_failures", now, history)
+    assert (decided.outcome, "1 case that passed" in decided.message) == ("inconclusive", True)
+
+
+def test_a_case_that_was_blocked_before_is_no_evidence() -> None:
+    before = results({"a": 1.0, "b": 1.0, "c": 1.0}, c={"blocked": True})
+    now = results({"a": 1.0, "b": 1.0, "c": 0.0})
+    assert decide("no_new_failures:runs=2", now, [before] * 2).outcome == "pass"
+    decided = decide("no_drop_from_history", now, [before] * 2)
+    assert (decided.outcome, "1 case not measured" in decided.message) == ("inconclusive", True)
+
+
+def test_a_new_failure_fails() -> None:
+    history = [results({"a": 1.0, "b": 0.0})] * 5
+    decided = decide("no_new_failures", results({"a": 0.0, "b": 0.0}), history)
+    assert decided.outcome == "fail"
+    assert decided.message.startswith("1 new failure since 5 runs (run 1 – run 5): a [default]")
+
+
+def test_too_few_runs_are_inconclusive_with_their_number() -> None:
+    decided = decide("no_new_failures", results({"a": 0.0}), [results({"a": 1.0})] * 4)
+    assert (decided.outcome, "there are 4" in decided.message) == ("inconclusive", True)
+    decided = decide("no_drift", results({"a": 0.0}), [results({"a": 1.0})] * 7)
+    assert (decided.outcome, "there are 7" in decided.message) == ("inconclusive", True)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        pytest.param([1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0], 0.0, id="differed between runs"),
+        pytest.param([[1.0, 0.0], 1.0, 1.0, 1.0, 1.0, 1.0], 0.0, id="differed between iterations"),
+        pytest.param([1.0] * 6, [1.0, 0.0], id="differs between the iterations of this run"),
+    ],
+)
+def test_a_flaky_case_never_counts(earlier: list[Any], now: Any) -> None:
+    history = [results({"a": score, "b": 1.0}) for score in earlier]
+    decided = decide("no_new_failures", results({"a": now, "b": 1.0}), history)
+    assert decided.outcome == "pass"
+    assert "1 flaky case not counted" in decided.message
+
+
+def test_a_slow_drift_is_found_that_no_single_night_shows() -> None:
+    source = random.Random(8)
+    history = [night(source) for _ in range(10)]
+    drifting = [night(source, -0.009 * number) for number in range(1, 7)]
+    assert decide("no_drift", night(source), history).outcome == "pass"
+    decided = decide("no_drift", drifting[-1], history + drifting[:-1])
+    assert decided.outcome == "fail"
+    assert "CUSUM" in decided.message
+
+
+def test_a_rising_score_is_no_drift() -> None:
+    source = random.Random(8)
+    history = [night(source) for _ in range(10)]
+    rising = [night(source, 0.02 * number) for number in range(1, 7)]
+    assert decide("no_drift", rising[-1], history + rising[:-1]).outcome == "pass"
+
+
+def test_latency_drifts_upwards() -> None:
+    source = random.Random(2)
+
+    def timed(mean_ms: float) -> dict[str, Any]:
+        now = results({f"c{number}": 1.0 for number in range(20)})
+        for row in now["variants"][0]["cases"]:
+            row["duration_ms"] = source.gauss(mean_ms, 5)
+        return now
+
+    history = [timed(100) for _ in range(10)]
+    later = [timed(120 + 10 * number) for number in range(5)]
+    assert decide("no_drift:metric=latency", timed(100), history).outcome == "pass"
+    assert decide("no_drift:metric=latency", later[-1], history + later[:-1]).outcome == "fail"
+    assert decide("no_drift:metric=cost", timed(100), history).outcome == "inconclusive"
+
+
+def test_one_case_of_a_constant_suite_is_no_drift() -> None:
+    steady = {f"c{number}": 1.0 for number in range(50)}
+    now = steady | {"c7": 0.0}
+    assert decide("no_drift", results(now), [results(steady)] * 12).outcome == "pass"
+
+
+def test_several_variants_share_the_level() -> None:
+    def both(shift: float, source: random.Random) -> dict[str, Any]:
+        variants = []
+        for number in range(12):
+            (variant,) = night(source, shift if number == 0 else 0.0, cases=40)["variants"]
+            variants.append(variant | {"variant_id": f"v{number}"})
+        return {"variants": variants}
+
+    source = random.Random(5)
+    history = [both(0.0, source) for _ in range(5)]
+    slight = decide("no_drop_from_history", both(-0.03, source), history)
+    assert slight.outcome == "inconclusive", slight.message
+    assert "chance among 12 variants" in slight.message
+    assert decide("no_drop_from_history", both(-0.2, source), history).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("iterations", "k", "outcome"),
+    [
+        ([1.0, 1.0, 1.0], 3, "pass"),
+        ([1.0, 1.0, 0.0], 3, "fail"),
+        ([1.0, 1.0, 0.0], 1, "fail"),
+        ([1.0, 1.0], 3, "inconclusive"),
+    ],
+)
+def test_reliable_is_pass_all_k(iterations: list[float], k: int, outcome: str) -> None:
+    now = results({"a": [1.0] * len(iterations), "b": iterations})
+    decided = decide({"gate": "reliable", "k": k, "threshold": 0.9}, now, [])
+    assert decided.outcome == outcome, decided.message
+
+
+def test_an_error_is_no_success_of_reliable() -> None:
+    now = results({"a": [1.0, 1.0], "b": [1.0, 1.0]}, b={"error": "x"})
+    assert decide({"gate": "reliable", "k": 2, "threshold": 0.9}, now, []).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("written", "mistake"),
+    [
+        ("no_new_failures=0", "whole number"),
+        ("no_new_failures=2.5", "whole number"),
+        ("no_drift=speed", "one of score"),
+        ("no_drop_from_history:margin=2", "share"),
+        ("reliable", "required"),
+    ],
+)
+def test_wrong_parameters_are_refused(written: str, mistake: str) -> None:
+    with pytest.raises(ValueError, match=mistake):
+        parse_gate_option(written)

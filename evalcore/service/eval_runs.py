@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -28,6 +27,7 @@ from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.latest_results import point_to_ending
 from evalcore.service.pages import PageRequest, read_page
 from evalcore.service.parts import Parts
+from evalcore.service.run_counts import ChildCount, count_children
 from evalcore.service.timing import lifecycle_of, timing_of
 from evalcore.service.wire.base import FINAL, LifecycleStatus, Page
 from evalcore.service.wire.eval_runs import (
@@ -89,7 +89,9 @@ async def _known_run(
     )
     if row is not None and row.request_sha256 != request.sha256:
         raise ServiceError(409, "this Idempotency-Key belongs to another request")
-    return None if row is None else (await _wires(session, [row]))[0]
+    if row is None:
+        return None
+    return _wire(row, (await count_children(session, [row]))[row.id])
 
 
 async def _insert_run(
@@ -121,7 +123,7 @@ async def _insert_run(
     ]
     table: Any = EvalResultRow.__table__  # rows without the session's bookkeeping
     await session.execute(insert(table), children)
-    return _wire(row, [(LifecycleStatus.PENDING, None, len(children))])
+    return _wire(row, [ChildCount(LifecycleStatus.PENDING, None, len(children))])
 
 
 async def _evals_in_scope(
@@ -197,7 +199,8 @@ async def get_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEva
     """Return a run. Raises `ServiceError` 404."""
     async with parts.database.reading() as session:
         row = await find_eval_run(session, caller, run_id)
-        return (await _wires(session, [row]))[0]
+        counts = await parts.run_counts.read(session, [row])
+    return _wire(row, counts[row.id])
 
 
 async def list_eval_runs(
@@ -209,7 +212,9 @@ async def list_eval_runs(
     where = run_filter.status_conditions(EvalRunRow)
     async with parts.database.reading() as session:
         rows = await read_page(session, EvalRunRow, page, scope, where)
-        return Page(data=await _wires(session, rows.rows), list_metadata=rows.metadata)
+        counts = await parts.run_counts.read(session, rows.rows)
+    data = [_wire(row, counts[row.id]) for row in rows.rows]
+    return Page(data=data, list_metadata=rows.metadata)
 
 
 async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> WorkflowEvalRun:
@@ -231,10 +236,10 @@ async def cancel_eval_run(parts: Parts, caller: Caller, run_id: str) -> Workflow
             .where(EvalResultRow.run_id == run_id, EvalResultRow.status.not_in(FINAL))
             .values(status=LifecycleStatus.CANCELLED, completed_at=now)
         )
-        wires = await _wires(session, [row])
+        counts = await count_children(session, [row])
     parts.metrics.count_result(LifecycleStatus.CANCELLED, None, cancelled.rowcount)
     parts.wake()
-    return wires[0]
+    return _wire(row, counts[row.id])
 
 
 async def find_eval_run(
@@ -248,26 +253,7 @@ async def find_eval_run(
     return row
 
 
-async def _wires(session: AsyncSession, rows: Sequence[EvalRunRow]) -> list[WorkflowEvalRun]:
-    """Return runs for the wire; their children are counted with one query."""
-    counts: dict[str, list[tuple[str, str | None, int]]] = {}
-    counted = await session.execute(_children_counted(), {"ids": [row.id for row in rows]})
-    for run_id, status, verdict, count in counted:
-        counts.setdefault(run_id, []).append((status, verdict, count))
-    return [_wire(row, counts.get(row.id, [])) for row in rows]
-
-
-@cache
-def _children_counted() -> Select[Any]:
-    children = EvalResultRow
-    return (
-        select(children.run_id, children.status, children.verdict, func.count())
-        .where(children.run_id.in_(bindparam("ids", expanding=True)))
-        .group_by(children.run_id, children.status, children.verdict)
-    )
-
-
-def _wire(row: EvalRunRow, counted: Sequence[tuple[str, str | None, int]]) -> WorkflowEvalRun:
+def _wire(row: EvalRunRow, counted: Sequence[ChildCount]) -> WorkflowEvalRun:
     lifecycle: dict[str, int] = {}
     outcome: dict[str, int] = {}
     for status, verdict, count in counted:

@@ -14,6 +14,7 @@ from evalcore.service.access.tokens import Caller, Scope, Tokens, project_id
 from evalcore.service.database.sessions import Database
 from evalcore.service.metrics import ServiceMetrics
 from evalcore.service.payloads import Payloads
+from evalcore.service.run_counts import RunCounts
 from evalcore.service.stored_objects import StoredObjects
 from evalcore.storage.object_store import ObjectStore
 
@@ -53,6 +54,7 @@ class Parts:
     objects: StoredObjects = field(init=False)
     payloads: Payloads = field(init=False)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+    run_counts: RunCounts = field(default_factory=RunCounts)
 
     def __post_init__(self) -> None:
         self.objects = StoredObjects(self.store)

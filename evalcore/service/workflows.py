@@ -92,7 +92,8 @@ async def list_workflows(
         rows = await read_page(session, WorkflowRow, page, mine, [WorkflowRow.deleted_at.is_(None)])
         drafts = await session.scalars(
             select(WorkflowVersionRow).where(
-                WorkflowVersionRow.version_id.in_([row.draft_id for row in rows.rows])
+                WorkflowVersionRow.workflow_id.in_([row.id for row in rows.rows]),
+                WorkflowVersionRow.version_id.in_([row.draft_id for row in rows.rows]),
             )
         )
         versions = {version.workflow_id: version for version in drafts}

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from evalcore.errors import UsageError
+from evalcore.service.database.liveness import watch_liveness
 from evalcore.service.database.outages import naming_outages
 from evalcore.service.database.sqlite_connection import BEGIN_READING, SqliteConnection
 
@@ -122,9 +123,9 @@ def open_database(address: str, *, connections: int = 10) -> Database:
             pool_size=connections,
             max_overflow=connections,
             pool_timeout=_CONNECT_S,
-            pool_pre_ping=True,
             connect_args={"timeout": _CONNECT_S, "command_timeout": _STATEMENT_S},
         )
+        watch_liveness(engine)
     return Database(engine)
 
 

@@ -213,6 +213,9 @@ class EvalRunRow(_Owned, Table):
         Index(None, "project_id", "number"),
         Index(None, "project_id", "workflow_id", "number"),
         Index(None, "status", "lease_until"),
+        Index(None, "project_id", "eval_id", "number"),
+        Index(None, "project_id", "block_id", "number"),
+        Index(None, "project_id", "status", "number"),
         Index(None, "cancel_requested"),
         UniqueConstraint("project_id", "idempotency_key"),
     )
@@ -247,7 +250,9 @@ class EvalResultRow(_Owned, Table):
         Index(None, "run_id", "status", "verdict"),
         Index(None, "project_id", "number"),
         Index(None, "project_id", "workflow_id", "number"),
-        Index(None, "eval_id", "number"),
+        Index(None, "project_id", "eval_id", "number"),
+        Index(None, "project_id", "block_id", "number"),
+        Index(None, "project_id", "status", "number"),
     )
 
     run_id: Mapped[str] = mapped_column(_ID)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from evalcore.errors import StoreError
 from evalcore.service.access.origins import OpenGuard
-from evalcore.service.failure import OUTAGES
+from evalcore.service.failure import OUTAGES, bounded_detail
 from evalcore.service.mcp.mounting import mount_mcp
 from evalcore.service.mistakes import wire_mistakes
 from evalcore.service.openapi_examples import add_examples
@@ -84,7 +84,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
     body = getattr(request.scope.get("route"), "body_field", None)
     shape = None if body is None else body.field_info.annotation
-    return JSONResponse({"detail": wire_mistakes(error.errors(), shape)}, 422)
+    mistakes = wire_mistakes(error.errors(), shape)
+    return JSONResponse({"detail": bounded_detail(mistakes)}, 422)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
@@ -92,7 +93,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse({"detail": error.detail}, error.status_code, headers)
+    return JSONResponse({"detail": bounded_detail(error.detail)}, error.status_code, headers)
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:

@@ -8,10 +8,14 @@ from typing import Any, Final
 from fastapi import HTTPException
 
 from evalcore.errors import StoreError
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.service.database.outages import DatabaseOutageError
 
 # What is raised while the database or the object store does not answer.
 OUTAGES: Final = (StoreError, DatabaseOutageError, ConnectionError, TimeoutError)
+
+MOST_MISTAKES: Final = 100
+_DETAIL_LENGTH: Final = 1000
 
 
 class ServiceError(HTTPException):
@@ -31,6 +35,20 @@ def not_found(kind: str, identifier: str) -> ServiceError:
 def mistake(loc: Sequence[str | int], message: str, kind: str = "value_error") -> ServiceError:
     """Return the refusal of a request with one mistake at a place of it."""
     return ServiceError(422, [{"loc": list(loc), "msg": message, "type": kind}])
+
+
+def bounded_detail(detail: Any) -> Any:
+    """Return what is wrong with a request without repeating the request: texts are shortened.
+
+    At most `MOST_MISTAKES` mistakes are listed.
+    """
+    if isinstance(detail, str):
+        return shorten(detail, _DETAIL_LENGTH)
+    if isinstance(detail, list):
+        return [bounded_detail(member) for member in detail[:MOST_MISTAKES]]
+    if isinstance(detail, dict):
+        return {name: bounded_detail(member) for name, member in detail.items()}
+    return detail
 
 
 def refuse_nul(value: Any, loc: Sequence[str | int]) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from evalcore.mistakes.foreign_text import QUOTED_LENGTH, shorten
+from evalcore.redaction.redactor import PROCESS
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.values import parsed
 
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+_REASON_LENGTH: Final = 300
 _SCHEMA_KEYS: Final = frozenset({"properties", "$schema", "anyOf", "oneOf", "allOf", "$ref"})
 
 
@@ -86,4 +92,12 @@ def _check_schema(value: Any, schema: Mapping[str, Any], what: str) -> None:
     except jsonschema.ValidationError as error:
         path = ".".join(map(str, error.absolute_path))
         where = f"{what} at '{path}'" if path else what
-        raise BlockError("outputs", f"{where}: {error.message[:300]}", retryable=True) from error
+        raise BlockError("outputs", f"{where}: {_reason(error)}", retryable=True) from error
+
+
+def _reason(error: ValidationError) -> str:
+    """Return what does not fit: the value shortened, and covered before it is cut."""
+    message, shown = PROCESS.message(error.message), PROCESS.message(repr(error.instance))
+    if message.startswith(shown):
+        message = shorten(shown, QUOTED_LENGTH) + message[len(shown) :]
+    return shorten(message, _REASON_LENGTH)

@@ -113,13 +113,15 @@ def database_url(address: str) -> URL:
 def open_database(address: str, *, connections: int = 10) -> Database:
     """Return the database at an address; nothing is connected yet. Raises `UsageError`."""
     url = database_url(address)
+    # The values of statements are payloads, which no error and no log may have.
     if url.get_backend_name() == "sqlite":
-        engine = create_async_engine(url, async_creator=_sqlite_creator(url))
+        engine = create_async_engine(url, hide_parameters=True, async_creator=_sqlite_creator(url))
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_immediately)
     else:
         engine = create_async_engine(
             url,
+            hide_parameters=True,
             pool_size=connections,
             max_overflow=connections,
             pool_timeout=_CONNECT_S,

@@ -17,6 +17,7 @@ from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.formats.workflow_evals.loader import TARGET, use_graders
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import Errors, PassRate
+from evalcore.mistakes.foreign_text import LINE_LENGTH, shorten
 from evalcore.mistakes.problems import Problems
 from evalcore.model.suite import (
     Case,
@@ -44,6 +45,7 @@ from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
 from evalcore.service.fingerprints import fingerprint
+from evalcore.service.payloads import INLINE_BYTES
 from evalcore.settings import Settings
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
@@ -125,7 +127,7 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
         check_details = (
             orjson.loads(check_details) if isinstance(check_details, str) else check_details
         )
-        assertion = (check_details or {}).get("assertion_result")
+        assertion = _without_large_value((check_details or {}).get("assertion_result"))
     error = None if row["status"] == "completed" else error_of(row)
     return ItemResult(
         row["case_id"],
@@ -135,6 +137,23 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
         assertion,
         error,
     )
+
+
+def _without_large_value(assertion: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return an assertion result whose failure shows the beginning of a large value only.
+
+    The value stands whole in the result's outputs.
+    """
+    failure = None if assertion is None else assertion.get("failure")
+    details = None if failure is None else failure.get("details")
+    if assertion is None or failure is None or not details:
+        return assertion
+    text = orjson.dumps(details.get("partial_value"))
+    if len(text) <= INLINE_BYTES:
+        return assertion
+    shown = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
+    details = {**details, "partial_value": shown}
+    return {**assertion, "failure": {**failure, "details": details}}
 
 
 def _suite(

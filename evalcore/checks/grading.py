@@ -38,27 +38,65 @@ async def grade(
     Raises `SkippedError` where a limit kept a check from asking.
     """
     subjects = _Subjects(evidence, case, context)
+    passed = context.passed
     results = []
     for assertion in assertions:
-        check, verdict = _start(assertion, subjects)
-        if not isinstance(verdict, Verdict):
-            verdict = await _finish(assertion, verdict)
-        results.append(_result(assertion, check, verdict, subjects))
+        entry = passed.get(id(assertion))
+        if entry is not None and entry[0] is not assertion:
+            entry = None
+        check = None if entry is None else entry[1]
+        try:
+            if check is None:
+                check = find_check(assertion.check).from_stored(assertion.params)
+            verdict = subjects.verdict(assertion, check)
+            if not isinstance(verdict, Verdict):
+                verdict = await _awaited(assertion, verdict)
+        except SkippedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
+            verdict = broken(describe_error(error))
+        if verdict is PASSED and entry is not None:
+            results.append(entry[2])
+            continue
+        result = _result(assertion, check, verdict, subjects)
+        if verdict is PASSED and not assertion.negate and assertion.transform is None:
+            if len(passed) >= _MAX_SHARED_PASSES:
+                passed.clear()
+            # The entry keeps the assertion alive, so its id is not another's meanwhile.
+            passed[id(assertion)] = (assertion, check, result)
+        results.append(result)
     return tuple(results)
+
+
+async def _awaited(assertion: Assertion, verdict: object) -> Verdict:
+    if not isinstance(verdict, Awaitable):
+        return broken(f"check {assertion.check!r} gave no verdict")
+    ended: Verdict = await verdict
+    return ended
 
 
 class _Subjects:
     """What the checks of one item look at, made once for each block."""
 
-    __slots__ = ("_by_text", "case", "context", "evidence")
+    __slots__ = ("_by_text", "_output", "case", "context", "evidence")
 
     def __init__(self, evidence: Evidence, case: Case, context: CheckContext) -> None:
         self.evidence = evidence
         self.case = case
         self.context = context
         self._by_text: dict[tuple[str | None, str | None], Subject] = {}
+        # What most checks look at: the primary output as it is.
+        self._output: Subject | None = None
 
-    def find(self, block: str | None, transform: str | None) -> Subject | Verdict:
+    def verdict(self, assertion: Assertion, check: Check) -> Verdict | Awaitable[Verdict]:
+        """Return the verdict of a check, or what it is awaited from."""
+        subject = self._output
+        if subject is not None and assertion.block is None and assertion.transform is None:
+            return check.check(subject)
+        text = self._find(assertion.block, assertion.transform)
+        return text if isinstance(text, Verdict) else check.check(text)
+
+    def _find(self, block: str | None, transform: str | None) -> Subject | Verdict:
         """Return what is checked, or the verdict on the want of it."""
         subject = self._by_text.get((block, transform))
         if subject is not None:
@@ -79,6 +117,8 @@ class _Subjects:
         )
         subject = Subject(text, metrics, evidence, self.case, self.context)
         self._by_text[block, transform] = subject
+        if block is None and transform is None:
+            self._output = subject
         return subject
 
     def checked_text(self, block: str | None, transform: str | None) -> str | None:
@@ -90,63 +130,10 @@ class _Subjects:
         return self.evidence.output if block is None else self.evidence.outputs.get(block)
 
 
-def _start(
-    assertion: Assertion, subjects: _Subjects
-) -> tuple[Check | None, Verdict | Awaitable[Verdict]]:
-    """Return the check, and its verdict or what that is awaited from.
-
-    Raises `SkippedError` only: a check that cannot be read from the plan is None, with a verdict.
-    """
-    check = None
-    try:
-        check = find_check(assertion.check).from_stored(assertion.params)
-        subject = subjects.find(assertion.block, assertion.transform)
-        if isinstance(subject, Verdict):
-            return check, subject
-        return check, check.check(subject)
-    except SkippedError:
-        raise
-    except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
-        return check, broken(describe_error(error))
-
-
-async def _finish(assertion: Assertion, verdict: object) -> Verdict:
-    if not isinstance(verdict, Awaitable):
-        return broken(f"check {assertion.check!r} gave no verdict")
-    try:
-        ended: Verdict = await verdict
-        return ended
-    except SkippedError:
-        raise
-    except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
-        return broken(describe_error(error))
-
-
 def _result(
     assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
 ) -> AssertionResult:
-    """Return the result; a plain pass of the same assertion is the same object for all items.
-
-    Rows do not repeat the text that it looked at: reports take it from the output.
-    """
-    plain = verdict is PASSED and not assertion.negate and assertion.transform is None
-    passes = subjects.context.passes
-    if plain:
-        shared = passes.get(id(assertion))
-        if shared is not None and shared[0] is assertion:
-            return shared[1]
-    result = _new_result(assertion, check, verdict, subjects)
-    if plain:
-        if len(passes) >= _MAX_SHARED_PASSES:
-            passes.clear()
-        # The entry keeps the assertion alive, so its id cannot be another's meanwhile.
-        passes[id(assertion)] = (assertion, result)
-    return result
-
-
-def _new_result(
-    assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
-) -> AssertionResult:
+    """Return the result. Rows do not repeat the text of the output: reports take it from there."""
     if assertion.negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict

@@ -21,10 +21,10 @@ class CheckContext:
     """What belongs to the run rather than to the item.
 
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
-    search, `plugin_timeout_s` one call of foreign code. `passes` is the grading's own: the
-    results of passed assertions, by the assertion's identity. `objects` are what a suite made in
-    Python refers to by name. `complete` calls providers for the item that is graded, `judges` asks
-    its judges. `workspace` is the folder that the target worked in, if there was one.
+    search, `plugin_timeout_s` one call of foreign code. `passed` is the grading's own: assertions
+    that passed, by their identity, with their checks and results. `objects` are what a suite made
+    in Python refers to by name. `complete` calls providers for the item that is graded, `judges`
+    asks its judges. `workspace` is the folder that the target worked in, if there was one.
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
     known, as for an assertion on its own. `workers` run Python in processes of its own.
     """
@@ -39,7 +39,7 @@ class CheckContext:
     workspace: Path | None = None
     absent_fields: frozenset[str] | None = None
     workers: Workers = NO_WORKERS
-    passes: dict[int, tuple[Assertion, AssertionResult]] = field(
+    passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )
 

@@ -143,7 +143,7 @@ class _Workers:
         self._restarts = _RESTARTS_PER_WORKER * count
         self._started = 0
         self._deaths = 0
-        self._ends: Counter[str] = Counter()
+        self._ends: Counter[tuple[str, int | None]] = Counter()
         self._faults: Counter[str] = Counter()
         self._running: list[WorkerProcess] = []
         for _ in range(count):
@@ -222,14 +222,20 @@ class _Workers:
             raise WorkersFailedError(self._run.run_id, fault.message, resumable=not fault.stalled)
 
     def _note_end(self, how: str, left: Abandoned) -> None:
-        """Count an end that says nothing of the shards; raise it if it is always the same."""
-        end = f"{how} {sorted(left.shards)}"
-        self._ends[end] += 1
-        if self._ends[end] >= _SAME_END:
-            what = f"a worker ended {_SAME_END} times in the same way ({how})"
-            shards = ", ".join(map(str, sorted(left.shards)))
-            reason = f"{what} while it executed shard {shards}" if shards else what
-            raise WorkersFailedError(self._run.run_id, reason)
+        """Count an end that says nothing of the items; raise it if a shard always ends so.
+
+        Each shard is counted by itself: which others were open beside it differs with the moment.
+        """
+        ends: list[tuple[str, int | None]] = [(how, shard) for shard in sorted(left.shards)]
+        ends = ends or [(how, None)]
+        self._ends.update(ends)
+        repeated = [end for end in ends if self._ends[end] >= _SAME_END]
+        if not repeated:
+            return
+        what = f"a worker ended {_SAME_END} times in the same way ({how})"
+        shards = ", ".join(str(shard) for _, shard in repeated if shard is not None)
+        reason = f"{what} while it executed shard {shards}" if shards else what
+        raise WorkersFailedError(self._run.run_id, reason)
 
     def _note_death(self, code: int, left: Abandoned) -> None:
         """Count an interpreter's death, which has its items; raise it if there is no end of it."""

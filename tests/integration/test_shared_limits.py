@@ -45,7 +45,8 @@ def billed(server: ModelServer) -> int:
 
 def only_run(folder: Path) -> StoredRun:
     store = LocalStore(folder / "store")
-    (manifest,) = list_runs(store)
+    # A run that was killed before it was planned has executed nothing and cannot be resumed.
+    (manifest,) = (manifest for manifest in list_runs(store) if manifest.is_planned)
     return open_run(store, manifest.suite, manifest.id)
 
 
@@ -101,7 +102,7 @@ def test_no_number_of_deaths_makes_a_run_spend_more_than_its_budget(
             with command(*arguments, folder=tmp_path) as process:
                 if interrupt(process, how, random.uniform(0.5, 1.3)):
                     break
-            if (tmp_path / "store" / "runs").exists():
+            if any(run.is_planned for run in list_runs(LocalStore(tmp_path / "store"))):
                 resumed = only_run(tmp_path).run_id
                 arguments = ["run", "--json", *workers, "--resume", resumed]
         ended = evalcore(*arguments, store=tmp_path / "store", cwd=tmp_path)

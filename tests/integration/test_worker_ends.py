@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.cli.workers import _Workers
+from evalcore.errors import WorkersFailedError
+from evalcore.execution.lanes.crashes import Abandoned
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, list_runs, open_run
 from tests.support.model_server import Failure, model_server
@@ -82,6 +85,16 @@ def test_a_worker_killed_three_times_in_the_same_way_ends_the_run(tmp_path: Path
     assert (ended.code, ended.out) == (4, "")
     assert "a worker ended 3 times in the same way (signal 9 (SIGKILL)) while it" in ended.err
     assert "go on with: evalcore run --resume" in ended.err
+
+
+def test_a_shard_that_is_left_three_times_is_named_whatever_else_was_open(run: StoredRun) -> None:
+    workers = _Workers(run, (), 0, lambda: False, {})
+    workers._note_end("signal 9 (SIGKILL)", Abandoned())
+    workers._note_end("signal 9 (SIGKILL)", Abandoned(free=(0, 3)))
+    workers._note_end("signal 9 (SIGKILL)", Abandoned(free=(3,)))
+    same = r"a worker ended 3 times in the same way \(signal 9 \(SIGKILL\)\) while it .* shard 3"
+    with pytest.raises(WorkersFailedError, match=same):
+        workers._note_end("signal 9 (SIGKILL)", Abandoned(free=(1, 3)))
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.fork_server import PROGRAM, is_alike, run_forked
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFORMANCE = ROOT / "tests" / "conformance"
-PROGRAM = str(Path(sys.executable).with_name("evalcore"))
 
 # What may differ between two runs of the same plan (docs/reference/report.md).
 VOLATILE = ("run", "summary")
@@ -56,15 +56,21 @@ def evalcore(
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
 ) -> Ended:
-    """Run `evalcore` with these arguments to its end."""
+    """Run `evalcore` with these arguments to its end, in a process of its own."""
+    complete = environment(store, **(env or {}))
+    command = [*map(str, arguments)]
+    if is_alike(complete):
+        return Ended(
+            *run_forked(command, cwd=cwd, environment=complete, stdin=stdin, timeout_s=120)
+        )
     ended = subprocess.run(
-        [PROGRAM, *map(str, arguments)],
+        [PROGRAM, *command],
         input=stdin,
         capture_output=True,
         text=True,
         encoding="utf-8",
         cwd=cwd,
-        env=environment(store, **(env or {})),
+        env=complete,
         timeout=120,
         check=False,
     )

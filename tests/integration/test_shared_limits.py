@@ -57,8 +57,9 @@ def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         [*PROGRAM, *arguments, "--store", str(folder / "store")],
         cwd=folder,
         env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        # A report that goes into a pipe without a reader would keep the process from ending.
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
@@ -66,7 +67,7 @@ def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
 
 
 def interrupt(process: subprocess.Popen[bytes], how: signal.Signals, after_s: float) -> bool:

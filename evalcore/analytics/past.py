@@ -53,8 +53,8 @@ def open_past(connection: BoundedConnection, past: PastTables) -> None:
             source = "read_parquet($file, hive_partitioning = false)"
             connection.execute(f"INSERT INTO {name} FROM {source}", {"file": literal_path(path)})
         if rows:
-            places = ", ".join("?" * len(rows[0]))
-            connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
+            markers = ", ".join("?" * len(rows[0]))
+            connection.executemany(f"INSERT INTO {name} VALUES ({markers})", rows)  # noqa: S608
     if past.cases:
         connection.execute(_MARK_CHANGES)
     for view in ("measured_cases", "variant_measures"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import orjson
@@ -42,15 +41,15 @@ class _Sums(NamedTuple):
         return _Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     @property
-    def mean(self) -> Fraction:
-        return Fraction(self.s, self.n)
+    def mean(self) -> float:
+        return self.s / self.n
 
     @property
-    def variance(self) -> Fraction:
-        """The squared standard error of the mean, exact; of at least two units."""
-        mean = self.mean
-        squares = self.ss - 2 * mean * self.ns + mean * mean * self.nn
-        return Fraction(self.units, self.units - 1) * squares / (self.n * self.n)
+    def variance(self) -> float:
+        """The squared standard error of the mean, of at least two units; computed in integers."""
+        n, s = self.n, self.s
+        squares = n * n * self.ss - 2 * n * s * self.ns + s * s * self.nn
+        return self.units * squares / ((self.units - 1) * n**4)
 
 
 def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None) -> Samples:
@@ -118,7 +117,7 @@ def _mean(sums: _Sums) -> Sample:
     """Return the sample of a plain mean of scores."""
     if not sums.n:
         return NO_SAMPLE
-    mean = float(sums.mean / _SCORE_UNIT)
+    mean = sums.mean / _SCORE_UNIT
     if sums.units < 2:
         return Sample(sums.n, mean, sums.units, reason=_too_few(sums.units))
     error = math.sqrt(sums.variance) / _SCORE_UNIT
@@ -131,18 +130,18 @@ def _grouped(groups: Sequence[_Sums]) -> Sample:
         return _mean(_total(groups))
     total = _total(groups)
     means = [each.mean for each in groups]
-    mean = sum(means, Fraction()) / len(means)
-    shown = float(mean / _SCORE_UNIT)
+    mean = math.fsum(means) / len(means)
+    value = mean / _SCORE_UNIT
     if all(each.units == 1 for each in groups):
-        squares = sum(((each - mean) ** 2 for each in means), Fraction())
+        squares = math.fsum((each - mean) ** 2 for each in means)
         variance, df = squares / (len(means) - 1) / len(means), len(means) - 1
     elif any(each.units == 1 for each in groups):
         reason = "a group has a single case, whose spread is not known"
-        return Sample(total.n, shown, total.units, reason=reason)
+        return Sample(total.n, value, total.units, reason=reason)
     else:
-        variance = sum((each.variance for each in groups), Fraction()) / len(groups) ** 2
+        variance = math.fsum(each.variance for each in groups) / len(groups) ** 2
         df = total.units - len(groups)
-    return Sample(total.n, shown, total.units, math.sqrt(variance) / _SCORE_UNIT, df=df)
+    return Sample(total.n, value, total.units, math.sqrt(variance) / _SCORE_UNIT, df=df)
 
 
 def _passes(rows: Iterable[tuple[Any, ...]]) -> Sample:

@@ -9,11 +9,22 @@ import click
 import orjson
 
 from evalcore.cli.loading import check_baseline, load_suites, with_scripts
-from evalcore.cli.options import json_option, load_options, suite_options
+from evalcore.cli.options import (
+    chosen_store,
+    json_option,
+    load_options,
+    store_option,
+    suite_options,
+)
 from evalcore.errors import ExitCode, LoadError, UsageError
 from evalcore.pipeline import PlanOptions, load, plan_size
+from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
+from evalcore.statistics.power import PowerTest
 from evalcore.trust.text import sanitize_terminal
+
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+_POWER_HELP = "Probability with which it is found."
 
 
 @click.command()
@@ -62,9 +73,20 @@ def _problem(problem: Any) -> dict[str, Any]:
 
 @click.command()
 @suite_options
+@click.option("--power", "with_power", is_flag=True, help="Show which drop of the score it finds.")
+@click.option("--delta", type=_SHARE, default=0.03, show_default=True, help="Drop to be found.")
+@click.option("--power-level", type=_SHARE, default=0.8, show_default=True, help=_POWER_HELP)
+@click.option("--alpha", type=_SHARE, default=0.05, show_default=True, help="Level of the test.")
+@store_option
 @json_option
-def plan(as_json: bool, suites: tuple[str, ...], **flags: Any) -> None:
-    """Show what a run would execute: cases, variants, iterations, items, shards."""
+def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any) -> None:
+    """Show what a run would execute: cases, variants, iterations, items, shards.
+
+    With --power also which drop of the score two runs find, and how many cases or iterations a drop
+    of --delta needs. Variances come from the suite's history, else they are assumed.
+    """
+    with_power, drop = flags.pop("with_power"), flags.pop("delta")
+    test = PowerTest(alpha=flags.pop("alpha"), power=flags.pop("power_level"))
     for suite in load_suites(suites, load_options(flags, allow_imports=())):
         definition = suite.definition
         check_baseline(definition)
@@ -80,12 +102,18 @@ def plan(as_json: bool, suites: tuple[str, ...], **flags: Any) -> None:
             "shard_size": size.shard_size,
             "gates": [{"gate": gate.gate, **gate.params} for gate in definition.policy.gates],
         }
+        power = None
+        if with_power:
+            power = plan_power(suite, size, chosen_store(store), test, drop)
+            described["power"] = power.as_json()
         if as_json:
             click.echo(on_one_line(orjson.dumps(described).decode()))
             continue
         click.echo(sanitize_terminal(f"{definition.name} ({definition.format})"))
         counted = f"{size.cases} cases × {size.variants} variants × {size.iterations} iterations"
         click.echo(f"  {counted} = {size.items} items in {size.shards} shards")
+        for line in () if power is None else power_lines(power):
+            click.echo(f"  {line}")
         for case in suite.cases:
             answered = "given" if case.fixture is not None else case.target or "target"
             text = f"  {case.id}  ({len(case.assertions)} assertions, {answered})"

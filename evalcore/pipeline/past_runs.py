@@ -1,7 +1,7 @@
 """The earlier runs that gates over time look back on: chosen and frozen when a run is planned.
 
 Their rows are copied beside the plan. So the run is decided again to the same bytes from its own
-folder alone, whatever becomes of the other runs and of the history's tables.
+folder alone: also after the other runs are deleted and the tables of the history are compacted.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _past(question: GateQuestion, policy: Policy) -> PastTables:
 
 @contextmanager
 def _tables(
-    given: GivenRun,
+    results: GivenRun,
     policy: Policy,
     comparison_plan: ComparisonPlan | None,
     past: PastTables | None,
@@ -99,12 +99,12 @@ def _tables(
     from evalcore.analytics.summarise import Aggregates
     from evalcore.sql.rows import write_rows
 
-    size = len(given.rows)
-    variants = max(len(given.variants), 1)
-    plan = Plan(size, given.cases, variants, given.iterations, 1, max(size, 1), 1, 1)
+    size = len(results.rows)
+    variants = max(len(results.variants), 1)
+    plan = Plan(size, results.cases, variants, results.iterations, 1, max(size, 1), 1, 1)
     with TemporaryDirectory(prefix="evalcore-decide-") as folder:
         part = Path(folder) / "00000.parquet"
-        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in given.rows]
+        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in results.rows]
         write_rows(lines, part)
         with Aggregates([part], plan, policy, comparison_plan, past) as tables:
             yield tables

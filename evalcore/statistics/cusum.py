@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import NormalDist
 
 from evalcore.statistics.distributions import t_cdf
 
@@ -43,6 +42,8 @@ def self_starting(values: Sequence[float], resolution: float) -> Iterator[float]
 
 def _normal_score(t: float, df: int) -> float:
     """Return the standard normal value that is as extreme as Student's `t`."""
+    from statistics import NormalDist
+
     tail = t_cdf(-abs(t), df)
     size = _FURTHEST if tail <= 0 else min(_FURTHEST, -NormalDist().inv_cdf(tail))
     return math.copysign(size, t)

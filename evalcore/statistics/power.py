@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from evalcore.model.tolerance import ROUNDING
 
@@ -40,6 +39,8 @@ class PowerTest:
     @property
     def quantiles(self) -> float:
         """z₁₋α/₂ + z₁₋β."""
+        from statistics import NormalDist
+
         normal = NormalDist()
         return normal.inv_cdf(1 - self.alpha / 2) + normal.inv_cdf(self.power)
 

@@ -1,0 +1,31 @@
+"""How the scores of a suite's cases scatter between its runs: what a plan of its power needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.history.tables import open_history
+from evalcore.storage.object_store import ObjectStore
+
+
+class CaseVariances(NamedTuple):
+    """Of the last `runs` runs with the same cases: the variance of one iteration around its case's
+    mean, and that of the true difference over cases since the work changed; None if not known.
+    """
+
+    runs: int = 0
+    noise: float | None = None
+    difference: float | None = None
+
+
+def read_case_variances(store: ObjectStore, suite: str, cases_sha256: str) -> CaseVariances:
+    """Return the variances that the history of a suite shows."""
+    parameters = {"suite": suite, "cases_sha256": cases_sha256}
+    with open_history(store, suites=[suite], tables=["runs", "cases"]) as connection:
+        row = connection.execute(query_text("case_variances"), parameters).fetchone()
+    runs, noise, observed, iterations = row or (0, None, None, None)
+    difference = observed
+    if observed is not None and noise is not None:
+        difference = max(0.0, observed - 2 * noise / iterations)
+    return CaseVariances(runs, noise, difference)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 import orjson
 
-from evalcore.cli.options import chosen_store, json_option, settings, store_option
+from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
+from evalcore.cli.suite_names import suite_name
 from evalcore.errors import UsageError
-from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.wording import unmeasured_items
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
-from evalcore.pipeline import iso_time, load
+from evalcore.pipeline import iso_time
 from evalcore.pipeline.integrity import check_run
 from evalcore.report.document import on_one_line
 from evalcore.storage.baselines import (
@@ -59,7 +57,7 @@ def set_command(
 
     A run with items in error, or of which nothing is measured, is refused without --force.
     """
-    opened, suite = chosen_store(store), _suite_name(suite, store)
+    opened, suite = chosen_store(store), suite_name(suite, store)
     manifest = _completed(opened, suite, run_id)
     check_run(find_run(opened, manifest.id))
     if not force:
@@ -81,7 +79,7 @@ def set_command(
 @json_option
 def show_command(suite: str, name: str, store: str | None, as_json: bool) -> None:
     """Show which run is a baseline of SUITE."""
-    opened, suite = chosen_store(store), _suite_name(suite, store)
+    opened, suite = chosen_store(store), suite_name(suite, store)
     pointer = get_baseline(opened, suite, name)
     if pointer is None:
         raise UsageError(_none(opened, suite, name))
@@ -97,7 +95,7 @@ def show_command(suite: str, name: str, store: str | None, as_json: bool) -> Non
 @json_option
 def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
     """List the baselines of all suites."""
-    chosen_suite = None if suite is None else _suite_name(suite, store)
+    chosen_suite = None if suite is None else suite_name(suite, store)
     pointers = list(list_baselines(chosen_store(store), chosen_suite))
     if as_json:
         _print_json([asdict(pointer) for pointer in pointers])
@@ -115,25 +113,13 @@ def list_command(suite: str | None, store: str | None, as_json: bool) -> None:
 @json_option
 def clear_command(suite: str, name: str, store: str | None, as_json: bool) -> None:
     """Forget a baseline of SUITE; the run itself stays."""
-    opened, suite = chosen_store(store), _suite_name(suite, store)
+    opened, suite = chosen_store(store), suite_name(suite, store)
     if not clear_baseline(opened, suite, name):
         raise UsageError(_none(opened, suite, name))
     if as_json:
         _print_json({"suite": suite, "name": name, "cleared": True})
     else:
         click.echo(one_line(f"baseline '{name}' of suite '{suite}' is cleared"))
-
-
-def _suite_name(suite: str, store: str | None) -> str:
-    """Return the name of a suite: the text itself, or what its file says.
-
-    Secrets that the file refers to need not be set: no provider is asked.
-    """
-    path = Path(suite)
-    if not path.is_file():
-        return suite
-    options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
-    return load(path, options).definition.name
 
 
 def _completed(store: ObjectStore, suite: str, run_id: str) -> Manifest:

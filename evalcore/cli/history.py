@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import orjson
 
+from evalcore.cli.history_show import show_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode
@@ -107,3 +108,6 @@ def show_synced(synced: Synced, as_json: bool) -> int:
             f"{synced.total} in the history"
         )
     return int(ExitCode.ERRORS if synced.damaged else ExitCode.PASS)
+
+
+history.add_command(show_command, SHOW)

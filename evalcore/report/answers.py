@@ -69,11 +69,13 @@ def render_csv(columns: Sequence[str], rows: Rows) -> Iterator[str]:
         yield "".join(_csv_line([_csv_cell(value) for value in row]) for row in batch)
 
 
-def render_table(columns: Sequence[str], rows: Rows, clean: Callable[[str], str]) -> Iterator[str]:
+def render_table(
+    columns: Sequence[str], rows: Rows, clean: Callable[[str], str], *, widest: int = _WIDEST
+) -> Iterator[str]:
     """Yield the lines of a table; `clean` makes foreign text safe for one line of a terminal."""
     values = [row for batch in rows for row in batch]
     cells = [[clean(name) for name in columns]]
-    cells += [[_cut(clean(_cell(value))) for value in row] for row in values]
+    cells += [[_cut(clean(_cell(value)), widest) for value in row] for row in values]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     numeric = [
         any(_is_number(row[index]) for row in values)
@@ -140,8 +142,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+def _cut(text: str, widest: int) -> str:
+    return text if len(text) <= widest else f"{text[: widest - 1]}…"
 
 
 def _width(text: str) -> int:

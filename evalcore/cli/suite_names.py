@@ -1,0 +1,22 @@
+"""A suite on the command line: its name or its file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def suite_name(suite: str, store: str | None) -> str:
+    """Return the name of a suite: the text itself, or what its file says.
+
+    Secrets that the file refers to need not be set: no provider is asked.
+    """
+    path = Path(suite)
+    if not path.is_file():
+        return suite
+    from evalcore.cli.options import settings
+    from evalcore.formats.parts.load_options import LoadOptions
+    from evalcore.pipeline import load
+
+    options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
+    return load(path, options).definition.name

@@ -1,0 +1,49 @@
+"""Trends for a terminal: sparklines, intervals, and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from evalcore.model.trend import Metric, Trend, TrendPoint
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_GAP: Final = "·"
+_MOST_BARS: Final = 80
+
+
+def sparkline(values: list[float | None], most: int = _MOST_BARS) -> str:
+    """Return one bar for each of the last values, from the least to the largest; `·` for None."""
+    shown = values[-most:]
+    measured = [value for value in shown if value is not None]
+    if not measured:
+        return _GAP * len(shown)
+    low, width = min(measured), max(measured) - min(measured)
+    top = len(_BARS) - 1
+    return "".join(
+        _GAP if value is None else _BARS[round((value - low) / width * top) if width else top // 2]
+        for value in shown
+    )
+
+
+def interval_text(metric: Metric, point: TrendPoint) -> str:
+    """Return the 95 % interval of a point; empty where it has none."""
+    if point.low is None or point.high is None:
+        return ""
+    return f"{metric.text(point.low)}–{metric.text(point.high)}"
+
+
+def trend_headings(trend: Trend) -> Iterator[str]:
+    """Yield a line for each variant: its sparkline, its least, largest and last value."""
+    metric = trend.metric
+    for variant in trend.variants:
+        values = [point.value for point in trend.points if point.variant == variant]
+        measured = [value for value in values if value is not None]
+        name = f"{variant}  " if len(trend.variants) > 1 else ""
+        if not measured:
+            yield f"{name}{metric.heading}: not measured"
+            continue
+        yield (
+            f"{name}{sparkline(values)}  {metric.text(measured[-1])} last, "
+            f"{metric.text(min(measured))} least, {metric.text(max(measured))} most"
+        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 import orjson
 
+from evalcore.cli.fresh_history import show_progress
 from evalcore.cli.history_show import show_command
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
@@ -15,9 +15,7 @@ from evalcore.errors import ExitCode
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:
-    from evalcore.history.entering import Progress
     from evalcore.history.sync import Synced
-    from evalcore.storage.object_store import ObjectStore
 
 SHOW: Final = "show"
 """The command that `evalcore history SUITE` calls."""
@@ -49,7 +47,7 @@ def sync_command(store: str | None, as_json: bool) -> int:
     """
     from evalcore.history.sync import sync
 
-    return show_synced(sync(chosen_store(store), progress=_show_progress(as_json)), as_json)
+    return show_synced(sync(chosen_store(store), progress=show_progress(as_json=as_json)), as_json)
 
 
 @history.command("rebuild")
@@ -63,28 +61,9 @@ def rebuild_command(store: str | None, as_json: bool) -> int:
     """
     from evalcore.history.sync import rebuild
 
-    return show_synced(rebuild(chosen_store(store), progress=_show_progress(as_json)), as_json)
-
-
-def refresh(store: ObjectStore) -> None:
-    """Bring the history up to date before it is asked; runs that were left out are warned of."""
-    from evalcore.history.sync import sync
-
-    for run_id, reason in sync(store, progress=_show_progress(False)).damaged.items():
-        click.echo(one_line(f"Warning: {run_id} is damaged and left out: {reason}"), err=True)
-
-
-def _show_progress(as_json: bool) -> Progress:
-    """Return what shows how many runs are done, on a terminal."""
-    if as_json or not sys.stderr.isatty():
-        return lambda _done, _total: None
-
-    def show(done: int, total: int) -> None:
-        end = "\n" if done == total else ""
-        click.echo(f"\r{done} of {total} runs", err=True, nl=False)
-        click.echo(end, err=True, nl=False)
-
-    return show
+    return show_synced(
+        rebuild(chosen_store(store), progress=show_progress(as_json=as_json)), as_json
+    )
 
 
 def show_synced(synced: Synced, as_json: bool) -> int:

@@ -76,7 +76,7 @@ def show_command(suite: str, store: str | None, as_json: bool, **flags: Any) -> 
 
 
 def _opened(suite: str, store: str | None, flags: dict[str, Any]) -> SuiteHistory:
-    from evalcore.cli.history import refresh
+    from evalcore.cli.fresh_history import refresh
     from evalcore.history.trend import SuiteHistory
 
     opened, name = chosen_store(store), suite_name(suite, store)
@@ -289,11 +289,11 @@ def _print_table(columns: Sequence[str], rows: Sequence[tuple[str, ...]], all_ro
 def _table_lines(
     columns: Sequence[str], rows: Sequence[tuple[str, ...]], all_rows: bool
 ) -> Iterator[str]:
-    shown = rows if all_rows else rows[-_MOST_ROWS:]
-    if len(shown) < len(rows):
-        yield f"({len(rows) - len(shown)} earlier rows; --all shows them)"
-    if shown:
-        yield from render_table(columns, [shown], one_line, widest=_WIDEST)
+    last_rows = rows if all_rows else rows[-_MOST_ROWS:]
+    if len(last_rows) < len(rows):
+        yield f"({len(rows) - len(last_rows)} earlier rows; --all shows them)"
+    if last_rows:
+        yield from render_table(columns, [last_rows], one_line, widest=_WIDEST)
 
 
 def _time(moment: datetime) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import orjson
 
-from evalcore.cli.history import refresh
+from evalcore.cli.fresh_history import refresh
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
@@ -116,14 +116,14 @@ def _answer(
     most = limit or (_TABLE_ROWS if form == "table" else None)
     with TemporaryDirectory(prefix="evalcore-query-") as folder:
         written = Path(folder) / "answer"
-        asked = None if most is None else most + 1
+        fetched = None if most is None else most + 1
         if form == "parquet":
             with ask(store, sql, limits, limit=most, output=written) as answer:
                 answer.write_parquet(written)
             data: Iterable[bytes] = (written.read_bytes(),)
             _write(data, output)
             return
-        with ask(store, sql, limits, limit=asked, output=None) as answer:
+        with ask(store, sql, limits, limit=fetched) as answer:
             cut = _Cut(answer, most)
             _write((text.encode("utf-8", "replace") for text in _texts(cut, form, output)), output)
         if cut.more:

@@ -14,15 +14,15 @@ _MOST_BARS: Final = 80
 
 def sparkline(values: list[float | None], most: int = _MOST_BARS) -> str:
     """Return one bar for each of the last values, from the least to the largest; `·` for None."""
-    shown = values[-most:]
-    measured = [value for value in shown if value is not None]
+    bars = values[-most:]
+    measured = [value for value in bars if value is not None]
     if not measured:
-        return _GAP * len(shown)
+        return _GAP * len(bars)
     low, width = min(measured), max(measured) - min(measured)
     top = len(_BARS) - 1
     return "".join(
         _GAP if value is None else _BARS[round((value - low) / width * top) if width else top // 2]
-        for value in shown
+        for value in bars
     )
 
 

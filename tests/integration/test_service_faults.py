@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import subprocess
@@ -9,14 +10,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import func, select
 
+from evalcore.service.database import sessions
+from evalcore.service.database.migrate import upgrade
+from evalcore.service.database.sessions import open_database
+from evalcore.service.database.tables import EvalRunRow
+from evalcore.service.execution import lease, queue_worker
+from evalcore.service.execution.eval_worker import EvalWorker
+from evalcore.service.parts import Parts
+from evalcore.service.serve import ServeOptions
+from evalcore.service.serve import service_parts as service_parts_of
+from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service import EVALCORE, Service, eval_body, service
 from tests.support.service_faults import MarkedRun, kill_during_run
+from tests.support.service_in_process import requests_to, service_parts
 
 pytestmark = [
     pytest.mark.extended,
@@ -120,6 +134,66 @@ def test_migrations_can_be_applied_twice_at_once(tmp_path: Path, database: str) 
     for process in both:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors.decode()
+
+
+def test_replicas_can_start_at_once_on_an_empty_database(tmp_path: Path, database: str) -> None:
+    async def start() -> Parts:
+        opened = open_database(database)
+        await upgrade(opened)
+        options = ServeOptions(store=str(tmp_path / "store"), insecure=True)
+        return await service_parts_of(options, Settings(), opened)
+
+    async def scenario() -> None:
+        replicas = await asyncio.gather(*(start() for _ in range(4)))
+        assert len({parts.open_to and parts.open_to.project_id for parts in replicas}) == 1
+        for parts in replicas:
+            await parts.start()
+        for parts in replicas:
+            async with parts.database.reading() as session:
+                assert await session.scalar(select(func.count(EvalRunRow.id))) == 0
+            await parts.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ahead_s", [-3600, 3600])
+def test_a_replica_whose_clock_is_wrong_takes_no_run_of_another(
+    tmp_path: Path, server: PostgreSQL, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    """Ahead: it takes no lease of another for ended. Behind: its own lease does not end at once."""
+
+    class Skewed(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(seconds=ahead_s)
+
+    async def scenario() -> None:
+        address = server.new_database()
+        async with (
+            service_parts(tmp_path, address=address) as parts,
+            requests_to(parts) as requests,
+        ):
+            await requests.start_run()
+            right, wrong = (EvalWorker(parts, Settings()) for _ in range(2))
+            first, second = (right, wrong) if ahead_s > 0 else (wrong, right)
+            with _clock_of(first, wrong, Skewed, monkeypatch):
+                assert await first._claim() is not None
+            with _clock_of(second, wrong, Skewed, monkeypatch):
+                assert await second._claim() is None
+
+    asyncio.run(scenario())
+
+
+@contextlib.contextmanager
+def _clock_of(
+    worker: EvalWorker, wrong: EvalWorker, skewed: type, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Let the machine of the wrong worker have its clock, wherever the service reads one."""
+    with monkeypatch.context() as patch:
+        if worker is wrong:
+            for module in (queue_worker, lease, sessions):
+                patch.setattr(module, "datetime", skewed, raising=False)
+        yield
 
 
 def test_without_its_database_the_service_does_not_start(tmp_path: Path) -> None:

@@ -1,0 +1,165 @@
+"""Remove runs from a store: what others still need stays, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from evalcore.errors import DamagedRunError, ObjectNotFoundError
+from evalcore.history.known_runs import KnownRun, known_runs
+from evalcore.history.run_rows import is_ended, manifest_version
+from evalcore.model.run import Manifest, State
+from evalcore.pipeline.interruption import is_interrupted
+from evalcore.storage.baselines import list_baselines
+from evalcore.storage.layout import NameKey, RunKeys, run_created_at, suite_key
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun, UnreadableRun, list_all_runs
+
+_DELETERS: Final = 8
+_BASELINE: Final = "it is a baseline; `evalcore baseline clear` first"
+_RUNNING: Final = "it is running; `evalcore runs cancel` first"
+_NOT_IN_HISTORY: Final = "the history does not have it"
+
+Listed = Manifest | UnreadableRun
+Progress = Callable[[int, int], None]
+"""Called with how many runs are gone, and how many will be."""
+
+
+class Removal(NamedTuple):
+    """A run that is to go, or that stays for a reason. `created_at` is ISO 8601, "" if unknown."""
+
+    run: StoredRun
+    suite: str
+    created_at: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRule:
+    """Which runs are old: beyond the newest `keep` of their suite, created before `before`.
+
+    With both, those that are both.
+    """
+
+    keep: int | None = None
+    before: datetime | None = None
+
+    def select(self, newest_first: Iterable[Listed]) -> Iterator[Listed]:
+        """Yield the old ones of runs that come newest first."""
+        counts: dict[str, int] = {}
+        for run in newest_first:
+            key = run.suite if isinstance(run, UnreadableRun) else suite_key(run.suite)
+            counts[key] = counts.get(key, 0) + 1
+            if self.keep is not None and counts[key] <= self.keep:
+                continue
+            if self.before is None or _created_at(run) < self.before:
+                yield run
+
+
+def plan_prune(
+    store: ObjectStore, rule: PruneRule, *, suite: str | None, now: datetime
+) -> tuple[Removal, ...]:
+    """Return the old runs (of one suite), newest first; those that stay with the reason.
+
+    What the history does not have stays, as do damaged runs.
+    """
+    listed = list(list_all_runs(store))
+    chosen_key = None if suite is None else suite_key(suite)
+    old = [run for run in rule.select(listed) if chosen_key in {None, _key(run)}]
+    ids = {run.id for run in old}
+    needed = _needed(store, listed, ids)
+    in_tables = known_runs(store)
+
+    def removal(run: Listed) -> Removal:
+        stored = StoredRun(store, RunKeys(_key(run), run.id))
+        if isinstance(run, UnreadableRun):
+            return Removal(stored, run.suite, "", "its manifest is damaged; delete it by its id")
+        reason = needed.get(run.id) or _own_reason(stored, run, now)
+        if not reason and not _is_known(in_tables, run):
+            reason = _NOT_IN_HISTORY
+        return Removal(stored, run.suite, run.created_at, reason)
+
+    return tuple(map(removal, old))
+
+
+def plan_deletion(
+    store: ObjectStore, runs: Sequence[StoredRun], *, now: datetime
+) -> tuple[Removal, ...]:
+    """Return these runs; those that stay with the reason.
+
+    What has ended stays unless the history has it. What has not (interrupted, damaged) goes.
+    """
+    needed = _needed(store, list(list_all_runs(store)), {run.run_id for run in runs})
+    in_tables = known_runs(store)
+
+    def removal(run: StoredRun) -> Removal:
+        try:
+            manifest = run.manifest()
+        except (DamagedRunError, ObjectNotFoundError):
+            return Removal(run, run.keys.suite, "", needed.get(run.run_id, ""))
+        reason = needed.get(run.run_id) or _own_reason(run, manifest, now)
+        if not reason and is_ended(manifest) and not _is_known(in_tables, manifest):
+            reason = _NOT_IN_HISTORY
+        return Removal(run, manifest.suite, manifest.created_at, reason)
+
+    return tuple(map(removal, runs))
+
+
+def remove_runs(removals: Sequence[Removal], progress: Progress) -> int:
+    """Delete the runs that have no reason to stay; return how many.
+
+    The manifest goes last: a run of which something is left is still listed, and can be deleted
+    again.
+    """
+    going = [removal.run for removal in removals if not removal.reason]
+    with ThreadPoolExecutor(_DELETERS) as deleters:
+        for number, run in enumerate(going, 1):
+            keys = [info.key for info in run.store.list(run.keys.folder)]
+            others = (key for key in keys if key != run.keys.manifest)
+            list(deleters.map(run.store.delete, others))
+            run.store.delete(run.keys.manifest)
+            progress(number, len(going))
+    return len(going)
+
+
+def _needed(store: ObjectStore, listed: Iterable[Listed], going: Collection[str]) -> dict[str, str]:
+    """Return why runs are needed by what stays: named baselines, baselines of other runs."""
+    needed = {}
+    for run in listed:
+        if isinstance(run, Manifest) and run.id not in going:
+            frozen = _frozen_baseline(run)
+            if frozen is not None:
+                needed[frozen] = f"run {run.id} was compared with it"
+    for pointer in list_baselines(store):
+        needed[pointer.run] = _BASELINE
+    return needed
+
+
+def _frozen_baseline(run: Manifest) -> str | None:
+    baseline: Any = run.settings.get("baseline")
+    return baseline.get("run") if isinstance(baseline, dict) else None
+
+
+def _own_reason(run: StoredRun, manifest: Manifest, now: datetime) -> str:
+    if manifest.state is State.RUNNING and not is_interrupted(run, manifest, now=now):
+        return _RUNNING
+    return ""
+
+
+def _is_known(in_tables: Mapping[str, KnownRun], manifest: Manifest) -> bool:
+    entry = in_tables.get(manifest.id)
+    return entry is not None and entry.version == manifest_version(manifest)
+
+
+def _key(run: Listed) -> NameKey:
+    return NameKey(run.suite) if isinstance(run, UnreadableRun) else suite_key(run.suite)
+
+
+def _created_at(run: Listed) -> datetime:
+    created = run_created_at(run.id)
+    if created is None:
+        raise ValueError(run.id)
+    return created

@@ -48,6 +48,12 @@ database_option = click.option(
     type=click.FloatRange(1),
     help="Seconds after which another replica takes the run of one that died.  [15]",
 )
+@click.option(
+    "--runs-at-once",
+    default=4,
+    type=click.IntRange(1, 64),
+    help="How many runs of evals, and of workflows, it executes at once.  [4]",
+)
 @click.pass_context
 def serve(context: click.Context, /, database: str, **options: Any) -> None:
     """Serve saved evals over REST until stopped; API documents at /docs."""
@@ -122,7 +128,7 @@ def list_tokens(database: str) -> None:
 @database_option
 @click.argument("token_id")
 def revoke(database: str, token_id: str) -> None:
-    """Revoke a token by its id; it stops working within a minute."""
+    """Revoke a token by its id; it stops working within 5 seconds."""
     _with_tokens(database, lambda own: own.revoke(token_id))
     click.echo(f"revoked {token_id}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from evalcore.storage.object_store import ObjectStore
 
 MAX_BODY_BYTES = 10_000_000
 LEASE_S = 15.0
+RUNS_AT_ONCE = 4
 
 
 class Worker(Protocol):
@@ -73,9 +75,8 @@ class Parts:
             worker.wake()
 
     async def stop(self) -> None:
-        """Stop the workers, the last one first, and close the database."""
-        for worker in reversed(self.workers):
-            await worker.stop()
+        """Stop the workers, all at once, and close the database."""
+        await asyncio.gather(*(worker.stop() for worker in self.workers))
         self.objects.close()
         await self.database.close()
 

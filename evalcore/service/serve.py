@@ -17,7 +17,7 @@ from evalcore.service.database.migrate import upgrade
 from evalcore.service.database.sessions import Database, open_database
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.parts import LEASE_S, Parts, open_caller
+from evalcore.service.parts import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
 from evalcore.service.request_log import set_up_logging
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
@@ -35,7 +35,7 @@ class ServeOptions:
     database: str = DEFAULT_DATABASE
     insecure: bool = False
     requests_per_second: float = 100.0
-    workers: int = 1
+    runs_at_once: int = RUNS_AT_ONCE
     lease_s: float = LEASE_S
     allowed_hosts: tuple[str, ...] = ()
 
@@ -80,8 +80,9 @@ async def service_parts(options: ServeOptions, settings: Settings, database: Dat
         lease_s=options.lease_s,
     )
     runner = find_configured_runner()
+    at_once = range(options.runs_at_once)
     parts.workers = [
-        *(EvalWorker(parts, settings, runner) for _ in range(options.workers)),
-        WorkflowWorker(parts, settings),
+        *(EvalWorker(parts, settings, runner) for _ in at_once),
+        *(WorkflowWorker(parts, settings) for _ in at_once),
     ]
     return parts

@@ -1,7 +1,8 @@
 """Bearer tokens: `evc_<id>_<secret>`, stored as an argon2 hash, checked once and remembered.
 
-A check of argon2 takes tens of milliseconds on purpose; a token that was checked is remembered by
-its SHA-256 for a minute, so that revoking one takes effect within that time.
+A check of argon2 takes tens of milliseconds on purpose, so a process makes it once for each token
+and remembers the token by its SHA-256. Whether it was revoked is read again every 5 s: revoking one
+takes effect within that time, and at once in the process that revokes it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "evc"
 _SECRET_BYTES: Final = 32
-_REMEMBERED_S: Final = 60.0
+_READ_AGAIN_S: Final = 5.0
 _MOST_REMEMBERED: Final = 10_000
 
 
@@ -68,13 +69,24 @@ class IssuedToken:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class _CheckedToken:
+    """A token whose secret fits `secret_hash`; its row is read again after `fresh_until`."""
+
+    caller: Caller
+    secret_hash: str
+    expires_at: datetime | None
+    fresh_until: float
+
+
 class Tokens:
     """Issues, checks and revokes the tokens of a database. `clock` gives seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
         self._clock = clock
-        self._checked: dict[bytes, tuple[float, Caller, datetime | None]] = {}
+        self._checked: dict[bytes, _CheckedToken] = {}
+        self._checking: dict[bytes, asyncio.Task[Caller]] = {}
 
     async def issue(
         self, project: str, name: str, scope: Scope, lifetime: timedelta | None = None
@@ -104,20 +116,41 @@ class Tokens:
         """Return whose token a text is. Raises `ServiceError` 401."""
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         remembered = self._checked.get(key)
-        if remembered is not None and self._clock() < remembered[0]:
-            _refuse_expired(remembered[2])
-            return remembered[1]
-        row = await self._read(text)
+        if remembered is not None and self._clock() < remembered.fresh_until:
+            _refuse_expired(remembered.expires_at)
+            return remembered.caller
+        checking = self._checking.get(key)
+        if checking is None:
+            # Requests that come at once wait for one check.
+            checking = asyncio.create_task(self._check(key, text))
+            self._checking[key] = checking
+            checking.add_done_callback(lambda _: self._checking.pop(key, None))
+        return await asyncio.shield(checking)
+
+    async def _check(self, key: bytes, text: str) -> Caller:
+        fresh_until = self._clock() + _READ_AGAIN_S
+        try:
+            row = await self._verified(self._checked.get(key), text)
+        except ServiceError:
+            self._checked.pop(key, None)
+            raise
         caller = Caller(row.project_id, Scope(row.scopes), row.id)
         if len(self._checked) >= _MOST_REMEMBERED:
             self._checked.clear()
-        self._checked[key] = (self._clock() + _REMEMBERED_S, caller, utc(row.expires_at))
+        expires_at = utc(row.expires_at)
+        self._checked[key] = _CheckedToken(caller, row.secret_hash, expires_at, fresh_until)
         return caller
 
-    async def _read(self, text: str) -> TokenRow:
-        from argon2 import PasswordHasher
-        from argon2.exceptions import InvalidHashError, VerificationError
+    async def _verified(self, remembered: _CheckedToken | None, text: str) -> TokenRow:
+        """Return the row of a token that may be used; its secret is hashed if it is not known."""
+        row, secret = await self._read(text)
+        if remembered is None or remembered.secret_hash != row.secret_hash:
+            await _verify(row.secret_hash, secret)
+        _refuse_expired(utc(row.expires_at))
+        return row
 
+    async def _read(self, text: str) -> tuple[TokenRow, str]:
+        """Return the row that a token names, and its secret."""
         prefix, _, rest = text.partition("_")
         short, _, secret = rest.partition("_")
         if prefix != _PREFIX or not secret:
@@ -129,12 +162,7 @@ class Tokens:
             row = rows.first()
         if row is None or row.revoked_at is not None:
             raise ServiceError(401, "the bearer token does not exist or was revoked")
-        try:
-            await asyncio.to_thread(PasswordHasher().verify, row.secret_hash, secret)
-        except (VerificationError, InvalidHashError):
-            raise ServiceError(401, "the bearer token does not exist or was revoked") from None
-        _refuse_expired(utc(row.expires_at))
-        return row
+        return row, secret
 
     async def revoke(self, identifier: str) -> None:
         """Revoke a token; raise `ServiceError` 404 if there is none of that id."""
@@ -165,6 +193,16 @@ async def project_id(session: AsyncSession, name: str, now: datetime) -> str:
     except IntegrityError:  # another replica has created it at the same time
         return str((await session.scalars(named)).one())
     return identifier
+
+
+async def _verify(secret_hash: str, secret: str) -> None:
+    from argon2 import PasswordHasher
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    try:
+        await asyncio.to_thread(PasswordHasher().verify, secret_hash, secret)
+    except (VerificationError, InvalidHashError):
+        raise ServiceError(401, "the bearer token does not exist or was revoked") from None
 
 
 def _refuse_expired(expires_at: datetime | None) -> None:

@@ -13,7 +13,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, case, or_, select, update
+from sqlalchemy import ColumnElement, case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import EvalError, StoreError
@@ -109,17 +109,19 @@ class QueueWorker(Generic[Row]):
         return or_(until.is_(None), until < self.parts.database.moment())
 
     async def _claim(self) -> Any:
-        """Take the oldest row that no other worker has; None if there is none."""
+        """Take a row that no other worker has; None if there is none.
+
+        It is the oldest one of a project that has the fewest rows in execution.
+        """
         table = self.table
-        query = (
-            select(table)
-            .where(table.status.in_(OPEN), self.is_free)
-            .order_by(table.number)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-        )
+        free = select(table).where(table.status.in_(OPEN), self.is_free)
         async with self.parts.database.transaction() as session:
-            row: Any = await session.scalar(query)
+            executing = await self._executing(session)
+            if executing:
+                free = free.order_by(case(executing, value=table.project_id, else_=0))
+            row: Any = await session.scalar(
+                free.order_by(table.number).limit(1).with_for_update(skip_locked=True)
+            )
             if row is None:
                 return None
             row.worker = self.name
@@ -129,6 +131,16 @@ class QueueWorker(Generic[Row]):
             row.started_at = row.started_at or datetime.now(UTC)
             await self.claimed(session, row)
         return row
+
+    async def _executing(self, session: AsyncSession) -> dict[str, int]:
+        """Return how many rows of each project workers have."""
+        table = self.table
+        counted = await session.execute(
+            select(table.project_id, func.count())
+            .where(table.status.in_(OPEN), table.lease_until >= self.parts.database.moment())
+            .group_by(table.project_id)
+        )
+        return {project_id: int(count) for project_id, count in counted}
 
     async def _execute(self, row: Any) -> None:
         database, lease_s = self.parts.database, self.parts.lease_s

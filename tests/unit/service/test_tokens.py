@@ -1,0 +1,74 @@
+"""Tokens that a process remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import argon2
+import pytest
+
+from evalcore.service.access.tokens import Scope, Tokens
+from evalcore.service.database.migrate import upgrade
+from evalcore.service.database.sessions import open_database
+from evalcore.service.failure import ServiceError
+
+
+class Checks:
+    """Counts the checks of argon2, which are made all the same."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        verify = argon2.PasswordHasher.verify
+
+        def counted(hasher: argon2.PasswordHasher, digest: str, secret: str) -> bool:
+            self.count += 1
+            return verify(hasher, digest, secret)
+
+        monkeypatch.setattr(argon2.PasswordHasher, "verify", counted)
+
+
+def test_a_token_is_hashed_once_and_its_revocation_is_seen_within_5_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = Checks(monkeypatch)
+    seconds = 0.0
+
+    async def run() -> None:
+        nonlocal seconds
+        database = open_database(str(tmp_path / "evalcore.db"))
+        await upgrade(database)
+        tokens = Tokens(database, lambda: seconds)
+        issued = await tokens.issue("one", "test", Scope.READ)
+        callers = await asyncio.gather(*(tokens.check(issued.secret) for _ in range(20)))
+        assert {caller.token_id for caller in callers} == {issued.id}
+        seconds = 6.0
+        await tokens.check(issued.secret)
+        assert checks.count == 1
+        # Another process, such as `evalcore tokens revoke`.
+        await Tokens(database).revoke(issued.id)
+        seconds = 11.1
+        with pytest.raises(ServiceError, match="revoked"):
+            await tokens.check(issued.secret)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_a_wrong_secret_is_refused_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = Checks(monkeypatch)
+
+    async def run() -> None:
+        database = open_database(str(tmp_path / "evalcore.db"))
+        await upgrade(database)
+        tokens = Tokens(database)
+        issued = await tokens.issue("one", "test", Scope.READ)
+        for _ in range(2):
+            with pytest.raises(ServiceError, match="does not exist"):
+                await tokens.check(issued.secret + "x")
+        assert checks.count == 2
+        await database.close()
+
+    asyncio.run(run())

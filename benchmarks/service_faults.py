@@ -13,7 +13,6 @@ from benchmarks.measure import Row, machine, table, write_section
 from tests.support.postgresql import databases
 from tests.support.service_faults import kill_during_run
 
-
 _CONDITIONS = (
     "Each kill meets a run of 60 children, of which one after another takes 0.25 s; a client saves "
     "evals and starts runs all the time."

@@ -128,7 +128,9 @@ class _RunExecution:
         self._revisions: dict[str, EvalRevisionRow] = {}
         self._definition: dict[str, Any] = {}
         self._done: set[int] = set()
-        self._counts = True  # a process that dies before the next result was an attempt
+        # How many attempts there were since a result that is written now: this one, until it has
+        # given one itself. Said once.
+        self._attempts, self._counts = 1, True
 
     async def run(self) -> None:
         """Execute the run; raises what the store or the engine raises."""
@@ -138,6 +140,7 @@ class _RunExecution:
         await self._mark_running()
         # What an earlier worker has committed counts as progress, also if this one dies.
         await self._write_committed(run)
+        self._attempts, self._counts = 0, True
         executing = asyncio.ensure_future(self._execution(run))
 
         async def look() -> None:
@@ -256,7 +259,7 @@ class _RunExecution:
                     written.append(values)
             if written and self._counts:
                 await session.execute(
-                    update(EvalRunRow).where(*self._lease.mine).values(attempts=0)
+                    update(EvalRunRow).where(*self._lease.mine).values(attempts=self._attempts)
                 )
         self._counts = self._counts and not written
         for values in written:

@@ -1,4 +1,4 @@
-"""The project's lint of names and prose: `python .ci/names.py [--count] [--all] [PATH …]`.
+"""The project's lint of names and prose: `python .ci/names.py [--count] [PATH …]`.
 
 It reports, one a line, with exit code 1 if there are any:
 
@@ -8,8 +8,7 @@ It reports, one a line, with exit code 1 if there are any:
 - public classes whose name several modules define, without paths.
 
 Only names that the code defines are checked, not keyword arguments of calls or attributes of other
-objects: the language or a library sets those. Without paths the packages of `UNFINISHED` are left
-out; `--all` checks them too, `--count` prints numbers for each package.
+objects: the language or a library sets those. `--count` prints numbers for each package.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("evalcore", "flows", "deployments")
-# Packages that still have findings. Take a package out when it has none; add none.
-UNFINISHED = frozenset({"evalcore/checks", "evalcore/formats"})
 VAGUE = frozenset(
     {
         *("against", "asked", "begun", "bench", "found", "given", "gone", "got", "held", "here"),
@@ -128,8 +125,6 @@ def main(arguments: list[str]) -> int:
         for root in paths or [ROOT / package for package in PACKAGES]
         for module in ([root] if root.is_file() else root.rglob("*.py"))
     )
-    if not paths and "--all" not in flags:
-        modules = [path for path in modules if package_of(path) not in UNFINISHED]
     findings = [finding for path in modules for finding in module_findings(path)]
     if not paths:
         findings += repeated_classes(modules)

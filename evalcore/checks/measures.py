@@ -35,7 +35,7 @@ class Latency(_Maximum):
         return _at_most(subject.metrics.latency_ms, self.threshold, " ms")
 
 
-class Tokens(_Maximum):
+class TotalTokens(_Maximum):
     """Input and output tokens together are at most `threshold`.
 
     If only one of them was measured, that one alone may already be too many; else blocked.
@@ -83,7 +83,7 @@ class TokenMaxima(Check):
     def check(self, subject: Subject) -> Verdict:
         """Compare each, the worst verdict counts."""
         maxima = (
-            (Tokens, self.max_total),
+            (TotalTokens, self.max_total),
             (InputTokens, self.max_input),
             (OutputTokens, self.max_output),
         )

@@ -148,7 +148,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "Latency",
         (Word(_W | _T, "latency"), Word(_S, "metric.latency_ms.max", keys=_VALUE_AS_MAXIMUM)),
     ),
-    "tokens": CheckRow("measures", "Tokens", (Word(_W, "tokens"),)),
+    "tokens": CheckRow("measures", "TotalTokens", (Word(_W, "tokens"),)),
     "input-tokens": CheckRow(
         "measures", "InputTokens", (Word(_S, "metric.tokens.input.max", keys=_VALUE_AS_MAXIMUM),)
     ),

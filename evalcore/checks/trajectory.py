@@ -27,7 +27,7 @@ _ARGUMENTS = ("arguments", "input", "args")
 _ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """One tool call: name, arguments, milliseconds where those are known."""
 
     name: str
@@ -35,7 +35,7 @@ class Call(NamedTuple):
     duration_ms: float | None
 
 
-def calls_of(evidence: Evidence) -> list[Call] | None:
+def calls_of(evidence: Evidence) -> list[ToolCall] | None:
     """Return the tool calls in their order; None where the target says nothing of any.
 
     A target that answers with messages says all; one that left calls to a model did not call tools
@@ -55,7 +55,7 @@ def calls_of(evidence: Evidence) -> list[Call] | None:
         duration = raw.get("duration_ms")
         if isinstance(duration, bool) or not isinstance(duration, int | float):
             duration = None
-        calls.append(Call(str(name or ""), arguments, duration))
+        calls.append(ToolCall(str(name or ""), arguments, duration))
     return calls
 
 
@@ -99,7 +99,7 @@ class ExpectedCall(Declared):
             return self.tool
         return f"{self.tool} {quote(json_text(self.args))}"
 
-    def fits(self, call: Call) -> bool:
+    def fits(self, call: ToolCall) -> bool:
         """Whether the call has this name and these arguments."""
         if self.tool != call.name:
             return False
@@ -187,7 +187,7 @@ class TrajectoryKeys(TypedDict, total=False):
     args_match: Any
 
 
-def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _minimums(minimums: Mapping[str, int], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     counts = Counter(call.name for call in calls)
     return [
         aspect(f"{name} at least {least} times: {counts[name]}", counts[name] >= least)
@@ -195,7 +195,7 @@ def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> list[dict[s
     ]
 
 
-def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     """Each expected call is there, wherever; one call stands for one expected."""
     pairs = _paired(expected, calls)
     return [
@@ -207,7 +207,7 @@ def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[
     ]
 
 
-def _subset(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _subset(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     """Each call is one of the expected, which are an allow-list: any number of calls fit one."""
     if not calls:
         return [aspect("nothing else was called", True)]
@@ -217,7 +217,7 @@ def _subset(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dic
     ]
 
 
-def _paired(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> dict[int, int]:
+def _paired(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> dict[int, int]:
     """Return which call stands for which expected one; as many as can be matched at once."""
     by_call: dict[int, int] = {}
 
@@ -236,7 +236,7 @@ def _paired(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> dict[int
     return {item: number for number, item in by_call.items()}
 
 
-def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     """Each expected call is there, in this order, others between them allowed.
 
     As many as can be found in order: the longest common subsequence.
@@ -262,7 +262,7 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[d
     return aspects
 
 
-def _exact(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict[str, Any]]:
+def _exact(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     """The calls are these, in this order, and no others; what is too much counts as well."""
     aspects = []
     for position, item in enumerate(expected):
@@ -273,7 +273,7 @@ def _exact(expected: Sequence[ExpectedCall], calls: Sequence[Call]) -> list[dict
     return aspects or [aspect("nothing was called", True)]
 
 
-def _call_aspects(expected: ExpectedCall, call: Call | None) -> list[dict[str, Any]]:
+def _call_aspects(expected: ExpectedCall, call: ToolCall | None) -> list[dict[str, Any]]:
     """Return whether the call is there and, if that is asked and known, whether it was quick."""
     aspects = [aspect(f"{expected.text} is called", call is not None)]
     most = expected.max_duration_ms
@@ -296,7 +296,7 @@ def _same_at(left: Mapping[str, Any], right: Mapping[str, Any], key: str) -> boo
 
 
 _COMPARISONS: Final[
-    Mapping[str, Callable[[Sequence[ExpectedCall], Sequence[Call]], list[dict[str, Any]]]]
+    Mapping[str, Callable[[Sequence[ExpectedCall], Sequence[ToolCall]], list[dict[str, Any]]]]
 ] = {
     "any_order": _any_order,
     "in_order": _in_order,

@@ -35,8 +35,8 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
 
         assertion = read_condition(raw, (), problems)
     else:
-        known = ", ".join(FORMATS)
-        raise UsageError(f"no single assertions of format '{format_}'; formats: {known}")
+        names = ", ".join(FORMATS)
+        raise UsageError(f"no single assertions of format '{format_}'; formats: {names}")
     problems.raise_if_any()
     if assertion is None:
         raise LoadError(())

@@ -52,8 +52,8 @@ def block_fingerprint(definition: Mapping[str, Any], block_id: str) -> str:
             parts.append([block, None])
             continue
         names = _souls_of(block)
-        asked = [souls.get(name) for name in names]
-        parts.append([block, asked[0] if len(asked) == 1 else asked])
+        definitions = [souls.get(name) for name in names]
+        parts.append([block, definitions[0] if len(definitions) == 1 else definitions])
         inside = [name for name in block.get("inner_block_refs") or () if name not in visited]
         waiting.extend(inside)
         visited.update(inside)

@@ -97,7 +97,7 @@ def _check_schema(value: Any, schema: Mapping[str, Any], what: str) -> None:
 
 def _reason(error: ValidationError) -> str:
     """Return what does not fit: the value shortened, and covered before it is cut."""
-    message, shown = PROCESS.message(error.message), PROCESS.message(repr(error.instance))
-    if message.startswith(shown):
-        message = shorten(shown, QUOTED_LENGTH) + message[len(shown) :]
+    message, instance = PROCESS.message(error.message), PROCESS.message(repr(error.instance))
+    if message.startswith(instance):
+        message = shorten(instance, QUOTED_LENGTH) + message[len(instance) :]
     return shorten(message, _REASON_LENGTH)

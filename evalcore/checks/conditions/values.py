@@ -185,7 +185,7 @@ class Between(Condition):
     def mistakes(self) -> Iterator[str]:
         """Yield that no number lies between the bounds."""
         if self.lower > self.upper:
-            yield f"lower ({_shown(self.lower)}) is above upper ({_shown(self.upper)})"
+            yield f"lower ({_number_text(self.lower)}) is above upper ({_number_text(self.upper)})"
 
     @property
     def expected_value(self) -> Any:
@@ -199,7 +199,7 @@ class Between(Condition):
         inside = (
             self.lower <= value <= self.upper if self.inclusive else self.lower < value < self.upper
         )
-        bounds = f"{_shown(self.lower)} and {_shown(self.upper)}"
+        bounds = f"{_number_text(self.lower)} and {_number_text(self.upper)}"
         return verdict(inside, f"{value} is not between {bounds}")
 
 
@@ -249,10 +249,10 @@ def compared(value: float, op: Operator, expected: float, noun: str = "") -> Con
         "eq": value == expected,
         "neq": value != expected,
     }[op]
-    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {_shown(expected)}")
+    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {_number_text(expected)}")
 
 
-def _shown(number: float) -> str:
+def _number_text(number: float) -> str:
     return str(number) if isinstance(number, int) else f"{number:g}"
 
 

@@ -22,7 +22,7 @@ _SCHEMA_TIMEOUT_S = 2.0
 
 
 @with_config(STRICT)
-class Manifest(TypedDict, total=False):
+class PluginManifest(TypedDict, total=False):
     """What a plug-in declares. `params` is the JSON Schema of an assertion's `config`."""
 
     version: Required[str | float | int]
@@ -102,13 +102,13 @@ def _source(folder: Path, name: str) -> Path | None:
 
 
 @lru_cache(maxsize=64)
-def _read_manifest(path: Path, _changed_ns: int) -> Manifest:
+def _read_manifest(path: Path, _changed_ns: int) -> PluginManifest:
     document = read_document(path, shown_path(path))
     problems = Problems(document.file, document.locate)
     try:
-        manifest: Manifest = adapter(Manifest).validate_python(document.value)
+        manifest: PluginManifest = adapter(PluginManifest).validate_python(document.value)
     except ValidationError as error:
-        problems.add_invalid(error, document.value, Manifest)
+        problems.add_invalid(error, document.value, PluginManifest)
         problems.raise_if_any()
         raise
     return manifest

@@ -17,7 +17,7 @@ from evalcore.model.suite import Case
 from evalcore.planning.spool import CaseSpool
 
 
-class Reader(Protocol):
+class ItemReader(Protocol):
     """What turns raw tests into cases."""
 
     def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
@@ -37,7 +37,7 @@ class Spooled(NamedTuple):
 
 def spool_rows(
     rows: Iterable[RawTest],
-    reader: Reader,
+    reader: ItemReader,
     selection: Selection,
     collectors: Sequence[Problems],
     *,

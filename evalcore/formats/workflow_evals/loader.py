@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,12 +88,11 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
 
-def use_graders(conditions: Iterable[Condition], graders: Graders, problems: Problems) -> None:
+def use_graders(conditions: Collection[Condition], graders: Graders, problems: Problems) -> None:
     """Take the targets that conditions ask: the judge, and the one that embeds."""
-    asked = [*conditions]
-    if any(condition.asks_judge for condition in asked):
+    if any(condition.asks_judge for condition in conditions):
         graders.use(None, ("evals",), problems)
-    if any(condition.asks_embeddings for condition in asked):
+    if any(condition.asks_embeddings for condition in conditions):
         graders.embedding({}, ("evals",), problems)
 
 

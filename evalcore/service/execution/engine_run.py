@@ -151,8 +151,8 @@ def _without_large_value(assertion: Mapping[str, Any] | None) -> Mapping[str, An
     text = orjson.dumps(details.get("partial_value"))
     if len(text) <= INLINE_BYTES:
         return assertion
-    shown = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
-    details = {**details, "partial_value": shown}
+    excerpt = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
+    details = {**details, "partial_value": excerpt}
     return {**assertion, "failure": {**failure, "details": details}}
 
 

@@ -7,8 +7,9 @@ Configuration is looked for from a folder upward to the root of its repository a
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -129,3 +130,63 @@ def _reason(path: Path, owners: frozenset[int]) -> str | None:
         why = f"other users may write to {path.parent} (mode {stat.S_IMODE(mode):o})"
         return f"{why}; `chmod go-w` helps"
     return None
+
+
+class Head(NamedTuple):
+    """What a repository has checked out: a commit, and its branch; None where that is not known."""
+
+    commit: str | None
+    branch: str | None
+
+
+def read_head(folder: Path, environment: Mapping[str, str]) -> Head:
+    """Return the commit and the branch of the repository that holds `folder`.
+
+    Read from its files, without git. What they do not say (a detached head, a folder without its
+    repository) is what the environment of GitHub Actions and GitLab CI says.
+    """
+    commit = branch = None
+    with suppress(OSError, UnicodeDecodeError):
+        git = _git_folder(repository_root(folder) / _MARK)
+        head = (git / "HEAD").read_text("utf-8").strip()
+        reference = head.removeprefix("ref: ")
+        commit = head if reference == head else _commit_of(git, reference)
+        branch = None if reference == head else reference.removeprefix("refs/heads/")
+    if branch is None:
+        branch = _first_set(environment, _BRANCH_VARIABLES)
+    if commit is None:
+        commit = _first_set(environment, _COMMIT_VARIABLES)
+    return Head(commit if commit and _COMMIT.fullmatch(commit) else None, branch)
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT_VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA")
+_BRANCH_VARIABLES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+
+
+def _git_folder(mark: Path) -> Path:
+    """Return the folder that `.git` is, or that it names as in a worktree."""
+    if mark.is_dir():
+        return mark
+    return mark.parent / mark.read_text("utf-8").strip().removeprefix("gitdir: ")
+
+
+def _commit_of(git: Path, reference: str) -> str | None:
+    """Return the commit of a reference; worktrees share those of their repository."""
+    folders = [git]
+    with suppress(OSError):
+        folders.append(git / (git / "commondir").read_text("utf-8").strip())
+    for folder in folders:
+        with suppress(OSError):
+            return (folder / reference).read_text("utf-8").strip()
+    for folder in folders:
+        with suppress(OSError):
+            for line in (folder / "packed-refs").read_text("utf-8").splitlines():
+                commit, _, name = line.partition(" ")
+                if name == reference:
+                    return commit
+    return None
+
+
+def _first_set(environment: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((text for name in names if (text := environment.get(name))), None)

@@ -55,6 +55,7 @@ from flows.publish import (
     earlier_run,
     introduce,
     logged,
+    note_flow_run,
     publish,
 )
 from flows.tasks import execute_shard
@@ -172,6 +173,7 @@ def _plan(parameters: EvaluateParameters) -> FlowExecution:
         workers = parameters.lanes or _PLAN_WORKERS
         plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
+        note_flow_run(run)
     execute = ExecuteOptions(
         imports=imports,
         settings=settings,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
@@ -63,6 +64,14 @@ def introduce(run: StoredRun) -> None:
         client.set_flow_run_name(flow_run_id, name)
         labels: KeyValueLabels = {RUN_LABEL: run.run_id, STORE_LABEL: run.store.url}
         client.update_flow_run_labels(flow_run_id, labels)
+
+
+def note_flow_run(run: StoredRun) -> None:
+    """Note in the manifest which flow run evaluates the run; nothing outside of a flow run."""
+    flow_run_id = runtime.flow_run.id
+    if flow_run_id:
+        facts = {"flow_run_id": str(flow_run_id)}
+        run.update(lambda now: replace(now, execution={**now.execution, **facts}))
 
 
 def earlier_run(store: ObjectStore) -> str | None:

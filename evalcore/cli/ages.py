@@ -13,7 +13,7 @@ _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 AGE_FORMS: Final = "an age is a number of hours, days or weeks: 12h, 90d, 2w"
 
 
-class Age(click.ParamType):
+class Age(click.ParamType[timedelta]):
     """A whole number of hours, days or weeks, as a `timedelta`."""
 
     name = "age"

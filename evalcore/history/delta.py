@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 12
+# What is no conflict the object store's client has tried again already.
+_OPENING_ATTEMPTS: Final = 4
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 3.0
 _CONFIGURATION: Final = {
@@ -41,7 +43,7 @@ def open_table(store: ObjectStore, table: HistoryTable) -> DeltaTable | None:
         except TableNotFoundError:
             return None
 
-    return repeated(table, "cannot be opened", opened)
+    return repeated(table, "cannot be opened", opened, attempts=_OPENING_ATTEMPTS)
 
 
 def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
@@ -68,19 +70,21 @@ def create_table(store: ObjectStore, table: HistoryTable) -> DeltaTable:
     return repeated(table, "cannot be created", created)
 
 
-def repeated(table: HistoryTable, what: str, action: Callable[[], T]) -> T:
+def repeated(
+    table: HistoryTable, what: str, action: Callable[[], T], *, attempts: int = _ATTEMPTS
+) -> T:
     """Return the action's value; it is tried again after a conflict or a fault of the store.
 
     The action has to look at the table's newest version each time. Raises `StoreError`.
     """
     from deltalake.exceptions import DeltaError
 
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(attempts):
         try:
             return action()
         # OSError: what object stores answer, by deltalake.
         except (DeltaError, OSError) as error:
-            if attempt == _ATTEMPTS - 1:
+            if attempt == attempts - 1:
                 reason = " ".join(str(error).split())[:500]
                 raise StoreError(f"history/{table.name} {what}: {reason}") from error
             longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)

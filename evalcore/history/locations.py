@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
-from evalcore.errors import StoreError
+from evalcore.errors import StoreError, UsageError
 from evalcore.storage.object_store import ObjectStore
 
 HISTORY_PREFIX: Final = "history/"
@@ -15,6 +15,8 @@ _LOG: Final = "_delta_log"
 _MAX_PARTITION_BYTES: Final = 240
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _DIGEST_DIGITS: Final = 16
+# Characters in the name of a folder that deltalake 1.6 takes for another path, or panics at.
+_UNREADABLE: Final = frozenset("%[]|^\\")
 
 
 class TableLocation(NamedTuple):
@@ -38,6 +40,12 @@ def table_location(store: ObjectStore, table: str) -> TableLocation:
     """Return where a table stands; nothing is read."""
     prefix = table_prefix(table).rstrip("/")
     if store.url.startswith("file:"):
+        folder = unquote(urlsplit(store.url).path)
+        if odd := sorted(set(folder) & _UNREADABLE):
+            raise UsageError(
+                f"{folder}: the history cannot stand in a folder whose name has {odd[0]!r} "
+                "(deltalake does not read it): move the store"
+            )
         return TableLocation(f"{store.url.rstrip('/')}/{prefix}", None)
     from evalcore.storage.s3 import S3Store
 

@@ -157,6 +157,7 @@ class _RunTables:
         for name, value in variables.items():
             self._connection.execute(f"SET VARIABLE {name} = $1", [value])
         self._execute("case_rules")
+        self._execute("history_rules")
         self._execute(
             "items",
             variants=plan.variants,

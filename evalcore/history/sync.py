@@ -90,7 +90,7 @@ def rebuild(store: ObjectStore, *, progress: Progress = ignore, step: Step = ign
     return Synced(
         added=tuple(run for run in entered if run not in in_tables),
         replaced=tuple(run for run in entered if run in in_tables),
-        unchanged=tuple(run for run in in_tables if run not in set(entered)),
+        unchanged=tuple(sorted(in_tables.keys() - set(entered))),
         total=len(in_tables.keys() | set(entered)),
         damaged=damaged,
     )

@@ -25,6 +25,7 @@ from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
+from evalcore.repository import read_head
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
@@ -150,6 +151,7 @@ def plan_run(
             "isolation": options.isolation,
             "baseline": baseline,
             **({} if past is None else {"history": past.runs.settings()}),
+            "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
         },
         engine={"evalcore": VERSION},
         execution={PLANNING: True},

@@ -26,11 +26,10 @@ summed AS (
         count(*) FILTER (status = 'error') AS errors,
         fsum(latency_ms ORDER BY item) / nullif(count(latency_ms), 0) AS latency_ms,
         fsum(cost_usd ORDER BY item) AS cost_usd,
-        -- Of a NULL and a number `least` is the number.
-        CASE WHEN count(input_tokens) + count(output_tokens) > 0 THEN least(
-            sum(coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)),
-            9223372036854775807
-        )::BIGINT END AS tokens
+        within_64_bits(
+            sum(coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0))
+                FILTER (input_tokens IS NOT NULL OR output_tokens IS NOT NULL)
+        ) AS tokens
     FROM items
     GROUP BY ALL
 )

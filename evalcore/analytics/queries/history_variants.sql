@@ -15,12 +15,8 @@ WITH counted AS (
         quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
         fsum(cost_usd ORDER BY item) AS cost_usd,
         fsum(judged_usd ORDER BY item) AS judge_cost_usd,
-        CASE WHEN count(input_tokens) > 0 THEN
-            least(sum(input_tokens::HUGEINT), 9223372036854775807)::BIGINT
-        END AS input_tokens,
-        CASE WHEN count(output_tokens) > 0 THEN
-            least(sum(output_tokens::HUGEINT), 9223372036854775807)::BIGINT
-        END AS output_tokens
+        within_64_bits(sum(input_tokens::HUGEINT)) AS input_tokens,
+        within_64_bits(sum(output_tokens::HUGEINT)) AS output_tokens
     FROM items
     GROUP BY variant_number
 ),

@@ -1,0 +1,237 @@
+"""Every run that has ended stands in the tables of the history exactly once, as its report says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import UsageError
+from evalcore.history.locations import partition_suite
+from evalcore.history.sync import rebuild, sync
+from evalcore.history.tables import open_history
+from evalcore.model.evidence import Evidence
+from evalcore.pipeline.integrity import verify_run
+from evalcore.pipeline.plan import plan_run
+from evalcore.pipeline.repair import reopen_damaged
+from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import find_run
+from tests.support.history_stores import (
+    FIRST,
+    case_of,
+    complete_run,
+    count_rows,
+    end_run,
+    expected_rows,
+    rows_of,
+    stop_run,
+    suite_of,
+)
+
+TWO = (case_of(0), case_of(1, passes=False))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+def test_a_store_without_runs_has_empty_views(store: LocalStore) -> None:
+    assert sync(store).total == 0
+    assert count_rows(store) == {"runs": {}, "gates": {}, "cases": {}, "assertions": {}}
+
+
+def test_ended_runs_enter_once(store: LocalStore) -> None:
+    runs = [complete_run(store, suite_of(TWO, variants=("a", "b")), day=day) for day in range(3)]
+    assert sync(store).added == tuple(sorted(runs))
+    assert sync(store).added == ()
+    assert count_rows(store) == expected_rows(store, runs)
+
+
+def test_a_run_that_goes_on_is_left_for_the_next_sync(store: LocalStore) -> None:
+    plan_run(suite_of(TWO), store, now=FIRST)
+    assert sync(store).total == 0
+
+
+def test_a_stopped_run_has_the_rows_of_its_results(store: LocalStore) -> None:
+    run = stop_run(store, suite_of(TWO))
+    sync(store)
+    (row,) = rows_of(store, "runs")
+    assert (row["run_id"], row["state"], row["decision"]) == (run, "cancelled", None)
+    assert (row["planned"], row["completed"]) == (2, 1)
+    assert [case["case_id"] for case in rows_of(store, "cases")] == ["case-0"]
+    assert rows_of(store, "gates") == []
+
+
+def test_a_resumed_run_replaces_its_rows(store: LocalStore) -> None:
+    other = complete_run(store, suite_of(TWO), day=1)
+    run = stop_run(store, suite_of(TWO))
+    sync(store)
+    end_run(store, run, day=2)
+    assert sync(store).replaced == (run,)
+    assert count_rows(store) == expected_rows(store, [run, other])
+
+
+def test_a_repaired_run_replaces_its_rows(store: LocalStore) -> None:
+    run = complete_run(store, suite_of(TWO))
+    sync(store)
+    part = store.local_path(find_run(store, run).keys.result(0))
+    assert part is not None
+    part.unlink()
+    reopen_damaged(find_run(store, run), verify_run(find_run(store, run)))
+    assert sync(store).replaced == ()
+    end_run(store, run, day=3)
+    assert sync(store).replaced == (run,)
+    assert count_rows(store) == expected_rows(store, [run])
+
+
+@pytest.mark.parametrize("damage", ["torn", "foreign", "missing", "counts", "report", "manifest"])
+def test_a_damaged_run_is_told_and_stops_no_other(store: LocalStore, damage: str) -> None:
+    whole, damaged = (complete_run(store, suite_of(TWO), day=day) for day in range(2))
+    keys = find_run(store, damaged).keys
+    part, manifest = store.local_path(keys.result(0)), store.local_path(keys.manifest)
+    report = store.local_path(keys.report)
+    assert part is not None
+    assert manifest is not None
+    assert report is not None
+    match damage:
+        case "torn":
+            part.write_bytes(part.read_bytes()[:100])
+        case "foreign":
+            other = store.local_path(find_run(store, whole).keys.result(0))
+            assert other is not None
+            shutil.copy(other, part)
+        case "missing":
+            part.unlink()
+        case "counts":
+            text = json.loads(manifest.read_text("utf-8"))
+            text["counts"] |= {"passed": 2, "failed": 0}
+            manifest.write_text(json.dumps(text), "utf-8")
+        case "report":
+            report.write_text("{}", "utf-8")
+        case "manifest":
+            manifest.write_text("{}", "utf-8")
+    synced = sync(store)
+    assert (synced.added, list(synced.damaged)) == ((whole,), [damaged])
+    assert synced.damaged[damaged]
+    assert count_rows(store)["runs"] == {whole: 1}
+
+
+NAMES = [
+    "a/b=c %41 'x'",
+    "+ +",
+    "ä€😀",
+    "..",
+    "__HIVE_DEFAULT_PARTITION__",
+    "*?[a]",
+    "new\nline",
+    "%2F",
+    'a\\b"q"',
+    " both ends ",
+    "#frag?x=1&y",
+    "'); DROP TABLE runs; --",
+    "\x7f",
+]
+
+
+def test_names_are_data(store: LocalStore) -> None:
+    runs = {
+        name: complete_run(store, suite_of(TWO, name=name, tags=(name,)), day=day)
+        for day, name in enumerate(NAMES)
+    }
+    sync(store)
+    rows = rows_of(store, "runs")
+    assert {row["run_id"]: row["suite"] for row in rows} == {
+        run: partition_suite(name) for name, run in runs.items()
+    }
+    assert {row["run_id"]: row["tags"] for row in rows} == {
+        run: [name] for name, run in runs.items()
+    }
+    for name, run in runs.items():
+        with open_history(store, suites=[name]) as connection:
+            assert connection.execute("SELECT run_id FROM runs").fetchall() == [(run,)]
+
+
+def test_a_suite_with_a_long_name_enters(store: LocalStore) -> None:
+    run = complete_run(store, suite_of(TWO, name="ü" * 300))
+    sync(store)
+    (row,) = rows_of(store, "runs")
+    assert (row["run_id"], row["suite"]) == (run, partition_suite("ü" * 300))
+    assert row["suite"].startswith("üüü")
+
+
+def test_a_store_in_a_folder_with_an_odd_name_has_a_history(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a b#ä'?{x}*&+=")
+    run = complete_run(store, suite_of(TWO))
+    sync(store)
+    assert count_rows(store) == expected_rows(store, [run])
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a[b", "a|b", "a^b", "a\\b"])
+def test_a_folder_that_deltalake_cannot_read_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="the history cannot stand in a folder whose name has"):
+        sync(LocalStore(tmp_path / name))
+
+
+def test_only_the_runs_of_a_time_and_of_suites_are_opened(store: LocalStore) -> None:
+    runs = {
+        (name, day): complete_run(store, suite_of(TWO, name=name), day=day)
+        for name in ("a", "b")
+        for day in (0, 5, 40)
+    }
+    sync(store)
+    since = FIRST + timedelta(days=5)
+    with open_history(store, suites=["a"], since=since) as connection:
+        ids = connection.execute("SELECT DISTINCT run_id FROM cases ORDER BY 1").fetchall()
+    assert ids == [(runs["a", 5],), (runs["a", 40],)]
+
+
+def test_what_was_not_measured_is_null(store: LocalStore) -> None:
+    complete_run(store, suite_of([case_of(0, fixture=Evidence("yes"))]))
+    sync(store)
+    (row,), (case,) = rows_of(store, "runs"), rows_of(store, "cases")
+    measures = ("p50_latency_ms", "p95_latency_ms", "cost_usd", "judge_cost_usd", "input_tokens")
+    assert [row[name] for name in measures] == [None] * 5
+    assert [row["score_low"], row["score_high"], row["model"]] == [None] * 3
+    assert [case[name] for name in ("latency_ms", "cost_usd", "tokens", "cluster")] == [None] * 4
+
+
+def test_a_rebuild_changes_nothing_and_keeps_deleted_runs(store: LocalStore) -> None:
+    runs = [complete_run(store, suite_of(TWO), day=day) for day in range(3)]
+    sync(store)
+    before = {name: rows_of(store, name) for name in ("runs", "gates", "cases", "assertions")}
+    folder = store.local_path(find_run(store, runs[0]).keys.manifest)
+    assert folder is not None
+    shutil.rmtree(folder.parent)
+    rebuilt = rebuild(store)
+    assert (rebuilt.replaced, rebuilt.unchanged) == (tuple(runs[1:]), (runs[0],))
+    assert {name: rows_of(store, name) for name in before} == before
+
+
+@pytest.mark.parametrize("table", ["runs", "cases"])
+def test_a_rebuild_mends_a_table_whose_log_is_unreadable(store: LocalStore, table: str) -> None:
+    run = complete_run(store, suite_of(TWO))
+    sync(store)
+    log = store.local_path(f"history/{table}/_delta_log/00000000000000000000.json")
+    assert log is not None
+    log.write_text("not a log")
+    assert rebuild(store).total == 1
+    assert count_rows(store) == expected_rows(store, [run])
+
+
+def test_a_rebuild_mends_a_table_whose_file_is_gone(store: LocalStore) -> None:
+    run = complete_run(store, suite_of(TWO))
+    sync(store)
+    (file,) = (path for path in log_folder(store, "cases").parent.rglob("*.parquet"))
+    file.unlink()
+    rebuild(store)
+    assert count_rows(store) == expected_rows(store, [run])
+
+
+def log_folder(store: LocalStore, table: str) -> Path:
+    log = store.local_path(f"history/{table}/_delta_log/00000000000000000000.json")
+    assert log is not None
+    return log.parent

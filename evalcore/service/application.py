@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import DBAPIError
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from evalcore.errors import StoreError
 from evalcore.service.access.origins import OpenGuard
@@ -25,6 +27,8 @@ from evalcore.version import VERSION
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 _RETRY_AFTER = {"Retry-After": "5"}
+# Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
+_ROUTERS = (operations, files, eval_runs, evals, workflow_runs, workflows)
 
 
 def create_application(parts: Parts) -> FastAPI:
@@ -57,8 +61,7 @@ def create_application(parts: Parts) -> FastAPI:
     for outage in OUTAGES:
         application.add_exception_handler(outage, _unavailable)
     application.add_exception_handler(DBAPIError, _not_storable)
-    # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
-    for routes in (operations, files, eval_runs, evals, workflow_runs, workflows):
+    for routes in _ROUTERS:
         application.include_router(routes.router)
     mcp_endpoint = mount_mcp(application, parts)
     return application
@@ -88,12 +91,27 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": bounded_detail(mistakes)}, 422)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
     headers = dict(error.headers or {})
     if error.status_code == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods_at(request))) or headers.get("allow", "")
     return JSONResponse({"detail": bounded_detail(error.detail)}, error.status_code, headers)
+
+
+def _methods_at(request: Request) -> set[str]:
+    """Return the methods of all routes of a path; the router names those of the first one only."""
+    routes = [
+        route
+        for routes in _ROUTERS
+        for route in routes.router.routes
+        if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    return {
+        method for route in routes if route.path == routes[0].path for method in route.methods or ()
+    }
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:

@@ -201,3 +201,19 @@ def test_outputs_that_refer_to_a_schema_are_one(paused: Service) -> None:
     assert registered["blocks"][0]["outputs"][0]["schema"] == outputs
     saved = paused.save(registered["id"], EXISTS, block="one", path="n")
     assert paused.get(f"{EVALS}/{saved}")["schema_drift"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/workflows", "GET, POST"),
+        ("/v1/workflows/wf_x", "DELETE, GET"),
+        (f"{EVALS}/x", "DELETE, GET, PATCH"),
+        (f"{RUNS}/x/cancel", "POST"),
+    ],
+)
+def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(
+    paused: Service, path: str, allowed: str
+) -> None:
+    answer = paused.client.request("TRACE", path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

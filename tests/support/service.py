@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -63,6 +63,7 @@ class Service:
     token: str | None = None
     process: subprocess.Popen[bytes] | None = None
     client: httpx.Client = field(init=False)
+    tokens: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
@@ -181,12 +182,18 @@ def token_of(folder: Path, project: str, scope: str = "write") -> str:
 
 @contextlib.contextmanager
 def local_service(
-    folder: Path, database: str = "sqlite:///evalcore.db", *, workers: int = 1
+    folder: Path,
+    database: str = "sqlite:///evalcore.db",
+    *,
+    workers: int = 1,
+    projects: Sequence[str] = (),
 ) -> Iterator[Service]:
     """Run the application in this process, without a port; much cheaper.
 
-    Without workers what is queued stays so.
+    Without workers what is queued stays so. With projects it asks for tokens: that of the first
+    one is in the service's requests, and `tokens` has all of them.
     """
+    from evalcore.service.access.tokens import Scope
     from evalcore.service.application import create_application
     from evalcore.service.database.migrate import upgrade
     from evalcore.service.database.sessions import open_database
@@ -198,15 +205,19 @@ def local_service(
         parts = await service_parts(options, Settings(), opened)
         if not workers:
             parts.workers = ()
+        issued = [await parts.tokens.issue(name, "test", Scope.WRITE) for name in projects]
+        running.tokens = [token.secret for token in issued]
         await opened.close()  # its connections belong to this event loop
         return create_application(parts)
 
     options = ServeOptions(
-        database=database, insecure=True, requests_per_second=0, store=str(folder / "store")
+        database=database, insecure=not projects, requests_per_second=0, store=str(folder / "store")
     )
+    running = Service("http://127.0.0.1", folder)
     with contextlib.chdir(folder):
         application = asyncio.run(start())
-        running = Service("http://127.0.0.1", folder)
         with TestClient(application, running.url, raise_server_exceptions=False) as client:
             running.client = cast(httpx.Client, client)  # with the same methods
+            if projects:
+                running.client.headers["Authorization"] = f"Bearer {running.tokens[0]}"
             yield running

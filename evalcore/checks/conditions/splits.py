@@ -15,13 +15,17 @@ from evalcore.model.tolerance import reaches
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
+# What JSON of the service can hold.
+PageNumber = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
 class Split(BaseModel):
     """One part of a document: its name and the numbers of its pages."""
 
     model_config = _STRICT
 
     name: str
-    pages: list[int]
+    pages: list[PageNumber]
 
 
 class Splits(BaseModel):

@@ -80,11 +80,17 @@ class _CheckedToken:
 
 
 class Tokens:
-    """Issues, checks and revokes the tokens of a database. `clock` gives seconds."""
+    """Issues, checks and revokes tokens. `clock` gives seconds, `now` the date."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._database = database
         self._clock = clock
+        self._now = now
         self._checked: dict[bytes, _CheckedToken] = {}
         self._checking: dict[bytes, asyncio.Task[Caller]] = {}
 
@@ -96,7 +102,7 @@ class Tokens:
 
         identifier, secret = new_id(Kind.TOKEN), secrets.token_urlsafe(_SECRET_BYTES)
         digest = await asyncio.to_thread(PasswordHasher().hash, secret)
-        now = datetime.now(UTC)
+        now = self._now()
         expires = None if lifetime is None else now + lifetime
         async with self._database.transaction() as session:
             row = TokenRow(
@@ -117,7 +123,7 @@ class Tokens:
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         remembered = self._checked.get(key)
         if remembered is not None and self._clock() < remembered.fresh_until:
-            _refuse_expired(remembered.expires_at)
+            self._refuse_expired(remembered.expires_at)
             return remembered.caller
         checking = self._checking.get(key)
         if checking is None:
@@ -146,7 +152,7 @@ class Tokens:
         row, secret = await self._read(text)
         if remembered is None or remembered.secret_hash != row.secret_hash:
             await _verify(row.secret_hash, secret)
-        _refuse_expired(utc(row.expires_at))
+        self._refuse_expired(utc(row.expires_at))
         return row
 
     async def _read(self, text: str) -> tuple[TokenRow, str]:
@@ -164,13 +170,17 @@ class Tokens:
             raise ServiceError(401, "the bearer token does not exist or was revoked")
         return row, secret
 
+    def _refuse_expired(self, expires_at: datetime | None) -> None:
+        if expires_at is not None and expires_at <= self._now():
+            raise ServiceError(401, "the bearer token has expired")
+
     async def revoke(self, identifier: str) -> None:
         """Revoke a token; raise `ServiceError` 404 if there is none of that id."""
         async with self._database.transaction() as session:
             row = (await session.scalars(select(TokenRow).where(TokenRow.id == identifier))).first()
             if row is None:
                 raise not_found("token", identifier)
-            row.revoked_at = row.revoked_at or datetime.now(UTC)
+            row.revoked_at = row.revoked_at or self._now()
         self._checked.clear()
 
     async def list(self) -> list[TokenRow]:
@@ -201,10 +211,5 @@ async def _verify(secret_hash: str, secret: str) -> None:
 
     try:
         await asyncio.to_thread(PasswordHasher().verify, secret_hash, secret)
-    except (VerificationError, InvalidHashError):
+    except (VerificationError, InvalidHashError, UnicodeEncodeError):
         raise ServiceError(401, "the bearer token does not exist or was revoked") from None
-
-
-def _refuse_expired(expires_at: datetime | None) -> None:
-    if expires_at is not None and expires_at <= datetime.now(UTC):
-        raise ServiceError(401, "the bearer token has expired")

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from evalcore.checks.conditions.eval_assertion import Handle
 from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.service.wire.base import Lifecycle, RequestBody, ResponseBody, Timing
 
-Definition = dict[str, Any] | Annotated[str, Field(min_length=1)]
+DefinitionMapping = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {
+                "blocks": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "additionalProperties": {"type": "object", "required": ["type"]},
+                }
+            },
+            "required": ["blocks"],
+        }
+    ),
+]
+Definition = DefinitionMapping | Annotated[str, Field(min_length=1)]
 
 
 class CreateWorkflow(RequestBody):

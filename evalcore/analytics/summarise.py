@@ -169,6 +169,17 @@ class Aggregates:
                 rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
         return rows
 
+    def stopped_items(self) -> int:
+        """Return how many items were skipped since the gates were decided before."""
+        row = self.connection.execute("SELECT count(*) FROM items WHERE left_out").fetchone()
+        return int(row[0]) if row else 0
+
+    def compared_variants(self) -> list[str]:
+        """Compare, and return the compared variants; their cases are in the table `pairs`."""
+        if self._comparer is None:
+            return []
+        return [each.variant for each in self._comparer.compare(self._plan).variants]
+
     def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
 

@@ -116,6 +116,7 @@ def override_options(command: F) -> F:
         click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
         click.option("--threshold", type=click.FloatRange(0, 1), help="Instead of the suite's."),
         click.option("-n", "--iterations", type=click.IntRange(min=1), help="Runs of each case."),
+        click.option("--stop-when-decided/--no-stop-when-decided", default=None, help=_STOP_HELP),
         click.option("--concurrency", type=click.IntRange(min=1), help=_CONCURRENCY_HELP),
         click.option("--strict", is_flag=True, help="Treat warnings as errors."),
     )
@@ -126,6 +127,7 @@ def override_options(command: F) -> F:
 
 _SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
 _CONCURRENCY_HELP = "Items at the same time, in each process of the run."
+_STOP_HELP = "Run cases in random order, and stop as soon as the gates are decided."
 _BASELINE_HELP = "Compare with this variant, named baseline or run."
 _GATE_HELP = f"A gate in place of the suite's: {option_forms()}."
 
@@ -168,6 +170,7 @@ def load_options(
         strict=flags["strict"],
         allow_imports=allowed,
         script=flags.get("script"),
+        stop_when_decided=flags.get("stop_when_decided"),
     ).configured(configured, os.environ, store)
 
 

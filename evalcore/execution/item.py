@@ -16,7 +16,7 @@ from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.exchange import SkippedError
-from evalcore.model.run import State
+from evalcore.model.run import DECIDED, State
 from evalcore.model.suite import SuiteDefinition
 from evalcore.planning.expand import WorkItem
 
@@ -75,7 +75,9 @@ class ItemRunner:
         return finished
 
     def _skip_if_the_run_has_ended(self) -> None:
-        """Raise `SkippedError` if the run's `max_duration_s` is over."""
+        """Raise `SkippedError` if the run is decided, or its `max_duration_s` is over."""
+        if self._inputs.decided is not None and self._inputs.decided():
+            raise SkippedError(DECIDED, "the gates of the run are decided")
         if self._inputs.ended is not None and self._inputs.ended():
             bound = self._suite.limits.max_duration_s
             raise SkippedError("budget", f"the run's time is over ({bound:g} s)")

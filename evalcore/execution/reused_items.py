@@ -15,7 +15,7 @@ from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError, StoreE
 from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.run import State
+from evalcore.model.run import DECIDED, State
 from evalcore.planning.codec import decode_evidence
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.layout import blob_key
@@ -37,6 +37,9 @@ class Reused(NamedTuple):
 
     def finished(self, item: WorkItem, now_us: int) -> FinishedItem | None:
         """Return the item as it was finished then; None if it has to be graded again."""
+        if self.row.get("reason") == DECIDED:
+            skipped = FinishedItem(item, State.SKIPPED, now_us, now_us, attempts=0)
+            return skipped._replace(reason=DECIDED)
         if self.evidence is None:
             error = self.row["error"] or {"kind": "evidence", "message": "no evidence is stored"}
             return FinishedItem(item, State.ERROR, now_us, now_us, error=error, attempts=0)

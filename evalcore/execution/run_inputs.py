@@ -22,12 +22,13 @@ class RunInputs(NamedTuple):
     """What a run gives to its items beside its suite.
 
     `folder` is the suite's, `imports` says what may be imported and started. `objects` are what a
-    suite made in Python refers to by name. `ended` says that the run's time is over: items that
-    have not begun then are skipped. `run_stores` says where the events of an item's workflow go,
-    `reused` which items have evidence of an earlier run, `calibrated` which judges may decide
-    (None: all), `workspaces` what tests work in, `workers` which processes run the suite's Python.
-    `begins` is called with each item that is executed and has to wait. `prevented` has, by
-    execution key, the items that a limit cut short in the run that is replayed.
+    suite made in Python refers to by name. `ended` says that the run's time is over, `decided` that
+    its gates are decided: items that have not begun then are skipped. `run_stores` says where the
+    events of an item's workflow go, `reused` which items have evidence of an earlier run,
+    `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
+    which processes run the suite's Python. `begins` is called with each item that is executed and
+    has to wait. `prevented` has, by execution key, the items that a limit cut short in the run that
+    is replayed.
     """
 
     folder: Path
@@ -35,6 +36,7 @@ class RunInputs(NamedTuple):
     mode: str = Mode.LIVE
     objects: Mapping[str, Any] = NOTHING
     ended: Callable[[], bool] | None = None
+    decided: Callable[[], bool] | None = None
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
     calibrated: Callable[[str], bool] | None = None

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
 from evalcore.gates.gate import Gate
+from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateResult
 from evalcore.model.sample import Sample
@@ -33,6 +34,10 @@ class ScoreAtLeast(Gate, example="0.8"):
     """The run's score is at least this. Without a score the gate fails."""
 
     threshold: Share
+
+    @property
+    def sequential(self) -> SequentialRule:
+        return SequentialRule(CaseValue.SCORE, self.threshold)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         if summary.score is None:
@@ -64,6 +69,10 @@ class PassRate(Gate, example="0.9"):
 
     threshold: Share
     per_variant: Flag = False
+
+    @property
+    def sequential(self) -> SequentialRule:
+        return SequentialRule(CaseValue.PASSED, self.threshold, per_variant=self.per_variant)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         if not summary.cases:

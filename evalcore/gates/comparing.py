@@ -9,6 +9,7 @@ from typing import Any, Literal
 from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.gates.difference import PairedSample, Verdict, judge_difference
 from evalcore.gates.gate import Gate
+from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number, unmeasured_items
 from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
@@ -145,6 +146,11 @@ class NoSignificantRegression(Gate, compares=True):
 
     margin: Share = 0.02
     alpha: Level = 0.05
+
+    @property
+    def sequential(self) -> SequentialRule:
+        # The interval of a whole run has the other half of the level on each side.
+        return SequentialRule(CaseValue.DIFFERENCE, -self.margin, self.alpha / 2, per_variant=True)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         # The interval has the level 1 − alpha. Anything that is neither above nor below −margin is

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
+from evalcore.gates.sequential import SequentialRule
 from evalcore.model.gate import GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -21,13 +22,14 @@ class Gate:
     `define_suite` checks the gates that Python makes. A `query` computes what the summary does not
     hold: SQL over the tables `items` and `cases` of the run (analytics/queries/), with the gate's
     parameters as `$key`.
-    `rows` returns its rows.
+    `rows` returns its rows. `is_sequential`: it has a `sequential` rule.
     """
 
     gate: ClassVar[str]
     example: ClassVar[str] = ""
     compares: ClassVar[bool] = False
     query: ClassVar[str] = ""
+    is_sequential: ClassVar[bool] = False
 
     def __init_subclass__(
         cls, *, example: str = "", compares: bool = False, query: str = ""
@@ -37,6 +39,7 @@ class Gate:
         cls.example = example
         cls.compares = compares
         cls.query = query
+        cls.is_sequential = cls.sequential is not Gate.sequential
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -47,6 +50,11 @@ class Gate:
     def spec(self) -> GateSpec:
         """The form in which a policy and a stored plan hold the gate."""
         return GateSpec(self.gate, self.params)
+
+    @property
+    def sequential(self) -> SequentialRule | None:
+        """How the gate is decided before all cases are run; None if it cannot be."""
+        return None
 
     @property
     def key(self) -> str:

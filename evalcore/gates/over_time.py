@@ -14,6 +14,7 @@ from evalcore.declared.parameter_types import Count, Level, Share
 from evalcore.gates.comparing import joined
 from evalcore.gates.difference import PairedSample, Verdict, judge_difference
 from evalcore.gates.gate import Gate
+from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
@@ -120,6 +121,13 @@ ORDER BY variant_number
     def wanted_runs(self) -> int:
         """The runs that are pooled."""
         return int(self.runs)
+
+    @property
+    def sequential(self) -> SequentialRule:
+        # The interval of a whole run has the other half of the level on each side.
+        return SequentialRule(
+            CaseValue.PAST_DIFFERENCE, -self.margin, self.alpha / 2, True, int(self.runs)
+        )
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)

@@ -7,6 +7,7 @@ from math import fsum
 
 from evalcore.declared.parameter_types import Count, Share
 from evalcore.gates.gate import Gate
+from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
@@ -42,6 +43,10 @@ ORDER BY ALL
 
     k: Count
     threshold: Share = 0.9
+
+    @property
+    def sequential(self) -> SequentialRule:
+        return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         k = int(self.k)

@@ -180,6 +180,9 @@ class _RunTables:
     def _run_rows(self, variants: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
         manifest, definition, plan = self._manifest, self._definition, self._manifest.plan
         cases_sha256, judged = read_plan_digests(self._run, plan)
+        # A run that stops early has its cases in a random order: the digest is that of the suite's.
+        order = self._manifest.settings.get("order") or {}
+        cases_sha256 = order.get("cases_sha256", cases_sha256)
         git = manifest.settings.get("git") or {}
         shared = {
             "run_id": manifest.id,

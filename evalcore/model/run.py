@@ -10,6 +10,8 @@ from typing import Any
 SCHEMA = 1
 # Stands in `Manifest.execution` until the whole plan is stored.
 PLANNING = "planning"
+DECIDED = "decided"
+"""The reason of items that were skipped since the gates of the run were decided before."""
 
 
 class State(StrEnum):

@@ -134,7 +134,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How results become a decision: repetitions, reducer, error policy, gates."""
+    """How results become a decision: repetitions, reducer, error policy, gates.
+
+    `stop_when_decided`: the cases run in a random order until the sequential gates are decided.
+    """
 
     score_rule: ScoreRule
     gates: tuple[GateSpec, ...]
@@ -145,6 +148,7 @@ class Policy:
     errors: ErrorPolicy = ErrorPolicy.FAIL
     max_error_share: float | None = None
     cluster: str | None = None
+    stop_when_decided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

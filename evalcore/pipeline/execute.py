@@ -182,7 +182,7 @@ class _ShardExecution:
         self.work = StoredShards(
             run,
             plan,
-            on_commit=self.receipts.append,
+            on_commit=self._committed,
             reused=self._calls.reused,
             claims=claims,
             observer=self._calls.observer,
@@ -193,6 +193,11 @@ class _ShardExecution:
             progress or options.progress,
             self._calls.observer,
         )
+
+    def _committed(self, receipt: ShardReceipt) -> None:
+        self.receipts.append(receipt)
+        if self._calls.stop_rule is not None:
+            self._calls.stop_rule.look()
 
     def run(self, shards: Iterable[int]) -> None:
         """Execute shards, without an event loop up to the first item that waits."""
@@ -228,12 +233,14 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
 
         return ObjectRunStore(run.store, run.keys.item_events(item))
 
+    rule = calls.stop_rule
     inputs = RunInputs(
         folder=Path(definition.source.folder),
         imports=options.imports,
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
+        decided=None if rule is None else lambda: rule.decided,
         run_stores=run_store,
         reused=calls.reused,
         calibrated=Calibrations(run.store) if definition.require_calibrated else None,

@@ -41,6 +41,7 @@ from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
 from evalcore.pipeline.run_observer import tell_end
+from evalcore.pipeline.stop_rule import early_results
 from evalcore.planning.shards import pending_shards
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
@@ -280,7 +281,10 @@ def _view(
         )
         functions = _gate_functions(run, undecided, tables, options)
         # A custom gate is foreign code.
-        gates = tuple(map(_covered, decide_gates(definition.policy, summary, functions)))
+        results: Sequence[GateResult] = decide_gates(definition.policy, summary, functions)
+        if definition.policy.stop_when_decided:
+            results = early_results(definition, manifest, tables, results)
+        gates = tuple(map(_covered, results))
         report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
         yield RunView(run, manifest.plan, report, tables, stored)
 

@@ -23,6 +23,7 @@ from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
+from evalcore.pipeline.stopping_order import in_stopping_order, stopping_plan
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
 from evalcore.repository import read_head
@@ -131,6 +132,10 @@ def plan_run(
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
+    order: dict[str, Any] | None = None
+    if definition.policy.stop_when_decided and not regraded:
+        suite, order = in_stopping_order(suite)
+        plan = stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)
     manifest = Manifest(
@@ -150,6 +155,7 @@ def plan_run(
             "reuse": options.reuse,
             "isolation": options.isolation,
             "baseline": baseline,
+            **({} if order is None else {"order": order}),
             **({} if past is None else {"history": past.runs.settings()}),
             "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
         },

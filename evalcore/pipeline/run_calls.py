@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
+    from evalcore.pipeline.stop_rule import StopRule
     from evalcore.workspaces.manager import Workspaces
 
 
@@ -80,6 +81,12 @@ class ExecuteOptions:
     isolation: Isolation = Isolation.INLINE
 
 
+def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | None:
+    from evalcore.pipeline.stop_rule import StopRule, stops_early
+
+    return StopRule(run, manifest) if stops_early(manifest, run.definition) else None
+
+
 class RunCalls:
     """What calls of one run share in this process, made when the first is to be made; a context.
 
@@ -114,6 +121,9 @@ class RunCalls:
             from evalcore.execution.limits.run_limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
+        self.stop_rule: StopRule | None = None
+        if run.definition.policy.stop_when_decided:
+            self.stop_rule = _stop_rule(run, manifest)
         self.ended: Callable[[], bool] | None = None
         bounds = run.definition.limits
         if self._mode is not Mode.REPLAY and (bounds.budgeted or bounds.max_duration_s is not None):

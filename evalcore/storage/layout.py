@@ -122,6 +122,11 @@ class RunKeys:
         """One part of the cases, counted from 0: JSON lines, compressed."""
         return f"{self.folder}plan/cases-{number:05d}.jsonl.zst"
 
+    @property
+    def decided(self) -> str:
+        """Says that the run's gates are decided before all of its items were executed."""
+        return f"{self.folder}DECIDED"
+
     def past_part(self, name: str) -> str:
         """Rows of the earlier runs that gates over time look back on."""
         return f"{self.folder}plan/{name}.parquet"

@@ -171,6 +171,11 @@ class StoredRun:
         """Whether the shard has a result object."""
         return self._exists(self.keys.result(shard))
 
+    def is_decided(self) -> bool:
+        """Whether a process has noted that the run's gates are decided."""
+        key = self.keys.decided
+        return any(info.key == key for info in self.store.list(key))
+
     def claimed_shards(self) -> frozenset[int]:
         """Return the shards that some worker has begun."""
         return self._shards(self.keys.claims_prefix)

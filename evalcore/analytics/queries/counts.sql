@@ -15,9 +15,11 @@ SELECT
     avg(latency_ms) AS avg_latency_ms,
     quantile_cont(latency_ms, 0.5) AS p50_latency_ms,
     quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
-    count(*) FILTER (latency_ms IS NULL) AS unmeasured_latency,
-    count(*) FILTER (cost_usd IS NULL) AS unmeasured_cost,
-    count(*) FILTER (input_tokens IS NULL OR output_tokens IS NULL) AS unmeasured_tokens,
+    count(*) FILTER (latency_ms IS NULL AND NOT left_out) AS unmeasured_latency,
+    count(*) FILTER (cost_usd IS NULL AND NOT left_out) AS unmeasured_cost,
+    count(*) FILTER (
+        (input_tokens IS NULL OR output_tokens IS NULL) AND NOT left_out
+    ) AS unmeasured_tokens,
     fsum(cost_usd ORDER BY item) AS total_cost_usd,
     fsum(cost_usd ORDER BY item) / count(cost_usd) AS avg_cost_usd,
     fsum(judged_usd ORDER BY item) AS judge_cost_usd,

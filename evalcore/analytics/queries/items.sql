@@ -3,7 +3,7 @@
 -- $errors: the error policy. Texts stay in the parts: `report_cases` and `failures` fetch them.
 -- `counted`: false for an item in error that the policy excludes. `counted_score`: the score of a
 -- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
--- assertions below their thresholds.
+-- assertions below their thresholds. `left_out`: skipped since the gates were decided before.
 CREATE OR REPLACE TEMP TABLE items AS
 SELECT
     item, case_id, case_group, variant, status, outcome, threshold,
@@ -15,7 +15,8 @@ SELECT
         WHEN status = 'error' AND $errors <> 'exclude' THEN 0.0
     END AS counted_score,
     coalesce(status = 'completed' AND outcome = 'passed', false) AS passed,
-    NOT (status = 'error' AND $errors = 'exclude') AS counted,
+    NOT (status = 'error' AND $errors = 'exclude') AND NOT left_out AS counted,
+    left_out,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
     list_transform(
         list_filter(
@@ -26,4 +27,7 @@ SELECT
         a -> {'name': a.name, 'score': a.score, 'required': a.required}
     ) AS missed,
     list_sum(list_transform(assertions, a -> a.cost_usd)) AS judged_usd
-FROM read_parquet(getvariable('files'), hive_partitioning = false)
+FROM (
+    SELECT *, coalesce(status = 'skipped' AND reason = 'decided', false) AS left_out
+    FROM read_parquet(getvariable('files'), hive_partitioning = false)
+)

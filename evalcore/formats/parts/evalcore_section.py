@@ -100,6 +100,7 @@ class SectionReader:
             errors=policy,
             max_error_share=section.get("max_error_share"),
             cluster=section.get("cluster"),
+            stop_when_decided=self._stops(),
         )
 
     def _gates(self) -> Sequence[GateSpec] | None:
@@ -113,6 +114,10 @@ class SectionReader:
                 loc = (*self._loc_of("gates"), index)
                 self._problems.add(loc, f"{error}{_gate_hint(raw)}")
         return gates
+
+    def _stops(self) -> bool:
+        chosen = self._options.stop_when_decided
+        return self._section.get("stop_when_decided", False) if chosen is None else chosen
 
     def limits(self) -> Limits:
         """Return the bounds of the run; the caller's concurrency wins."""

@@ -22,7 +22,8 @@ class LoadOptions:
     object stores below which files of tests may lie. `allow_imports` are the modules
     that may be imported beside those below the suite's folder and the current one; None: it is not
     known here which functions there are. `option_names` are what the caller calls the command
-    line's flags, for messages. `script` is the script of script suites.
+    line's flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a
+    run when its sequential gates are decided.
     """
 
     format: str | None = None
@@ -44,6 +45,7 @@ class LoadOptions:
     datasets: tuple[str, ...] = ()
     allow_imports: tuple[str, ...] | None = None
     script: str | None = None
+    stop_when_decided: bool | None = None
     option_names: Mapping[str, str] = field(default_factory=dict)
 
     def configured(

@@ -102,5 +102,6 @@ class EvalcoreSection(TypedDict, total=False):
     limits: LimitsShape
     tags: list[str]
     cluster: Text
+    stop_when_decided: bool
     judge: Text
     require_calibrated: bool

@@ -1,0 +1,55 @@
+"""What sequential gates read of a run's cases, in the order of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.gates.sequential import CaseValue, SeenValue, SequentialRule
+from evalcore.sql.bounded import BoundedConnection
+
+_DIFFERENCES = """
+SELECT case_number, place, difference FROM pairs WHERE shared AND difference IS NOT NULL
+"""
+_PAST_DIFFERENCES = """
+SELECT case_number, variant, now_score - score
+FROM measured_cases
+JOIN (
+    SELECT variant, case_id, fsum(score ORDER BY number) / count(*) AS score
+    FROM past_cases
+    WHERE number > (SELECT max(number) FROM past_runs) - $runs
+    GROUP BY variant, case_id
+) USING (variant, case_id)
+WHERE measured
+"""
+
+
+def sequential_values(
+    connection: BoundedConnection, rules: Sequence[SequentialRule], candidates: Sequence[str]
+) -> Iterator[list[SeenValue]]:
+    """Yield the values of each evaluated case that the rules read, in the order of the plan.
+
+    `candidates` are the compared variants in the order of the comparison. The table `pairs` is
+    there if a rule reads differences, `past_cases` if one reads those from the history.
+    """
+    kinds = {rule.value: rule for rule in rules}
+    k = max((rule.k for rule in rules if rule.value is CaseValue.RELIABILITY), default=1)
+    rows = connection.execute(query_text("sequential_values"), {"k": k}).fetchall()
+    values = [
+        SeenValue(number, CaseValue(name), variant, value) for number, variant, name, value in rows
+    ]
+    if CaseValue.DIFFERENCE in kinds:
+        values += [
+            SeenValue(number, CaseValue.DIFFERENCE, candidates[place], value)
+            for number, place, value in connection.execute(_DIFFERENCES).fetchall()
+        ]
+    if (past := kinds.get(CaseValue.PAST_DIFFERENCE)) is not None:
+        found = connection.execute(_PAST_DIFFERENCES, {"runs": past.k}).fetchall()
+        values += [
+            SeenValue(number, CaseValue.PAST_DIFFERENCE, variant, value)
+            for number, variant, value in found
+        ]
+    values.sort(key=lambda seen: seen.case_number)
+    for _, of_case in groupby(values, key=lambda seen: seen.case_number):
+        yield list(of_case)

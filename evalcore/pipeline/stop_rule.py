@@ -1,0 +1,142 @@
+"""Stop a run as soon as its sequential gates are decided; the rest of its items is skipped.
+
+The committed shards are read in the order of the plan, by any process that executes the run. What
+was decided follows from the rows alone: `finish` reads them again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import orjson
+
+from evalcore.gates.sequential import CaseValue, SequentialGate, SequentialGates
+from evalcore.gates.wording import number
+from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.mode import HISTORY
+from evalcore.model.run import Manifest
+from evalcore.model.suite import SuiteDefinition
+from evalcore.pipeline.stopping_order import sequential_rules
+from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    from evalcore.analytics.compare import ComparisonPlan
+    from evalcore.analytics.summarise import Aggregates
+
+
+def stops_early(manifest: Manifest, definition: SuiteDefinition) -> bool:
+    """Whether the run stops when it is decided; one that is graded again executes nothing."""
+    return definition.policy.stop_when_decided and manifest.settings.get("reuse") in {None, HISTORY}
+
+
+class StopRule:
+    """Whether the run is decided by the shards that are committed; safe in several threads."""
+
+    def __init__(self, run: StoredRun, manifest: Manifest) -> None:
+        self._run, self._manifest = run, manifest
+        self._gates = _gates(run.definition, manifest)
+        self._next_shard = 0
+        self._lock = threading.Lock()
+        self.decided = False
+        self.look()
+
+    def look(self) -> None:
+        """Read the shards that follow those that were read; called after each commit."""
+        with self._lock:
+            if self.decided:
+                return
+            run, plan = self._run, self._manifest.plan
+            written = run.written_shards()
+            shards = []
+            while self._next_shard in written and self._next_shard < plan.shards:
+                shards.append(self._next_shard)
+                self._next_shard += 1
+            if shards:
+                with run.result_files(plan, shards) as parts, ExitStack() as stack:
+                    tables = _open_tables(stack, run, self._manifest, parts)
+                    _take(self._gates, tables)
+            self.decided = self._gates.decided or run.is_decided()
+            if self._gates.decided:
+                facts = {"cases": self._gates.cases}
+                run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+
+
+def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
+    order: Mapping[str, int] = manifest.settings.get("order") or {}
+    rules = sequential_rules(definition, int(order.get("groups", 1)))
+    variants = [variant.id for variant in definition.variants]
+    return SequentialGates(rules, variants, definition.baseline, manifest.plan.cases)
+
+
+def _open_tables(
+    stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[object]
+) -> Aggregates:
+    from evalcore.analytics.summarise import Aggregates
+    from evalcore.pipeline.opened_baseline import open_baseline
+    from evalcore.pipeline.past_runs import open_past_runs
+
+    comparison: ComparisonPlan | None
+    comparison, _ = stack.enter_context(open_baseline(run, manifest))
+    past = stack.enter_context(open_past_runs(run, manifest))
+    policy = run.definition.policy
+    return stack.enter_context(
+        Aggregates(parts, manifest.plan, policy, comparison, past)  # type: ignore[arg-type]
+    )
+
+
+def _take(gates: SequentialGates, tables: Aggregates) -> None:
+    from evalcore.analytics.sequential import sequential_values
+
+    rules = [gate.rule for gate in gates.gates.values()]
+    compared: list[str] = []
+    if any(rule.value is CaseValue.DIFFERENCE for rule in rules):
+        compared = tables.compared_variants()
+        if not compared:
+            rules = [rule for rule in rules if rule.value is not CaseValue.DIFFERENCE]
+    for values in sequential_values(tables.connection, rules, compared):
+        gates.add(values)
+
+
+def early_results(
+    definition: SuiteDefinition,
+    manifest: Manifest,
+    tables: Aggregates,
+    results: Sequence[GateResult],
+) -> tuple[GateResult, ...]:
+    """Return the gates' results where the run was stopped: what the sequential tests say.
+
+    A run that went to its end has the results that it has without stopping.
+    """
+    if not definition.policy.stop_when_decided or not tables.stopped_items():
+        return tuple(results)
+    gates = _gates(definition, manifest)
+    _take(gates, tables)
+    return tuple(
+        result if place not in gates.gates else _early(result, gates.gates[place], gates, manifest)
+        for place, result in enumerate(results)
+    )
+
+
+def _early(
+    result: GateResult, gate: SequentialGate, gates: SequentialGates, manifest: Manifest
+) -> GateResult:
+    total = manifest.plan.cases
+    details = {
+        **result.details,
+        "sequential": {
+            "cases": gate.cases,
+            "planned_cases": total,
+            "alpha": gate.rule.alpha,
+            "method": "betting E-values (Waudby-Smith and Ramdas 2024)",
+        },
+    }
+    if gate.outcome is None:
+        message = f"not decided when the run stopped after {gates.cases} of {total} cases"
+        message += f"; {result.message}"
+        return GateResult(result.name, GateOutcome.INCONCLUSIVE, message, details)
+    message = f"{result.message}; decided after {gate.cases} of {total} cases"
+    message += f" (anytime-valid, α {number(gate.rule.alpha)})"
+    return GateResult(result.name, gate.outcome, message, details)

@@ -1,0 +1,65 @@
+"""How a run that stops early is planned: in a random order, in small shards of whole cases."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from evalcore.errors import UsageError
+from evalcore.gates.registry import GATES, restore_gate
+from evalcore.gates.sequential import CaseValue, SequentialRule
+from evalcore.model.run import Plan
+from evalcore.model.suite import Suite, SuiteDefinition
+
+# So many times at least the gates are looked at.
+_LOOKS = 50
+
+
+def sequential_rules(definition: SuiteDefinition, groups: int) -> dict[int, SequentialRule]:
+    """Return the rules of the gates that can be decided early, by their place in the policy.
+
+    Of several groups the run's score is the mean of their means: it is not decided early.
+    """
+    rules = {}
+    for place, gate in enumerate(map(restore_gate, definition.policy.gates)):
+        rule = gate.sequential
+        if rule is not None and not (rule.value is CaseValue.SCORE and groups > 1):
+            rules[place] = rule
+    return rules
+
+
+def require_sequential(definition: SuiteDefinition, groups: int) -> None:
+    """Raise `UsageError` if no gate of the suite can be decided early."""
+    if not sequential_rules(definition, groups):
+        known = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
+        several = " (a score over several groups cannot)" if groups > 1 else ""
+        raise UsageError(
+            f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early"
+            f"{several}: {known}"
+        )
+
+
+def in_stopping_order(suite: Suite) -> tuple[Suite, dict[str, Any]]:
+    """Return the suite with its cases in a random order, and how that was made, for the manifest.
+
+    Raises `UsageError` if no gate of the suite can be decided early.
+    """
+    from evalcore.history.fingerprints import digest_cases
+    from evalcore.planning.random_order import in_random_order
+
+    groups = len({case.group for case in suite.cases})
+    require_sequential(suite.definition, groups)
+    seed = int.from_bytes(os.urandom(4))
+    cases_sha256, _ = digest_cases(suite.cases.parts())
+    order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}
+    return replace(suite, cases=in_random_order(suite.cases, seed)), order
+
+
+def stopping_plan(plan: Plan) -> Plan:
+    """Return the plan in shards of whole cases, so small that the run can stop between them."""
+    cases = max(1, -(-plan.cases // _LOOKS))
+    most = max(1, 5_000 // plan.items_per_case)
+    size = max(min(cases, most), -(-plan.cases // 2_000)) * plan.items_per_case
+    shards = -(-plan.items // size)
+    return replace(plan, shard_size=size, shards=shards, pilot=0, settled=True)

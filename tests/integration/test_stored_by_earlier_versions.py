@@ -17,6 +17,8 @@ from uuid import uuid4
 
 import pytest
 
+from evalcore.history.tables import open_history
+from evalcore.storage.local import LocalStore
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, evalcore
 
@@ -198,3 +200,16 @@ def test_what_a_stored_run_executed_is_reused(store: Store) -> None:
     ended = store("run", "slow.eval.yaml", "--reuse", "--json", folder="slow")
     assert [run["items"] for run in ended.report["run"]["reused"]] == [24]
     assert grades(ended.report) == grades(expected()["runs"]["slow"]["report"])
+
+
+def test_stored_runs_enter_the_history_as_their_reports_say(store: Store) -> None:
+    ended = store("history", "sync", "--json")
+    assert (ended.code, ended.report["damaged"]) == (0, {}), ended
+    with open_history(LocalStore(store.root)) as history:
+        for name in RUNS:
+            report = expected()["runs"][name]["report"]
+            counts = ", ".join(f"sum({name})::BIGINT" for name in report["counts"])
+            row = history.execute(
+                f"SELECT {counts} FROM runs WHERE run_id = $1", [expected()["runs"][name]["run"]]
+            ).fetchone()
+            assert row == tuple(report["counts"].values()), name

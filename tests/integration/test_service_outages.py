@@ -12,7 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
+from evalcore.service.database.tables import EvalRunRow
 from evalcore.service.execution import queue_worker
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
@@ -21,9 +23,23 @@ from evalcore.settings import Settings
 from evalcore.storage.s3 import S3Settings, S3Store
 from tests.support.postgresql import available_postgresql
 from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
-from tests.support.service import eval_body
+from tests.support.service import WORKFLOW, eval_body
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
+SLOW = {
+    "blocks": {
+        "extract": {
+            **WORKFLOW["blocks"]["extract"],
+            "code": (
+                "import time\n"
+                "def main(data):\n"
+                "    time.sleep(5)\n"
+                "    return {'total': 1, 'vendor': {'name': 'x'}}\n"
+            ),
+        }
+    },
+    "workflow": {"entry": "extract", "transitions": []},
+}
 LARGE = "x" * 100_000
 FILES = "/v1/files"
 EVALS = "/v1/workflows/evals"
@@ -183,11 +199,14 @@ def test_runs_and_requests_outlast_an_outage_of_s3(tmp_path: Path, s3: S3Server)
 def test_requests_and_runs_outlast_an_outage_of_postgresql(tmp_path: Path) -> None:
     async def scenario() -> None:
         address = server.new_database()
-        async with service_parts(tmp_path, address=address) as parts:
+        async with service_parts(tmp_path, address=address, lease_s=1.0) as parts:
             working(parts)
             async with requests_to(parts) as requests:
                 path = await requests.start_run(3)
                 await requests.ended(path)
+                waiting = await requests.start_run(1, SLOW)
+                while (await requests.get(waiting))["lifecycle"]["status"] != "running":
+                    await asyncio.sleep(0.05)
                 workflow = await requests.register()
                 await asyncio.to_thread(server.stop)
                 for answer in (
@@ -200,8 +219,16 @@ def test_requests_and_runs_outlast_an_outage_of_postgresql(tmp_path: Path) -> No
                 ):
                     assert_away(answer, "the database")
                 assert (await requests.client.get("/healthz")).status_code == 200
+                await asyncio.sleep(3)  # longer than the lease
                 await asyncio.to_thread(server.start)
                 assert (await requests.client.get("/readyz")).status_code == 200
+                attempts = set()
+                while (run := await requests.get(waiting))["lifecycle"] == {"status": "running"}:
+                    async with parts.database.reading() as session:
+                        attempts |= {*await session.scalars(select(EvalRunRow.attempts))}
+                    await asyncio.sleep(0.1)
+                assert run["counts"]["outcome"]["passed"] == 1
+                assert max(attempts) == 1
                 run = await requests.ended(await requests.start_run(3))
                 assert run["counts"]["outcome"]["passed"] == 3
 

@@ -74,9 +74,9 @@ class Requests:
         body = {"name": "invoices", "definition": definition}
         return str((await self.post("/v1/workflows", body))["id"])
 
-    async def start_run(self, evals: int = 1) -> str:
+    async def start_run(self, evals: int = 1, definition: Mapping[str, Any] = WORKFLOW) -> str:
         """Return the path of a new run of so many evals."""
-        workflow = await self.register()
+        workflow = await self.register(definition)
         for number in range(evals):
             body = eval_body(workflow, {"kind": "exists"}, amount=number)
             await self.post("/v1/workflows/evals", body)

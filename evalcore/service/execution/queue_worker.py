@@ -173,7 +173,19 @@ class QueueWorker(Generic[Row]):
                 await self._release(row, 0)
 
     async def _release(self, row: Any, after_s: float) -> None:
-        """Let any worker take the row, after some seconds; the attempt does not count."""
+        """Let any worker take the row, after some seconds; the attempt does not count.
+
+        A database that is away is waited for: else its outages would count.
+        """
+        while True:
+            try:
+                return await self._hand_back(row, after_s)
+            except DatabaseOutageError:
+                if self._stopping:
+                    raise
+                await asyncio.sleep(_IDLE_S)
+
+    async def _hand_back(self, row: Any, after_s: float) -> None:
         table, until = self.table, self.parts.database.moment(after_s)
         async with self.parts.database.transaction() as session:
             await session.execute(

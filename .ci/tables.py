@@ -14,12 +14,16 @@ from pathlib import Path
 from evalcore.checks.dialects import assertions_table
 from evalcore.checks.scorers.registry import scorers_table
 from evalcore.gates.registry import gates_table
+from evalcore.targets.registry import targets_table
+from evalcore.workflow.blocks.registry import blocks_table
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 TABLES: dict[str, Callable[[], str]] = {
     "assertions": assertions_table,
     "gates": gates_table,
     "scorers": scorers_table,
+    "targets": targets_table,
+    "blocks": blocks_table,
 }
 
 

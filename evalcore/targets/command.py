@@ -99,7 +99,7 @@ class _Files(NamedTuple):
 
 
 class CommandTarget:
-    """Runs the program once per item (evalcore.trust.commands says within which limits)."""
+    """Runs the program once per item; its output is the answer."""
 
     def __init__(self, options: CommandOptions) -> None:
         self._options = options

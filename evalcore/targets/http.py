@@ -85,7 +85,7 @@ class HttpOptions(BaseModel):
 
 
 class HttpTarget:
-    """Makes one request per item."""
+    """Makes one request per item; the answer is the body, or what `response_path` finds in it."""
 
     def __init__(self, options: HttpOptions, context: BuildContext) -> None:
         self._options = options

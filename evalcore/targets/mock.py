@@ -24,7 +24,7 @@ class MockOptions(BaseModel):
 
 
 class MockTarget:
-    """Answers with its response. The latency it reports is the one it was told, not measured."""
+    """Answers with `response`; the latency that it reports is `latency_ms`."""
 
     def __init__(self, options: MockOptions) -> None:
         self._latency_s = options.latency_ms / 1000

@@ -20,7 +20,8 @@ from evalcore.formats.test_file import shapes as test_file_shapes
 from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.gates.registry import gates_table
 from evalcore.settings import FILE_NAME, Settings
-from evalcore.targets.registry import KINDS, options_model
+from evalcore.targets.registry import KINDS, options_model, targets_table
+from evalcore.workflow.blocks.registry import blocks_table
 from tests.support.shell import ROOT, evalcore
 
 REFERENCE = ROOT / "docs/reference"
@@ -103,7 +104,13 @@ def test_every_setting_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("page", "table"),
-    [("assertions.md", assertions_table), ("gates.md", gates_table), ("suites.md", scorers_table)],
+    [
+        ("assertions.md", assertions_table),
+        ("gates.md", gates_table),
+        ("suites.md", scorers_table),
+        ("targets.md", targets_table),
+        ("workflow-engine.md", blocks_table),
+    ],
 )
 def test_a_generated_table_is_that_of_the_classes(page: str, table: Callable[[], str]) -> None:
     assert table() in (REFERENCE / page).read_text("utf-8"), "run python .ci/tables.py"

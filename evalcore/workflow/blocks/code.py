@@ -32,7 +32,7 @@ _ENVIRONMENT: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYT
 
 
 class CodeBlock(Block):
-    """Python in a subprocess."""
+    """Python in its own process; the output is what the function returns, as JSON."""
 
     needs: ClassVar[tuple[str, ...]] = ("code", "callable")
 

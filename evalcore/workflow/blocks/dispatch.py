@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DispatchBlock(ModelBlock):
-    """Parallel model calls, one per exit; outputs stand at `block.exit`."""
+    """A model call for each exit, at the same time; the output is exit → answer."""
 
     needs: ClassVar[tuple[str, ...]] = ("exits",)
 

@@ -27,7 +27,10 @@ _PASS: Final = re.compile(r"\W*pass(ed)?\b", re.IGNORECASE)
 
 
 class GateBlock(ModelBlock):
-    """A model call whose first line decides the branch."""
+    """Asks a model whether the value at `eval_key` is good enough; the output is the whole answer.
+
+    `eval_key` is a block or a path; by default all values that the block sees.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ("eval_key",)
     inputs_suffice: ClassVar[bool] = True

@@ -25,7 +25,7 @@ _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{[^{}\s\"':,]+\}")
 
 
 class HttpBlock(Block):
-    """One HTTP request."""
+    """One HTTP request; the output is the body, parsed if it is a JSON mapping or list."""
 
     needs: ClassVar[tuple[str, ...]] = ("url",)
 

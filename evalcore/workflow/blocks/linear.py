@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LinearBlock(ModelBlock):
-    """One model call on the block's inputs."""
+    """One model call with the JSON of the block's inputs; the output is the answer."""
 
     is_text: ClassVar[bool] = True
 

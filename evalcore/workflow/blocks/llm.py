@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LlmBlock(ModelBlock):
-    """One model call from a prompt template."""
+    """One model call with the filled template; the output is the answer."""
 
     needs: ClassVar[tuple[str, ...]] = ("prompt_template",)
     inputs_suffice: ClassVar[bool] = True

@@ -28,7 +28,7 @@ def _is_mapping(value: object) -> str:
 
 
 class LoopBlock(Block):
-    """Repeats other blocks."""
+    """Runs these blocks in their order, up to `max_rounds` times; the output is the last one's."""
 
     needs: ClassVar[tuple[str, ...]] = ("inner_block_refs",)
 

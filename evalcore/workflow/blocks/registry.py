@@ -7,6 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from evalcore.declared.base import fields_cell, summary
 from evalcore.workflow.definition import Block, ModelBlock
 from evalcore.workflow.failure import BlockError
 
@@ -42,6 +43,15 @@ def block_class(kind: str) -> type[Block]:
         return UnknownBlock
     module = import_module(f"evalcore.workflow.blocks.{kind}")
     return cast("type[Block]", getattr(module, BLOCK_TYPES[kind]))
+
+
+def blocks_table() -> str:
+    """Return the table of block types in docs/reference/workflow-engine.md."""
+    rows = ["| type | own fields | does |", "|---|---|---|"]
+    for kind in BLOCK_TYPES:
+        block = block_class(kind)
+        rows.append(f"| `{kind}` | {fields_cell(block, block.shared_keys())} | {summary(block)} |")
+    return "\n".join(rows)
 
 
 def asks_model(kind: object) -> bool:

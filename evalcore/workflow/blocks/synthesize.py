@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SynthesizeBlock(ModelBlock):
-    """Joins earlier outputs in one model call."""
+    """One model call with these outputs, each under `## id`; the output is the answer."""
 
     needs: ClassVar[tuple[str, ...]] = ("input_block_ids",)
     is_text: ClassVar[bool] = True

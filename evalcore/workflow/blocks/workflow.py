@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SubworkflowBlock(Block):
-    """A sub-workflow."""
+    """Runs another workflow, which sees only its `inputs`; the output is what `outputs` takes."""
 
     needs: ClassVar[tuple[str, ...]] = ("workflow_ref",)
     declares_outputs: ClassVar[bool] = False

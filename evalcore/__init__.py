@@ -13,6 +13,7 @@ from evalcore.version import VERSION
 if TYPE_CHECKING:
     from evalcore import gates
     from evalcore.checks.scorers.score import Score
+    from evalcore.history.opened import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.artifact import Artifact
     from evalcore.model.evidence import Evidence, Metrics
     from evalcore.model.gate import GateResult
@@ -37,6 +38,7 @@ __all__ = [
     "__version__",
     "define_suite",
     "gates",
+    "history",
     "run_eval",
     "run_suite",
     "run_suite_async",
@@ -66,6 +68,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `import evalcore.cli` pays for none of them."""
     from importlib import import_module
 
+    if name == "history":  # a package that can be called
+        return import_module("evalcore.history")
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'evalcore' has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,6 +17,9 @@ from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    from evalcore.history.run_items import Relation as DuckDBPyRelation
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,34 @@ class SuiteReport:
         return tuple(
             replace(variant, case_results=tuple(by_variant.get(variant.variant, ())))
             for variant in self.variant_summaries
+        )
+
+    def rows(self) -> DuckDBPyRelation:
+        """Return the run's work items as a DuckDB relation, in the order of the plan.
+
+        The columns are those of the store's rows (docs/reference/store.md).
+        """
+        from evalcore.history.run_items import item_relation
+
+        return item_relation(self.run)
+
+    def df(self) -> Any:
+        """Return the run's work items as a pandas DataFrame; `rows()` has other forms."""
+        return self.rows().df()
+
+    def _repr_html_(self) -> str:
+        """Return the HTML report in a frame of its own, for notebooks."""
+        from html import escape
+
+        from evalcore.pipeline import view_run
+        from evalcore.pipeline.presenting import Presented
+        from evalcore.report.html import render
+
+        with view_run(self.run) as view:
+            page = "".join(render(Presented(view)))
+        return (
+            '<iframe sandbox="allow-scripts" style="width:100%;height:640px;border:0" '
+            f'srcdoc="{escape(page)}"></iframe>'
         )
 
     def json(self) -> dict[str, Any]:

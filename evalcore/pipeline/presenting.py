@@ -13,6 +13,7 @@ import orjson
 
 from evalcore.model.failure import Failure
 from evalcore.model.suite import Case
+from evalcore.model.trend import Trend
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine
@@ -57,6 +58,12 @@ class Presented:
                     identity = _identity(record)
                     current = next((c for c in planned if (c.id, c.group) == identity), None)
                 yield ListedCase(record, _facts(current))
+
+    def trend(self) -> Trend | None:
+        """Return the suite's scores up to this run; None without a history."""
+        from evalcore.pipeline.run_trend import run_trend
+
+        return run_trend(self._view.run.store, self.report)
 
     def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite; without a line if the file has changed."""

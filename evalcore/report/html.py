@@ -68,9 +68,21 @@ def render(view: ReportView) -> Iterator[str]:
         complete=report.cases_complete,
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
+        trend=_trend_image(view),
         **_head(report, view.source_line("").file),
         **_changes(report),
     )
+
+
+def _trend_image(view: ReportView) -> str | None:
+    """Return the picture of the suite's trend as base64: an image executes nothing."""
+    trend = view.trend()
+    if trend is None:
+        return None
+    from evalcore.report.charts.drawing import chart_svg
+    from evalcore.report.charts.trend import trend_spec
+
+    return base64.b64encode(chart_svg(trend_spec(trend))).decode()
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from evalcore.model.failure import Failure
+from evalcore.model.trend import Trend
 from evalcore.report.document import Report
 
 
@@ -46,6 +47,9 @@ class ReportView(Protocol):
 
     def listed(self) -> Iterator[ListedCase]:
         """Yield the report's cases in the order of the plan, the variants of a case together."""
+
+    def trend(self) -> Trend | None:
+        """Return the suite's scores up to this run; None without a history."""
 
     def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite."""

@@ -11,6 +11,7 @@ from evalcore.model.comparison import Comparison
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.summary import Counts, Summary, VariantSummary
+from evalcore.model.trend import Trend
 from evalcore.report.document import Report, RunFacts
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine
 
@@ -95,6 +96,7 @@ class MadeRun:
     cases: tuple[ListedCase, ...]
     skipped: tuple[tuple[str, int], ...] = ()
     places: dict[str, SourceLine] = field(default_factory=dict)
+    past: Trend | None = None
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         found = [
@@ -110,6 +112,9 @@ class MadeRun:
 
     def listed(self) -> Iterator[ListedCase]:
         return iter(self.cases)
+
+    def trend(self) -> Trend | None:
+        return self.past
 
     def source_line(self, case: str) -> SourceLine:
         return self.places.get(case, SourceLine("suites/demo.eval.yaml"))

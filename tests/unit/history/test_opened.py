@@ -10,16 +10,15 @@ import polars
 import pytest
 
 import evalcore
+from evalcore import define_suite, run_suite
 from evalcore.errors import UsageError
+from evalcore.history.sync import sync
+from evalcore.pipeline import view_run
+from evalcore.pipeline.presenting import Presented
+from evalcore.report.html import render
 from evalcore.storage.local import LocalStore
-from evalcore.suites.run import run_suite
+from evalcore.storage.runs import find_run
 from tests.support.history_runs import run_outputs
-
-SUITE = """\
-name: notebook
-tests:
-  - {id: "<script>", input: x, fixtures: {output: "</iframe>"}, assertions: [{type: contains, value: "<"}]}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +53,29 @@ def test_a_trend_has_points_a_relation_and_a_picture(folder: Path) -> None:
 
 
 def test_a_report_has_rows_and_a_page_for_notebooks(tmp_path: Path) -> None:
-    path = tmp_path / "notebook.eval.yaml"
-    path.write_text(SUITE)
-    report = run_suite(path, store=tmp_path / "store")
+    case = {
+        "id": "<script>",
+        "input": "x",
+        "assertions": [{"type": "contains", "value": "<"}],
+    }
+    suite = define_suite("notebook", lambda _: "</iframe>", [case], [{"id": "a"}])
+    report = run_suite(suite, store=tmp_path / "store")
     assert report.rows().project("case_id, output").fetchall() == [("<script>", "</iframe>")]
     page = report._repr_html_()
     assert page.startswith('<iframe sandbox="allow-scripts"')
     assert page.count("<") == 2
+
+
+def test_a_page_shows_the_trend_of_a_suite_with_a_history(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    first = run_outputs(store, tmp_path, {"a": "good"})
+    assert "data:image/svg+xml" not in page_of(store, first)
+    sync(store)
+    second = run_outputs(store, tmp_path, {"a": "bad"})
+    assert "data:image/svg+xml" in page_of(store, second)
+    assert "data:image/svg+xml" not in page_of(store, first)  # the later one is not its past
+
+
+def page_of(store: LocalStore, run: str) -> str:
+    with view_run(find_run(store, run)) as view:
+        return "".join(render(Presented(view)))

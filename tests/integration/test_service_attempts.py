@@ -24,6 +24,7 @@ from evalcore.service.parts import Parts
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import list_runs
+from flows.runner import PrefectRunner
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
 INPUTS = {"amount": 1, "name": "Acme"}
@@ -114,6 +115,22 @@ def test_a_workflow_run_whose_process_dies_is_executed_three_times(
             run = await ended(parts, requests, WorkflowWorker(parts, Settings()), path)
             assert run["lifecycle"]["error"]["code"] == "ProcessEndedError"
             assert states(parts) == [State.CANCELLED]
+
+    asyncio.run(scenario())
+
+
+def test_a_run_that_other_processes_execute_is_watched_as_often_as_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+            path = await requests.start_run()
+            with monkeypatch.context() as patch:
+                patch.setattr(eval_worker, "attend_submitted", dies)
+                for _ in range(5):
+                    await die(EvalWorker(parts, Settings(), PrefectRunner()))
+            run = await ended(parts, requests, EvalWorker(parts, Settings()), path)
+            assert run["lifecycle"] == {"status": "completed"}
 
     asyncio.run(scenario())
 

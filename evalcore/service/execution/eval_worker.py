@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions.eval_assertion import EvalAssertion
@@ -36,7 +36,7 @@ from evalcore.service.execution.engine_run import (
 from evalcore.service.execution.lease import LeaseEndedError, RowLease
 from evalcore.service.execution.planned_runs import end_run, end_unused, new_engine_run, take_up
 from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
-from evalcore.service.execution.submitted_run import execute_submitted
+from evalcore.service.execution.submitted_run import attend_submitted, is_complete
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
 from evalcore.service.latest_results import point_to_ending
@@ -160,9 +160,24 @@ class _RunExecution:
     async def _execution(self, run: StoredRun) -> Any:
         """Execute the run by the configured runner, without one in this process."""
         arguments = (run, self._settings, self._lease.end_signals)
-        if self._runner is None:
-            return await in_thread(execute_evals, *arguments)
-        return await in_thread(execute_submitted, *arguments, self._runner)
+        if self._runner is not None:
+            # What other processes execute does not end this one.
+            await self._count_attempt(-1)
+            reason = await in_thread(attend_submitted, *arguments, self._runner)
+            if reason is None:
+                return await in_thread(is_complete, run)
+            LOG.warning("run %s goes on in the service's own process: %s", run.run_id, reason)
+            await self._count_attempt(1)
+        return await in_thread(execute_evals, *arguments)
+
+    async def _count_attempt(self, more: int) -> None:
+        attempts = EvalRunRow.attempts + more
+        async with self._parts.database.transaction() as session:
+            await session.execute(
+                update(EvalRunRow)
+                .where(*self._lease.mine)
+                .values(attempts=case((attempts > 0, attempts), else_=0))
+            )
 
     async def _read(self) -> None:
         row = self._row

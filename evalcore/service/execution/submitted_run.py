@@ -6,7 +6,6 @@ nothing of that is executed again.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,40 +16,34 @@ from evalcore.model.run import State
 from evalcore.pipeline import cancel_run
 from evalcore.runners import Runner, RunnerAwayError, Stage
 from evalcore.service.execution.end_signals import EndSignals
-from evalcore.service.execution.engine_run import execute_evals
 from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun
 
-LOG: Final = logging.getLogger("evalcore.service")
 _LOOK_S: Final = 0.5
 _ASK_S: Final = 2.0
 
 
-def execute_submitted(
+def attend_submitted(
     run: StoredRun, settings: Settings, end_signals: EndSignals, runner: Runner
-) -> bool:
-    """Have a planned run executed by the runner's workers; whether it is complete.
+) -> str | None:
+    """Have a planned run executed by the runner's workers; return None once it is complete.
 
-    Executes it in this process if no worker begins it within `settings.take_up_s`, the server does
-    not answer, or the workers end without completing it. Stopped, it returns and leaves the flow
-    run alone. Raises `RunConflictError` if the orchestrator's user has cancelled it.
+    Returns the reason if this process has to go on with it: no worker begins it within
+    `settings.take_up_s`, the server does not answer, or the workers end without completing it.
+    Stopped, it returns None and leaves the flow run alone. Raises `RunConflictError` if the
+    orchestrator's user has cancelled it.
     """
     try:
         runner.submit(run)
     except RunnerAwayError as error:
-        reason: str | None = str(error)
-    else:
-        reason = _Watch(run, settings, runner).until_ended(end_signals.is_stopped)
-    if reason is None:
-        return _is_complete(run)
-    LOG.warning("run %s goes on in the service's own process: %s", run.run_id, reason)
-    return execute_evals(run, settings, end_signals)
+        return str(error)
+    return _Watch(run, settings, runner).until_ended(end_signals.is_stopped)
 
 
 def cancel_submitted(run: StoredRun, runner: Runner) -> None:
     """Cancel a submitted run; the flow run notes it in the store if a worker has begun it."""
     runner.cancel(run)
-    if runner.submission(run).stage is Stage.CANCELLED and not _is_complete(run):
+    if runner.submission(run).stage is Stage.CANCELLED and not is_complete(run):
         cancel_run(run, (), now=datetime.now(UTC))
 
 
@@ -66,13 +59,13 @@ class _Watch:
     def until_ended(self, stopped: Callable[[], bool]) -> str | None:
         """Return once the run is complete or stopped, or why this process has to go on with it."""
         ask_at = 0.0
-        while not stopped() and not _is_complete(self._run):
+        while not stopped() and not is_complete(self._run):
             if time.monotonic() >= ask_at:
                 ask_at = time.monotonic() + _ASK_S
                 reason = self._ask()
                 if reason is not None:
                     # The flow run may have completed the run since it was looked at.
-                    return None if _is_complete(self._run) else reason
+                    return None if is_complete(self._run) else reason
             time.sleep(_LOOK_S)
         return None
 
@@ -84,7 +77,7 @@ class _Watch:
                 return self._withdrawn_if_late()
         except RunnerAwayError as error:
             return self._away_too_long(str(error))
-        if submission.stage is Stage.RUNNING or _is_complete(self._run):
+        if submission.stage is Stage.RUNNING or is_complete(self._run):
             return None
         if submission.stage is Stage.CANCELLED:
             raise RunConflictError(submission.reason)
@@ -109,5 +102,6 @@ class _Watch:
         return message if now - self._away_at >= self._settings.stall_s else None
 
 
-def _is_complete(run: StoredRun) -> bool:
+def is_complete(run: StoredRun) -> bool:
+    """Whether a run has its final state."""
     return run.manifest().state is State.COMPLETED

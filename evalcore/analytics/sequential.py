@@ -41,15 +41,15 @@ def sequential_values(
     ]
     if CaseValue.DIFFERENCE in kinds:
         values += [
-            SeenValue(number, CaseValue.DIFFERENCE, candidates[place], value)
-            for number, place, value in connection.execute(_DIFFERENCES).fetchall()
+            SeenValue(number, CaseValue.DIFFERENCE, candidates[index], value)
+            for number, index, value in connection.execute(_DIFFERENCES).fetchall()
         ]
     if (past := kinds.get(CaseValue.PAST_DIFFERENCE)) is not None:
-        found = connection.execute(_PAST_DIFFERENCES, {"runs": past.k}).fetchall()
+        differences = connection.execute(_PAST_DIFFERENCES, {"runs": past.k}).fetchall()
         values += [
             SeenValue(number, CaseValue.PAST_DIFFERENCE, variant, value)
-            for number, variant, value in found
+            for number, variant, value in differences
         ]
-    values.sort(key=lambda seen: seen.case_number)
-    for _, of_case in groupby(values, key=lambda seen: seen.case_number):
+    values.sort(key=lambda value: value.case_number)
+    for _, of_case in groupby(values, key=lambda value: value.case_number):
         yield list(of_case)

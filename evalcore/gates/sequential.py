@@ -68,10 +68,10 @@ class SequentialGate:
         if self.outcome is not None:
             return
         self.cases += 1
-        for seen in values:
-            test = self._tests.get(seen.variant)
-            if seen.value is self.rule.value and test is not None:
-                test.add(seen.number)
+        for case_value in values:
+            test = self._tests.get(case_value.variant)
+            if case_value.value is self.rule.value and test is not None:
+                test.add(case_value.number)
         if any(test.log_below >= self._fail_bound for test in self._tests.values()):
             self.outcome = GateOutcome.FAIL
         elif all(test.log_above >= self._pass_bound for test in self._tests.values()):

@@ -133,8 +133,8 @@ def plan_run(
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
-    if definition.policy.stop_when_decided and not regraded:
-        suite, order = in_stopping_order(suite)
+    if definition.policy.stop_when_decided:
+        suite, order = in_stopping_order(suite, _seed(store, options.reuse) if regraded else None)
         plan = stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)
@@ -182,6 +182,13 @@ def plan_run(
     run = replace(run, seal=seal)
     # What executes is what stands in the store, here as in any other process.
     return run if run.is_sealed(definition) else replace(run, known_definition=definition)
+
+
+def _seed(store: ObjectStore, regraded: str | None) -> int | None:
+    """Return the seed of the order of a run that is graded again; None if it has none."""
+    order = find_run(store, str(regraded)).manifest().settings.get("order") or {}
+    seed: int | None = order.get("seed")
+    return seed
 
 
 def _planned(stored: Manifest, settings: Mapping[str, Any]) -> Manifest:

@@ -115,8 +115,8 @@ def early_results(
     gates = _gates(definition, manifest)
     _take(gates, tables)
     return tuple(
-        result if place not in gates.gates else _early(result, gates.gates[place], gates, manifest)
-        for place, result in enumerate(results)
+        result if index not in gates.gates else _early(result, gates.gates[index], gates, manifest)
+        for index, result in enumerate(results)
     )
 
 

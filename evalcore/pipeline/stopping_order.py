@@ -22,27 +22,28 @@ def sequential_rules(definition: SuiteDefinition, groups: int) -> dict[int, Sequ
     Of several groups the run's score is the mean of their means: it is not decided early.
     """
     rules = {}
-    for place, gate in enumerate(map(restore_gate, definition.policy.gates)):
+    for index, gate in enumerate(map(restore_gate, definition.policy.gates)):
         rule = gate.sequential
         if rule is not None and not (rule.value is CaseValue.SCORE and groups > 1):
-            rules[place] = rule
+            rules[index] = rule
     return rules
 
 
 def require_sequential(definition: SuiteDefinition, groups: int) -> None:
     """Raise `UsageError` if no gate of the suite can be decided early."""
     if not sequential_rules(definition, groups):
-        known = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
+        names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
         several = " (a score over several groups cannot)" if groups > 1 else ""
         raise UsageError(
             f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early"
-            f"{several}: {known}"
+            f"{several}: {names}"
         )
 
 
-def in_stopping_order(suite: Suite) -> tuple[Suite, dict[str, Any]]:
+def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dict[str, Any]]:
     """Return the suite with its cases in a random order, and how that was made, for the manifest.
 
+    Without a `seed` a new one is drawn.
     Raises `UsageError` if no gate of the suite can be decided early.
     """
     from evalcore.history.fingerprints import digest_cases
@@ -50,7 +51,7 @@ def in_stopping_order(suite: Suite) -> tuple[Suite, dict[str, Any]]:
 
     groups = len({case.group for case in suite.cases})
     require_sequential(suite.definition, groups)
-    seed = int.from_bytes(os.urandom(4))
+    seed = int.from_bytes(os.urandom(4)) if seed is None else seed
     cases_sha256, _ = digest_cases(suite.cases.parts())
     order = {"seed": seed, "groups": groups, "cases_sha256": cases_sha256}
     return replace(suite, cases=in_random_order(suite.cases, seed)), order

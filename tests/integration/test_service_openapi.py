@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.extended,
     pytest.mark.multiprocess,
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.xdist_group("service"),
 ]
 # 400 is for what the schema cannot say: a cursor of another list, `before` with `after`. It cannot

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from evalcore.checks.conditions.base import Condition
-from evalcore.checks.conditions.payload_path import Part, parse_payload_path
+from evalcore.checks.conditions.payload_path import Part, Wildcard, parse_payload_path
 from evalcore.service.fingerprints import schema_fingerprint
 
 SchemaDrift = Literal["none", "partial", "drifted", "unknown"]
@@ -103,10 +103,24 @@ def read_drift(
     if current == saved:
         return UNCHANGED
     types = None if subtree is None else schema_types(subtree, schema)
-    fits = _TYPES.get(condition.kind)
-    if types is not None and fits is not None and not types & fits:
+    spread = path is not None and Wildcard.ALL in parse_payload_path(path)
+    if types is not None and not _accepts(condition, types, spread=spread):
         return SchemaDriftReading("drifted", "drifted")
     return SchemaDriftReading("partial", "drifted")
+
+
+def _accepts(condition: Condition, types: frozenset[str], *, spread: bool) -> bool:
+    """Whether a condition can be evaluated on one of these types.
+
+    `spread`: a wildcard gives a list of values of these types.
+    """
+    if spread:
+        nested = getattr(condition, "condition", None)
+        if nested is not None:
+            return _accepts(nested, types, spread=False)
+        types = _LISTS
+    accepted = _TYPES.get(condition.kind)
+    return accepted is None or not types.isdisjoint(accepted)
 
 
 def freshness_reasons(latest: Mapping[str, str], current: Mapping[str, str]) -> list[Reason]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ import httpx
 import pytest
 
 from tests.support.malformed_requests import MalformedRequest, Operation, malformed_requests
+from tests.support.postgresql import available_postgresql
 from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
 
 pytestmark = [
     pytest.mark.extended,
     pytest.mark.multiprocess,
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.xdist_group("service"),
 ]
 # All of them: EVALCORE_MALFORMED=10000 (benchmarks/RESULTS.md).
@@ -24,11 +27,18 @@ COUNT = int(os.environ.get("EVALCORE_MALFORMED", "700"))
 EVALS, RUNS = "/v1/workflows/evals", "/v1/workflows/evals/runs"
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("malformed")
-    with service(folder, "--rate", "0", token=token_of(folder, "one")) as running:
-        yield running
+    with contextlib.ExitStack() as stack:
+        database = "evalcore.db"
+        if request.param == "postgresql":
+            database = stack.enter_context(available_postgresql()).new_database()
+        token = token_of(folder, "one", database=database)
+        arguments = ["--rate", "0", "--database", database]
+        yield stack.enter_context(service(folder, *arguments, token=token))
 
 
 def sent(served: Service, request: MalformedRequest) -> httpx.Response:

@@ -168,10 +168,13 @@ def service(
         yield Service(url, folder, token, process)
 
 
-def token_of(folder: Path, project: str, scope: str = "write") -> str:
+def token_of(
+    folder: Path, project: str, scope: str = "write", *, database: str = "evalcore.db"
+) -> str:
     """Return a new token of a project of the service in a folder."""
+    command = [EVALCORE, "tokens", "create", "test", "--project", project, "--scope", scope]
     ended = subprocess.run(
-        [EVALCORE, "tokens", "create", "test", "--project", project, "--scope", scope, "--json"],
+        [*command, "--database", database, "--json"],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -15,8 +15,8 @@ from evalcore.model.tolerance import reaches
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-# What JSON of the service can hold.
-PageNumber = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+# The integers that every reader of JSON has exactly (RFC 8259, section 6).
+PageNumber = Annotated[int, Field(gt=-(2**53), lt=2**53)]
 
 
 class Split(BaseModel):

@@ -18,7 +18,6 @@ DefinitionMapping = Annotated[
             "properties": {
                 "blocks": {
                     "type": "object",
-                    "minProperties": 1,
                     "additionalProperties": {"type": "object", "required": ["type"]},
                 }
             },

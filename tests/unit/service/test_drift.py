@@ -92,3 +92,35 @@ def test_a_result_is_stale_for_each_reason_once() -> None:
     current = {**latest, "workflow": "2", "block": "2", "engine": "2"}
     assert freshness_reasons(latest, current) == ["validity_changed", "engine_changed"]
     assert freshness_reasons(latest, latest) == []
+
+
+def prices(schema: Any) -> dict[str, Any]:
+    element = {"type": "object", "properties": {"price": schema}}
+    return {"h": with_property("items", {"type": "array", "items": element})}
+
+
+POSITIVE = {"kind": "number_compare", "op": "gt", "expected": 0}
+
+
+@pytest.mark.parametrize(
+    ("condition", "schema", "drift"),
+    [
+        ({"kind": "all_items_match", "condition": POSITIVE}, {"type": "number"}, "none"),
+        (
+            {"kind": "all_items_match", "condition": POSITIVE},
+            {"type": "number", "minimum": 0},
+            "partial",
+        ),
+        ({"kind": "all_items_match", "condition": POSITIVE}, {"type": "string"}, "drifted"),
+        ({"kind": "any_item_matches", "condition": POSITIVE}, {"type": "integer"}, "partial"),
+        ({"kind": "length_compare", "op": "gt", "expected": 0}, {"type": "string"}, "partial"),
+        ({"kind": "array_contains", "expected": 1}, {"type": "integer"}, "partial"),
+        (POSITIVE, {"type": "integer"}, "drifted"),
+    ],
+    ids=str,
+)
+def test_a_wildcard_addresses_a_list(condition: Any, schema: Any, drift: str) -> None:
+    parsed = CONDITION.validate_python(condition)
+    path = "items[*].price"
+    saved = subtree_fingerprint(SCHEMA, path)
+    assert read_drift(prices(schema), "h", path, parsed, saved).schema == drift

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.model_server import by_rules, model_server
 from tests.support.service import WORKFLOW, Service, eval_body, local_service
 
 EVALS, RUNS, RESULTS = (f"/v1/workflows/evals{part}" for part in ("", "/runs", "/results"))
@@ -217,3 +219,39 @@ def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(
 ) -> None:
     answer = paused.client.request("TRACE", path)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+# Models
+
+
+def test_souls_judges_and_embeddings_are_the_targets_of_the_served_folder(
+    tmp_path: Path,
+) -> None:
+    rules = {"polite": '{"label": "yes", "reasoning": "r"}', "greet": "hello"}
+    with model_server(script=by_rules(rules)) as server, local_service(tmp_path) as running:
+        (tmp_path / "targets.yaml").write_text(
+            "targets:\n"
+            + "".join(
+                f"  - {{name: {name}, provider: openai, model: m, api_key: k, "
+                f"base_url: '{server.base_url}'}}\n"
+                for name in ("local", "judge", "embeddings")
+            )
+        )
+        souls = {"host": {"provider": "local", "model_name": "m", "system_prompt": "greet"}}
+        block = {"type": "linear", "soul_ref": "host"}
+        workflow = running.register({"souls": souls, "blocks": {"hello": block}})
+        judged = {"kind": "llm_judged_as", "rubric": "polite"}
+        similar = {"kind": "similarity_gte", "reference": "hello", "threshold": 0.9}
+        for condition in (
+            {"kind": "contains", "expected": "hello"},
+            judged,
+            {**similar, "method": "embeddings"},
+        ):
+            running.save(workflow, condition, block="hello", path=None)
+        run = running.run(workflow)
+        assert run["counts"]["outcome"] == {"passed": 3, "failed": 0, "blocked": 0}, [
+            (result["lifecycle"], result["assertion_result"]) for result in running.results(run)
+        ]
+        started = running.post(f"/v1/workflows/{workflow}/runs", {"inputs": {}}, status=202)
+        ended = running.ended(f"/v1/workflows/runs/{started['id']}")
+        assert ended["output"] == "hello", ended

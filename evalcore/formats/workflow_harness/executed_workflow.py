@@ -155,17 +155,17 @@ class ExecutedWorkflow:
     ) -> dict[str, Any]:
         """Return the entries of `targets.yaml` that souls of blocks that run name."""
         names: dict[str, Loc] = {}
-        for name, loc in _named_providers(definition, fixtures):
+        for name, loc in named_providers(definition, fixtures):
             names.setdefault(name, loc)
         for index, variant in enumerate(variants):
             if isinstance(variant.config.get("provider"), str):
                 loc = ("evalcore", "variants", index, "config", "provider")
                 names.setdefault(variant.config["provider"], loc)
             changed = apply_variant(definition, variant.config)
-            for name, _ in _named_providers(changed, fixtures):
+            for name, _ in named_providers(changed, fixtures):
                 names.setdefault(name, ("evalcore", "variants", index, "config"))
         for raw in self._workflows.values():
-            for name, _ in _named_providers(raw, frozenset()) if raw else ():
+            for name, _ in named_providers(raw, frozenset()) if raw else ():
                 names.setdefault(name, ("blocks",))
         providers, others = find_providers(names, self._path.parent, self._options, self._problems)
         self.others.extend(others)
@@ -186,7 +186,7 @@ def has_provider(
         return True
     if any("provider" in variant.config or "souls" in variant.config for variant in variants):
         return True
-    return any(_named_providers(raw, fixtures))
+    return any(named_providers(raw, fixtures))
 
 
 def can_begin(
@@ -211,9 +211,7 @@ def can_begin(
     return has_provider(raw, fixtures, variants, options)
 
 
-def _named_providers(
-    raw: Mapping[str, Any], fixtures: Collection[str]
-) -> Iterator[tuple[str, Loc]]:
+def named_providers(raw: Mapping[str, Any], fixtures: Collection[str]) -> Iterator[tuple[str, Loc]]:
     """Yield the providers that the souls of blocks that run name; nothing of what is misshapen."""
     souls, blocks = raw.get("souls"), raw.get("blocks")
     if not isinstance(souls, dict) or not isinstance(blocks, dict):

@@ -43,6 +43,7 @@ from evalcore.pipeline import (
 from evalcore.planning.shards import pending_shards
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.end_signals import EndSignals
+from evalcore.service.execution.soul_providers import soul_providers
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
 from evalcore.service.fingerprints import fingerprint
 from evalcore.service.payloads import INLINE_BYTES
@@ -168,6 +169,7 @@ def _suite(
         use_graders([frozen.assertion.condition for frozen in evals], judges, problems)
     except LoadError as error:
         problems.include(error.problems)
+    options = {"definition": dict(definition), "providers": soul_providers(definition)}
     spool = CaseSpool()
     for frozen in evals:
         spool.append(_case(frozen))
@@ -181,7 +183,7 @@ def _suite(
             ),
             targets={
                 **judges.used,
-                TARGET: Target(TARGET, "block", {"definition": dict(definition)}),
+                TARGET: Target(TARGET, "block", options),
             },
             default_target=TARGET,
             judge=judges.default,

@@ -23,6 +23,7 @@ from evalcore.pipeline import (
 )
 from evalcore.planning.spool import CaseSpool
 from evalcore.service.execution.end_signals import EndSignals
+from evalcore.service.execution.soul_providers import soul_providers
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items
 from evalcore.service.fingerprints import fingerprint
 from evalcore.settings import Settings
@@ -91,7 +92,11 @@ def runs_suite(workflow_id: str) -> str:
 def _suite(workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]) -> Suite:
     spool = CaseSpool()
     spool.append(Case(id=_CASE, input=dict(inputs)))
-    options = {"definition": dict(definition), "record_steps": True}
+    options = {
+        "definition": dict(definition),
+        "providers": soul_providers(definition),
+        "record_steps": True,
+    }
     return Suite(
         SuiteDefinition(
             name=runs_suite(workflow_id),

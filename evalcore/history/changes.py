@@ -31,7 +31,7 @@ def describe_changes(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]
         *_named("model", before.model, after.model),
     ]
     if not changes and _differ(before.target_sha256, after.target_sha256):
-        changes.append("prompt or settings of the target")
+        changes.append("prompt, settings or code of the target")
     if _differ(before.cases_sha256, after.cases_sha256):
         changes.append("cases")
     if before.judges_sha256 != after.judges_sha256:
@@ -39,7 +39,9 @@ def describe_changes(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]
     if not changes and _differ(before.suite_sha256, after.suite_sha256):
         changes.append("suite file")
     changes += _named("evalcore", before.engine, after.engine)
-    changes += _named("commit", _commit(before), _commit(after))
+    if (before.git_commit, before.git_dirty) != (after.git_commit, after.git_dirty):
+        commits = _commit(before), _commit(after)
+        changes += [f"commit {commits[0]} → {commits[1]}"] if None not in commits else []
     return tuple(changes)
 
 

@@ -200,7 +200,7 @@ def _marks(base: Any, shown_decisions: Collection[str], span_s: float, *, dense:
     domain = altair.Scale(domain=decisions, range=[_COLOURS[number] for number in numbers])
     shapes = altair.Scale(domain=decisions, range=[_SHAPES[number] for number in numbers])
     legend = altair.Legend(title="decision of the run", orient="right")
-    return marked.mark_point(filled=True, size=24 if dense else 75, opacity=1).encode(
+    return marked.mark_point(filled=True, size=16 if dense else 75, opacity=1).encode(
         x=_time(span_s),
         y=altair.Y("value:Q"),
         color=altair.Color("decision:N", scale=domain, legend=legend),

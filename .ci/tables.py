@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from evalcore.checks.dialects import assertions_table
 from evalcore.checks.scorers.registry import scorers_table
 from evalcore.gates.registry import gates_table
+from evalcore.history.columns import TABLES as HISTORY_TABLES
+from evalcore.history.columns import columns_table
 from evalcore.targets.registry import targets_table
 from evalcore.workflow.blocks.registry import blocks_table
 
@@ -24,6 +27,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "scorers": scorers_table,
     "targets": targets_table,
     "blocks": blocks_table,
+    **{f"history-{name}": partial(columns_table, table) for name, table in HISTORY_TABLES.items()},
 }
 
 

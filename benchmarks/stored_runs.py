@@ -1,4 +1,4 @@
-"""A store of many runs, made from one real run: its objects linked, its manifest with other times."""
+"""A store of many runs, made from one: its objects are linked, its manifest has other times."""
 
 from __future__ import annotations
 

@@ -178,3 +178,12 @@ ASSERTIONS: Final = HistoryTable(
 TABLES: Final[Mapping[str, HistoryTable]] = {
     table.name: table for table in (RUNS, GATES, CASES, ASSERTIONS)
 }
+
+
+def columns_table(table: HistoryTable) -> str:
+    """Return the columns as a table in Markdown, for the documentation."""
+    rows = (
+        f"| `{column.name}` | {column.type.duckdb} | {column.unit or '–'} | {column.meaning} |"
+        for column in table.columns
+    )
+    return "\n".join(("| column | type | unit | holds |", "|---|---|---|---|", *rows))

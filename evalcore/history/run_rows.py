@@ -132,19 +132,20 @@ class _RunTables:
             RUNS.name: self._write_values(RUNS, rows),
             GATES.name: self._write_values(GATES, self._gate_rows()),
         }
-        for table in (CASES, ASSERTIONS):
-            path = self._folder / f"{table.name}.parquet"
-            query = query_text(f"history_{table.name}") if parts else _no_rows(table)
-            self._copy(query, path)
-            files[table.name] = path
+        single = "_single" if self._manifest.plan.iterations == 1 else ""
+        for table, query in (
+            (CASES, f"history_cases{single}"),
+            (ASSERTIONS, "history_assertions"),
+        ):
+            files[table.name] = self._folder / f"{table.name}.parquet"
+            self._copy(query_text(query) if parts else _no_rows(table), files[table.name])
         return RunRows(self._run.run_id, manifest_version(self._manifest), files)
 
     def _load(self, parts: Sequence[Path]) -> None:
         plan, policy = self._manifest.plan, self._definition.policy
         cluster = policy.cluster
         path = "" if cluster is None else f"$.{orjson.dumps(cluster).decode()}"
-        variables = {
-            "files": [literal_path(part) for part in parts],
+        facts = {
             "run_id": self._run.run_id,
             "suite": self._suite,
             "month": self._month,
@@ -154,8 +155,9 @@ class _RunTables:
             "cluster_path": path,
             "quarantined": [""],
         }
-        for name, value in variables.items():
-            self._connection.execute(f"SET VARIABLE {name} = $1", [value])
+        files = [literal_path(part) for part in parts]
+        self._connection.execute("SET VARIABLE files = $1", [files])
+        self._connection.execute("SET VARIABLE run = $1", [facts])
         self._execute("case_rules")
         self._execute("history_rules")
         self._execute(

@@ -4,8 +4,8 @@ WITH checked AS (
     FROM read_parquet(getvariable('files'), hive_partitioning = false)
 )
 SELECT
-    getvariable('run_id') AS run_id,
-    getvariable('suite') AS suite,
+    getvariable('run').run_id AS run_id,
+    getvariable('run').suite AS suite,
     item, case_id, variant, iteration::BIGINT AS iteration,
     a.name AS name, a.type AS type, a.block AS block, a.outcome AS outcome,
     a.score AS score, a.weight AS weight, a.required AS required,
@@ -13,5 +13,5 @@ SELECT
         json_extract_string(a.details, '$.votes[*].judge')
         || json_extract_string(a.details, '$.judges[*]')
     )), ','), '') END AS judge,
-    getvariable('month') AS month
+    getvariable('run').month AS month
 FROM checked

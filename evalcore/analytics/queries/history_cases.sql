@@ -1,18 +1,18 @@
 -- A run's rows of the history's table `cases`, over the tables `items` and `cases`.
--- The variables `run_id`, `suite` and `month` stand in each row, `variants` and `iterations` are the
--- plan's, `quarantined` are ids of cases. The variable
+-- The variable `run` has `run_id`, `suite` and `month` of each row, `variants` and `iterations` of the
+-- plan, `quarantined`: ids of cases, and
 -- `cluster` is the metadata key by which cases belong together, and `cluster_path` its JSON path;
 -- both are empty without one. A digest of work is NULL where an item has no execution key.
 WITH keyed AS (
     SELECT
-        item // (getvariable('variants') * getvariable('iterations')) AS case_number,
-        (item // getvariable('iterations')) % getvariable('variants') AS variant_number,
+        item // (getvariable('run').variants * getvariable('run').iterations) AS case_number,
+        (item // getvariable('run').iterations) % getvariable('run').variants AS variant_number,
         CASE WHEN count(exec_key) = count(*)
             THEN sha256(string_agg(exec_key, chr(10) ORDER BY item))
         END AS work_sha256,
-        CASE WHEN getvariable('cluster') <> '' THEN any_value(coalesce(
-            json_extract_string(metadata, getvariable('cluster_path')),
-            CASE WHEN getvariable('cluster') = 'group' THEN case_group END
+        CASE WHEN getvariable('run').cluster <> '' THEN any_value(coalesce(
+            json_extract_string(metadata, getvariable('run').cluster_path),
+            CASE WHEN getvariable('run').cluster = 'group' THEN case_group END
         )) END AS cluster
     FROM read_parquet(getvariable('files'), hive_partitioning = false)
     GROUP BY ALL
@@ -34,13 +34,13 @@ summed AS (
     GROUP BY ALL
 )
 SELECT
-    getvariable('run_id') AS run_id,
-    getvariable('suite') AS suite,
+    getvariable('run').run_id AS run_id,
+    getvariable('run').suite AS suite,
     case_id, case_group, variant, score, passed,
     iterations, passed_iterations, blocked, errors, latency_ms, cost_usd, tokens,
     work_sha256, cluster,
-    list_contains(getvariable('quarantined'), case_id) AS quarantined,
-    getvariable('month') AS month
+    list_contains(getvariable('run').quarantined, case_id) AS quarantined,
+    getvariable('run').month AS month
 FROM cases
 JOIN summed USING (case_number, variant_number)
 JOIN keyed USING (case_number, variant_number)

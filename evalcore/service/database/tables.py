@@ -216,6 +216,7 @@ class EvalRunRow(_Owned, Table):
         Index(None, "project_id", "eval_id", "number"),
         Index(None, "project_id", "block_id", "number"),
         Index(None, "project_id", "status", "number"),
+        Index(None, "project_id", "trigger", "number"),
         Index(None, "cancel_requested"),
         UniqueConstraint("project_id", "idempotency_key"),
     )
@@ -253,6 +254,7 @@ class EvalResultRow(_Owned, Table):
         Index(None, "project_id", "eval_id", "number"),
         Index(None, "project_id", "block_id", "number"),
         Index(None, "project_id", "status", "number"),
+        Index(None, "project_id", "trigger", "number"),
     )
 
     run_id: Mapped[str] = mapped_column(_ID)

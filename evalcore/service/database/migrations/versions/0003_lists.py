@@ -11,11 +11,13 @@ _ADDED: dict[str, tuple[tuple[str, ...], ...]] = {
         ("project_id", "eval_id", "number"),
         ("project_id", "block_id", "number"),
         ("project_id", "status", "number"),
+        ("project_id", "trigger", "number"),
     ),
     "eval_runs": (
         ("project_id", "eval_id", "number"),
         ("project_id", "block_id", "number"),
         ("project_id", "status", "number"),
+        ("project_id", "trigger", "number"),
     ),
 }
 # `project_id, eval_id, number` is used in its place.

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalcore.errors import EvalError
+from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.trust.globs import has_magic, matching_files
 from flows.parameters import EvaluateParameters
 
@@ -87,4 +88,10 @@ def _matching(pattern: str, folder: Path) -> list[str]:
         names = matching_files(pattern, folder, folder)
     except (EvalError, ValueError):
         return []
-    return [name for name in names if not any(part.startswith(".") for part in Path(name).parts)]
+    return [
+        name
+        for name in names
+        if not any(part.startswith(".") for part in Path(name).parts)
+        # It stands beside suites and is none.
+        and Path(name).name != QUARANTINE_FILE
+    ]

@@ -41,7 +41,8 @@ class Aggregates:
     """The tables of one run in a connection of its own; close it, or use it as a context.
 
     With `comparison` the summary holds a comparison; without, nothing of it is computed. `past` are
-    the earlier runs that gates over time look back on.
+    the earlier runs that gates over time look back on. The cases `left_out` are in no table: what
+    is computed is computed without them.
     """
 
     def __init__(
@@ -51,8 +52,11 @@ class Aggregates:
         policy: Policy,
         comparison: ComparisonPlan | None = None,
         past: PastTables | None = None,
+        *,
+        left_out: Sequence[str] = (),
     ) -> None:
         self._plan = plan
+        self._left_out = tuple(left_out)
         self._gates = tuple(map(restore_gate, policy.gates))
         self._policy = policy
         earlier = None if comparison is None else comparison.earlier
@@ -68,6 +72,7 @@ class Aggregates:
             self._load(earlier.parts, earlier.plan)
             self._comparer.keep_baseline(earlier.plan)
         self._load(parts, plan)
+        self._quarantined: list[str] = []
         self._past = past
         if past is None and any(isinstance(gate, PastGate) for gate in self._gates):
             self._past = PastTables(past_runs_of(None))
@@ -83,6 +88,8 @@ class Aggregates:
             iterations=plan.iterations,
             errors=str(self._policy.errors),
         )
+        if self._left_out:
+            self._run("leave_out", ids=list(self._left_out))
         reduce = "cases_single" if plan.iterations == 1 else "cases"
         self._run(reduce, **self._reduction)
 
@@ -99,7 +106,7 @@ class Aggregates:
         """Return the aggregates that gates and reports need."""
         row = dict(self._row("counts", items=self._plan.items))
         counts = Counts(
-            planned=self._plan.items,
+            planned=row["planned"] if self._left_out else self._plan.items,
             **{name: row[name] for name in _COUNT_NAMES},
         )
         samples = read_samples(self.connection, self._plan, self._policy.cluster)
@@ -125,7 +132,8 @@ class Aggregates:
             unmeasured_latency=row["unmeasured_latency"],
             unmeasured_cost=row["unmeasured_cost"],
             unmeasured_tokens=row["unmeasured_tokens"],
-            each_item_once=bool(row["each_item_once"]),
+            each_item_once=bool(row["each_item_once"] or self._left_out),
+            quarantined=self._left_out,
             avg_cost_usd=row["avg_cost_usd"],
             total_cost_usd=row["total_cost_usd"],
             judge_cost_usd=row["judge_cost_usd"],
@@ -154,7 +162,8 @@ class Aggregates:
 
     def _required_cases(self) -> tuple[RequiredCase, ...]:
         gates = gates_of(self._policy, RequiredCases)
-        ids = list(dict.fromkeys(name for gate in gates for name in gate.case_ids))
+        named = [name for gate in gates for name in gate.case_ids if name not in self._left_out]
+        ids = list(dict.fromkeys(named))
         if not ids:
             return ()
         return tuple(RequiredCase(*row) for row in self._run("required_cases", ids=ids).fetchall())
@@ -180,6 +189,10 @@ class Aggregates:
             return []
         return [each.variant for each in self._comparer.compare(self._plan).variants]
 
+    def mark(self, case_ids: Sequence[str]) -> None:
+        """Mark these cases as quarantined where the report lists them."""
+        self._quarantined = list(case_ids)
+
     def report_cases(self, *, passed_outputs: bool = False) -> Iterator[list[str]]:
         """Yield the report's cases as JSON texts: all of them, or the first that did not pass.
 
@@ -188,6 +201,7 @@ class Aggregates:
         """
         self.connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
         self.connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
+        self.connection.execute("SET VARIABLE quarantined = $1::VARCHAR[]", [self._quarantined])
         for rules in ("block_text", "beginning", "report_items"):
             self._run(rules)
         if self.complete and self._plan.iterations == 1:

@@ -33,6 +33,10 @@ COMMANDS = {
     "query": ("evalcore.cli.query:query", "Ask the history by SQL, read-only."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
     "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),
+    "quarantine": (
+        "evalcore.cli.quarantine:quarantine",
+        "Keep cases from gating until a day.",
+    ),
     "compact": ("evalcore.cli.compact:compact", "Make the history's small files large ones."),
     "workspaces": (
         "evalcore.cli.workspaces:workspaces",

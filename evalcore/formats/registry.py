@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.formats.text.documents import Document, read_document
@@ -72,6 +73,21 @@ def load_suite(
     the file.
     """
     file = name or str(path)
+
+    def load() -> Suite:
+        return _load_suite(path, options, file=file, script=script, opened=opened)
+
+    return load_quarantined(load, path.parent, file)
+
+
+def _load_suite(
+    path: Path,
+    options: LoadOptions,
+    *,
+    file: str,
+    script: str | None,
+    opened: ScriptDocument | None,
+) -> Suite:
     forced = _forced(options)
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:

@@ -12,7 +12,7 @@ from evalcore.declared.parameters import Key, Rule
 from evalcore.gates.gate import Gate
 from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number
-from evalcore.model.gate import GateResult
+from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
@@ -133,7 +133,11 @@ class RequiredCases(Gate, example="case-1,case-2"):
         object.__setattr__(self, "case_ids", ids)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        ids = list(self.case_ids)
+        ids = [case for case in self.case_ids if case not in summary.quarantined]
+        if not ids:
+            why = "every required case is quarantined"
+            left = {"required": [], "missed": [], "quarantined": list(self.case_ids)}
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, why, left)
         if not summary.variants:
             return self.fails("no case was evaluated")
         missed = [case for case in summary.required_cases if case.case in ids]
@@ -145,7 +149,11 @@ class RequiredCases(Gate, example="case-1,case-2"):
         if missed:
             more = ", …" if len(missed) > _MAX_EXAMPLES else ""
             message = f"required cases did not pass: {', '.join(examples[:_MAX_EXAMPLES])}{more}"
-        return self.passes_if(not missed, message, {"required": ids, "missed": examples})
+        details: dict[str, Any] = {"required": ids, "missed": examples}
+        if left_out := [case for case in self.case_ids if case in summary.quarantined]:
+            message += f" ({len(left_out)} quarantined)"
+            details["quarantined"] = left_out
+        return self.passes_if(not missed, message, details)
 
 
 @dataclass(frozen=True)

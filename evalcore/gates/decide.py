@@ -30,7 +30,16 @@ _WORST_FIRST = (
 def decide_gates(
     policy: Policy, summary: Summary, functions: GateFunctions | None = None
 ) -> tuple[GateResult, ...]:
-    """Return the result of each gate of the policy, in their order."""
+    """Return the result of each gate of the policy, in their order.
+
+    If every case is quarantined each gate is inconclusive.
+    """
+    if summary.nothing_gates:
+        why = "every case is quarantined"
+        return tuple(
+            GateResult(restore_gate(spec).gate, GateOutcome.INCONCLUSIVE, why)
+            for spec in policy.gates
+        )
     functions = functions or GateFunctions()
     results: list[GateResult] = []
     for index, gate in enumerate(map(restore_gate, policy.gates)):
@@ -41,17 +50,22 @@ def decide_gates(
     return tuple(results)
 
 
-def decide_run(gates: Sequence[GateResult], summary: Summary) -> Decision:
+def decide_run(
+    gates: Sequence[GateResult], summary: Summary, gating: Summary | None = None
+) -> Decision:
     """Return the decision: fail, else error, else inconclusive, else pass.
 
-    Counts that do not add up fail the run, also if all gates pass.
+    Counts that do not add up fail the run, also if all gates pass. `gating` is what the gates saw,
+    if that is not the whole run; a run whose cases are all quarantined is inconclusive.
     """
     if not summary.adds_up:
         return Decision.FAIL
+    if gating is not None and gating.nothing_gates:
+        return Decision.INCONCLUSIVE
     others = [gate.outcome for gate in gates if gate.name != Errors.gate]
     if GateOutcome.FAIL in others:
         return Decision.FAIL
-    if any(gate.name == Errors.gate and not gate.passed for gate in gates):
+    if any(gate.name == Errors.gate and gate.outcome is GateOutcome.FAIL for gate in gates):
         return Decision.ERROR
     return Decision.INCONCLUSIVE if GateOutcome.INCONCLUSIVE in others else Decision.PASS
 

@@ -24,6 +24,7 @@ from evalcore.history.fingerprints import (
     variant_model,
 )
 from evalcore.history.locations import partition_suite
+from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Counts
 from evalcore.sql.bounded import BoundedConnection
@@ -153,7 +154,7 @@ class _RunTables:
             "iterations": plan.iterations,
             "cluster": cluster or "",
             "cluster_path": path,
-            "quarantined": [""],
+            "quarantined": list(quarantine_of(self._manifest.settings).case_ids) or [""],
         }
         files = [literal_path(part) for part in parts]
         self._connection.execute("SET VARIABLE files = $1", [files])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.gate import GateSpec
+from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
 
@@ -204,8 +205,12 @@ class CaseSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Everything a run needs. `warnings` are for people and change nothing."""
+    """Everything a run needs. `warnings` are for people and change nothing.
+
+    `quarantine` has the entries of the folder's `quarantine.yaml`.
+    """
 
     definition: SuiteDefinition
     cases: CaseSource
     warnings: tuple[str, ...] = ()
+    quarantine: tuple[QuarantineEntry, ...] = ()

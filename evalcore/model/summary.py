@@ -93,7 +93,8 @@ class Summary:
     baseline; `no_baseline` says why where one could be expected. `gate_rows` are the rows of the
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
     The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
-    from.
+    from. `quarantined` are the cases that are left out of every other value here: the summary that
+    gates decide over has some, the one that reports show has none.
     """
 
     counts: Counts
@@ -127,6 +128,12 @@ class Summary:
     pass_sample: Sample = NO_SAMPLE
     latency_sample: Sample = NO_SAMPLE
     cost_sample: Sample = NO_SAMPLE
+    quarantined: tuple[str, ...] = ()
+
+    @property
+    def nothing_gates(self) -> bool:
+        """Whether every case of the run is quarantined."""
+        return bool(self.quarantined) and not self.counts.planned
 
     @property
     def adds_up(self) -> bool:

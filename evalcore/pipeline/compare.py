@@ -10,6 +10,7 @@ from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
 from evalcore.model.comparison import Comparison
 from evalcore.model.gate import GateResult
+from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.model.summary import Summary
 from evalcore.pipeline.integrity import check_parts, check_plan, check_shards
@@ -34,7 +35,8 @@ def compare_runs(baseline: StoredRun, candidate: StoredRun) -> ComparedRuns:
     """Return the comparison of two completed runs; raise `RunConflictError` for others.
 
     Variants are matched by their ids; the only variant of one run with the only one of the other.
-    The cases of both are reduced by the candidate's policy.
+    The cases of both are reduced by the candidate's policy; those that are quarantined in the
+    candidate are left out.
     """
     from evalcore.analytics.summarise import Aggregates
 
@@ -46,7 +48,10 @@ def compare_runs(baseline: StoredRun, candidate: StoredRun) -> ComparedRuns:
         check_shards(candidate, manifests[1])
         parts = stack.enter_context(candidate.result_files(manifests[1].plan))
         check_parts(candidate, manifests[1], parts)
-        tables = stack.enter_context(Aggregates(parts, manifests[1].plan, policy, comparison_plan))
+        left_out = quarantine_of(manifests[1].settings).case_ids
+        tables = stack.enter_context(
+            Aggregates(parts, manifests[1].plan, policy, comparison_plan, left_out=left_out)
+        )
         summary = tables.summary()
     (gate,) = decide_gates(policy, summary)
     comparison = summary.comparison or Comparison()

@@ -25,6 +25,7 @@ from evalcore.isolation.mode import Isolation
 from evalcore.model.failure import Failure
 from evalcore.model.gate import Decision, GateOutcome, GateResult
 from evalcore.model.mode import Mode
+from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.summary import Summary
@@ -263,9 +264,9 @@ def _view(
         parts = stack.enter_context(run.result_files(manifest.plan))
         stored = check_parts(run, manifest, parts)
         stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
-        tables = stack.enter_context(
-            Aggregates(parts, manifest.plan, definition.policy, comparison, past)
-        )
+        policy, quarantine = definition.policy, quarantine_of(manifest.settings)
+        tables = stack.enter_context(Aggregates(parts, manifest.plan, policy, comparison, past))
+        tables.mark(quarantine.case_ids)
         summary = replace(tables.summary(), no_baseline=no_baseline)
         if not summary.adds_up:
             check_parts(run, manifest, parts, thorough=True)
@@ -278,14 +279,24 @@ def _view(
             summary=summary,
             gates=(),
             cases_complete=tables.complete,
+            quarantine=quarantine,
         )
-        functions = _gate_functions(run, undecided, tables, options)
+        gating, gated = undecided, tables
+        if quarantine.active:
+            # Gates decide as if the quarantined cases were not there; the report has them all.
+            left_out = quarantine.case_ids
+            gated = stack.enter_context(
+                Aggregates(parts, manifest.plan, policy, comparison, past, left_out=left_out)
+            )
+            gating = replace(undecided, summary=replace(gated.summary(), no_baseline=no_baseline))
+        functions = _gate_functions(run, gating, gated, options)
         # A custom gate is foreign code.
-        results: Sequence[GateResult] = decide_gates(definition.policy, summary, functions)
-        if definition.policy.stop_when_decided:
-            results = early_results(definition, manifest, tables, results)
+        results: Sequence[GateResult] = decide_gates(policy, gating.summary, functions)
+        if policy.stop_when_decided and not gating.summary.nothing_gates:
+            results = early_results(definition, manifest, gated, results)
         gates = tuple(map(_covered, results))
-        report = replace(undecided, gates=gates, decision=decide_run(gates, summary))
+        decision = decide_run(gates, summary, gating.summary)
+        report = replace(undecided, gates=gates, decision=decision)
         yield RunView(run, manifest.plan, report, tables, stored)
 
 

@@ -16,6 +16,7 @@ from evalcore.formats.script_suite.includes import ScriptDocument
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
@@ -130,6 +131,7 @@ def plan_run(
     suite = replace(suite, definition=definition)
     baseline = settle_baseline(store, definition)
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
+    quarantine = quarantine_on(suite.quarantine, definition.name, now.astimezone(UTC).date())
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
@@ -157,6 +159,7 @@ def plan_run(
             "baseline": baseline,
             **({} if order is None else {"order": order}),
             **({} if past is None else {"history": past.runs.settings()}),
+            **({"quarantine": quarantine.settings()} if quarantine else {}),
             "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
         },
         engine={"evalcore": VERSION},

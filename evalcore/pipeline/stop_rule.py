@@ -17,6 +17,7 @@ from evalcore.gates.sequential import CaseValue, SequentialGate, SequentialGates
 from evalcore.gates.wording import number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.mode import HISTORY
+from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest
 from evalcore.model.suite import SuiteDefinition
 from evalcore.pipeline.stopping_order import sequential_rules
@@ -83,7 +84,14 @@ def _open_tables(
     past = stack.enter_context(open_past_runs(run, manifest))
     policy = run.definition.policy
     return stack.enter_context(
-        Aggregates(parts, manifest.plan, policy, comparison, past)  # type: ignore[arg-type]
+        Aggregates(
+            parts,  # type: ignore[arg-type]
+            manifest.plan,
+            policy,
+            comparison,
+            past,
+            left_out=quarantine_of(manifest.settings).case_ids,
+        )
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.gate import Decision, GateResult
+from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
 from evalcore.model.summary import Summary
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.intervals import interval_entries
@@ -58,6 +59,7 @@ class Report:
     summary: Summary
     gates: tuple[GateResult, ...]
     cases_complete: bool
+    quarantine: Quarantine = NO_QUARANTINE
 
 
 def json_integer(number: int | None) -> int | float | None:
@@ -97,6 +99,7 @@ def report_head(report: Report) -> dict[str, Any]:
             for gate in report.gates
         ],
         "cases_complete": report.cases_complete,
+        **({"quarantine": report.quarantine.settings()} if report.quarantine else {}),
     }
 
 

@@ -62,7 +62,11 @@ def render(view: ReportView) -> Iterator[str]:
         *_of_gates(report, position),
         *(_of_change(change, view) for change in changes(report) if change.direction == REGRESSION),
         *(
-            _of_failure(failure, view, allowed=allowed)
+            _of_failure(
+                failure,
+                view,
+                allowed=allowed or report.quarantine.entry_of(failure.case) is not None,
+            )
             for failure in failures
             if failure.status != "skipped"
         ),

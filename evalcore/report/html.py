@@ -29,6 +29,7 @@ from evalcore.report.document import Report
 from evalcore.report.escape import escape_data, visible
 from evalcore.report.html_data import page_data
 from evalcore.report.intervals import figure_texts, rate_text, score_text, variant_texts
+from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.view import ReportView
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -145,6 +146,7 @@ def _head(report: Report, source: str) -> dict[str, Any]:
             }
             for gate in report.gates
         ],
+        "quarantine": list(quarantine_lines(report.quarantine)),
     }
 
 

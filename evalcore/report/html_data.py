@@ -84,6 +84,8 @@ def _cell(record: Mapping[str, Any]) -> list[Any]:
     latencies = [value for value in measured if value is not None]
     latency = sum(latencies) / len(latencies) if latencies else None
     why = "" if record["passed"] else shorten("; ".join(_reasons(items)), _MAX_WHY)
+    if record.get("quarantined"):
+        why = f"quarantined; {why}" if why else "quarantined"
     return [OUTCOMES.index(outcome), record["score"], latency, why, len(items)]
 
 

@@ -20,6 +20,7 @@ from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
 from evalcore.report.intervals import rate_text, score_text, variant_texts
+from evalcore.report.quarantine import quarantine_lines, quarantine_mark
 from evalcore.report.view import ReportView
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
@@ -61,6 +62,12 @@ def _lines(
     if not report.summary.adds_up:
         yield ""
         yield "**The counts do not add up: planned items are missing from the results.**"
+    if report.quarantine:
+        yield ""
+        yield "## Quarantine"
+        yield ""
+        for text in quarantine_lines(report.quarantine):
+            yield f"- {escape(text.removeprefix('quarantine: '))}"
     yield from _variants(report)
     yield from _changes(report)
     yield from _failures(report, failures)
@@ -164,7 +171,7 @@ def _failures(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
         yield "| case | variant | outcome | why |"
         yield "|---|---|---|---|"
         for failure in failures:
-            yield _failure_row(failure)
+            yield _failure_row(failure, quarantine_mark(report.quarantine, failure.case))
     unlisted = report.summary.counts.planned - report.summary.counts.passed - len(failures)
     if unlisted > 0:
         yield ""
@@ -173,7 +180,7 @@ def _failures(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
         yield from _details(failure)
 
 
-def _failure_row(failure: Failure) -> str:
+def _failure_row(failure: Failure, mark: str) -> str:
     if failure.status == "completed":
         reasons = [
             f"{assertion.name}: {assertion.message or assertion.outcome}"
@@ -184,7 +191,7 @@ def _failure_row(failure: Failure) -> str:
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])
     if len(reasons) > _REASONS:
         why += f"<br>and {len(reasons) - _REASONS} more"
-    outcome = failure.outcome or failure.status
+    outcome = f"{failure.outcome or failure.status}{mark}"
     return f"| {escape(failure.case)} | {escape(failure.variant)} | {escape(outcome)} | {why} |"
 
 

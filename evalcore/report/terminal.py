@@ -20,6 +20,7 @@ from evalcore.report.changes import (
 from evalcore.report.columns import cut, table
 from evalcore.report.document import Report
 from evalcore.report.intervals import rate_text, score_text, variant_texts
+from evalcore.report.quarantine import quarantine_lines, quarantine_mark
 from evalcore.report.view import ReportView
 
 Line = tuple[str | None, str]
@@ -68,7 +69,7 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     if regressions and failures:
         yield None, ""
     for failure in failures:
-        yield from _failure(failure, style)
+        yield from _failure(failure, style, quarantine_mark(report.quarantine, failure.case))
     counts = report.summary.counts
     unlisted = counts.planned - counts.passed - counts.skipped - len(failures)
     if unlisted > 0:
@@ -90,6 +91,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
+    for text in quarantine_lines(report.quarantine):
+        yield style.line(f"  {text}", "yellow")
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
         yield colour, style.clean(f"  {mark} {gate.name}: {gate.message}")
@@ -195,17 +198,17 @@ def _counted(report: Report) -> str:
     return f"{counts.planned} {noun}: {', '.join(parts)}"
 
 
-def _failure(failure: Failure, style: Style) -> Iterator[Line]:
+def _failure(failure: Failure, style: Style, mark: str) -> Iterator[Line]:
     where = f"{failure.case} [{failure.variant}]"
     if failure.iteration:
         where += f" iteration {failure.iteration}"
     if failure.status != "completed":
-        yield style.line(f"! {where}: {failure.status}", "magenta")
+        yield style.line(f"! {where}: {failure.status}{mark}", "magenta")
         reason = failure.error_message or failure.reason or ""
         yield style.line(f"    {reason}")
         return
     score = "" if failure.score is None else f", score {failure.score:.4f}"
-    yield style.line(f"✗ {where}: {failure.outcome}{score}", "red")
+    yield style.line(f"✗ {where}: {failure.outcome}{score}{mark}", "red")
     for assertion in failure.assertions:
         yield from _assertion(assertion, style)
 

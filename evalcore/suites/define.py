@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 
 from evalcore.errors import LoadError
 from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.remote_tests import names_objects
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.formats.text.camel_case import Renames
@@ -68,8 +69,13 @@ class EvalSuite:
         """Return the suite with these keys changed; raise `SuiteError` with every mistake."""
         raw = {**self.raw, **changed}
         problems = Problems(f"suite '{self.name}'" if self.name else "suite", lambda _: None)
-        try:
+
+        def load() -> Suite:
             return read_suite(raw, self.source, options, problems, Renames(), verbatim=True)
+
+        try:
+            folder = Path(self.source.folder)
+            return load_quarantined(load, folder, str(folder / "suite"))
         except LoadError as error:
             raise SuiteError(error.problems) from None
 

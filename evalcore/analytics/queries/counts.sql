@@ -1,5 +1,6 @@
 -- Work items by lifecycle and outcome, and the measures over all of them.
 SELECT
+    count(*) AS planned,
     count(*) FILTER (status = 'completed') AS completed,
     count(*) FILTER (status = 'error') AS error,
     count(*) FILTER (status = 'cancelled') AS cancelled,

@@ -62,6 +62,8 @@ spread AS (
 SELECT
     '{"id":' || to_json(case_id) || ',"group":' || coalesce(to_json(case_group), 'null')
     || ',"variant":' || to_json(chosen.variant) || ',"score":' || coalesce(to_json(score), 'null')
-    || ',"passed":' || to_json(passed) || spread.spread || ',"items":[' || spread.items || ']}'
+    || ',"passed":' || to_json(passed) || CASE WHEN list_contains(getvariable('quarantined'), case_id)
+        THEN ',"quarantined":true' ELSE '' END
+    || spread.spread || ',"items":[' || spread.items || ']}'
 FROM chosen JOIN spread USING (case_number, variant_number)
 ORDER BY case_number, variant_number

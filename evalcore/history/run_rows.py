@@ -291,7 +291,7 @@ class _RunTables:
 
     def _copy(self, query: str, path: Path) -> None:
         self._connection.execute(
-            f"COPY ({query}) TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
+            f"COPY ({query}) TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION snappy)"
         )
 
 

@@ -187,8 +187,8 @@ class ItemCalls:
     async def _called(self, request: Request, began: float) -> Reply:
         """Return the answer of the first attempt that has one; the pauses between are `retry`'s."""
         original = request
-        if request.timeout_s is None:
-            request = replace(request, timeout_s=CALL_TIMEOUT_S)
+        if request.attempt_timeout_s is None:
+            request = replace(request, attempt_timeout_s=CALL_TIMEOUT_S)
         demand = self._limits.demand(request)
         endpoint, draw = request.endpoint, self._context.draw
         attempt, waited_s = 0, 0.0

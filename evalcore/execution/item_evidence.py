@@ -139,7 +139,7 @@ class ItemEvidence:
             messages=messages,
             folder=inputs.folder,
             imports=inputs.imports,
-            timeout_s=self._suite.limits.timeout_s,
+            item_timeout_s=self._suite.limits.timeout_s,
             mode=inputs.mode,
             complete=calls or no_provider,
             objects=inputs.objects,

@@ -82,7 +82,7 @@ class RunJudges:
             item=item.number,
             prompt=text,
             messages=messages,
-            timeout_s=self.suite.limits.timeout_s,
+            item_timeout_s=self.suite.limits.timeout_s,
             complete=complete,
             imports=self._inputs.imports,
             folder=self._inputs.folder,

@@ -56,7 +56,7 @@ class Request:
     the OpenAI API (temperature, max_tokens, top_p, stop, seed, …); a protocol translates them.
     `response_schema` is a JSON Schema of the answer. For protocol `http`, `parameters` are
     `{method, url, headers, body}` and `messages` and `model` are empty; header values that are
-    secret stand in the endpoint. `timeout_s` bounds one attempt.
+    secret stand in the endpoint. `attempt_timeout_s` bounds one attempt.
     """
 
     endpoint: Endpoint
@@ -66,7 +66,7 @@ class Request:
     tools: tuple[Mapping[str, Any], ...] = ()
     response_schema: Mapping[str, Any] | None = None
     stream: bool = False
-    timeout_s: float | None = None
+    attempt_timeout_s: float | None = None
 
     def identity(self) -> dict[str, Any]:
         """Return what makes two requests the same question: no secret, no time limit, no address.

@@ -132,7 +132,7 @@ class ChatModel:
     tools: tuple[Mapping[str, Any], ...] = ()
     response_schema: Mapping[str, Any] | None = None
     stream: bool = False
-    timeout_s: float | None = None
+    attempt_timeout_s: float | None = None
 
     def request(
         self,
@@ -156,7 +156,7 @@ class ChatModel:
             tools=tools or self.tools,
             response_schema=self.response_schema if response_schema is None else response_schema,
             stream=self.stream,
-            timeout_s=self.timeout_s,
+            attempt_timeout_s=self.attempt_timeout_s,
         )
 
 
@@ -199,7 +199,7 @@ def chat_model(
         tools=tuple(options.tools),
         response_schema=options.response_schema,
         stream=options.stream,
-        timeout_s=options.timeout,
+        attempt_timeout_s=options.timeout,
     )
 
 

@@ -93,7 +93,7 @@ async def exchange(
         what = "a header (or the key) holds a line break or another control character"
         raise failed(request.endpoint, sent.url, ErrorKind.REQUEST, what)
     try:
-        async with asyncio.timeout(request.timeout_s):
+        async with asyncio.timeout(request.attempt_timeout_s):
             return await _exchanged(session, request, sent, on_event)
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
         raise _named(problem, request, sent.url) from problem
@@ -197,7 +197,8 @@ def _named(problem: Exception, request: Request, url: str) -> ProviderError:
     """Return what the network did wrong as a `ProviderError`."""
     option = "url" if request.endpoint.protocol == "http" else "base_url"
     if isinstance(problem, TimeoutError):
-        limit = "the time limit" if request.timeout_s is None else f"{request.timeout_s:g} s"
+        bound_s = request.attempt_timeout_s
+        limit = "the time limit" if bound_s is None else f"{bound_s:g} s"
         kind, what = ErrorKind.TIMEOUT, f"no complete answer within {limit}"
     elif isinstance(problem, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind = ErrorKind.REQUEST

@@ -181,7 +181,7 @@ class CommandTarget:
         )
 
     def _timeout_s(self, work: Work) -> float:
-        return min(self._options.timeout, work.timeout_s or self._options.timeout)
+        return min(self._options.timeout, work.item_timeout_s or self._options.timeout)
 
     def _check(self, result: CommandResult, timeout_s: float) -> None:
         if result.timed_out:

@@ -93,7 +93,7 @@ class _FlowInWorker(FlowTarget):
             "tools": [dict(tool) for tool in request.tools],
             "response_schema": request.response_schema,
             "stream": request.stream,
-            "timeout_s": request.timeout_s,
+            "attempt_timeout_s": request.attempt_timeout_s,
         }
         reply: Reply = await self._engine.ask(COMPLETE, raw)
         return reply

@@ -125,7 +125,7 @@ class HttpTarget:
             "headers": {name: filled(value, work) for name, value in self._public.items()},
             "body": filled(body, work) if isinstance(body, str) else filled_value(body, work),
         }
-        return Request(self._endpoint, parameters=parameters, timeout_s=options.timeout)
+        return Request(self._endpoint, parameters=parameters, attempt_timeout_s=options.timeout)
 
     @cached_property
     def _path(self) -> Any:

@@ -77,7 +77,7 @@ class OpenAITarget(_ChatTarget):
             endpoint=replace(self.chat.endpoint, protocol=EMBEDDINGS),
             model=model or self.chat.model,
             parameters={"input": list(texts)},
-            timeout_s=self.chat.timeout_s,
+            attempt_timeout_s=self.chat.attempt_timeout_s,
         )
 
 

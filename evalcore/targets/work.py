@@ -27,7 +27,7 @@ class Work:
 
     `iteration` counts from 0, `item` is the item's place in the plan. `messages` and `prompt` are
     `messages_of` the case's input and `prompt_of` those. `folder` is the suite's folder. The
-    caller enforces `timeout_s`; a target that starts a process ends it at that time as well.
+    caller enforces `item_timeout_s`; a target that starts a process ends it at that time as well.
     `complete` calls providers. `objects` are what a suite made in Python refers to by name.
     `run_store` takes the events of an executed workflow, `check` grades an output of one of its
     blocks; None where they are not needed. `workspace` is the folder that the target works in, if
@@ -43,7 +43,7 @@ class Work:
     messages: tuple[Message, ...]
     folder: Path
     imports: ImportPolicy
-    timeout_s: float | None = None
+    item_timeout_s: float | None = None
     mode: str = "live"
     complete: Complete = no_provider
     objects: Mapping[str, Any] = NOTHING

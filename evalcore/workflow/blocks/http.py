@@ -72,7 +72,7 @@ class HttpBlock(Block):
         request = Request(
             endpoint=Endpoint("http", host, url, headers=secret, values=values),
             parameters=parameters,
-            timeout_s=self.timeout,
+            attempt_timeout_s=self.timeout,
         )
         return parsed(await context.request(request))
 

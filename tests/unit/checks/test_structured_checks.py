@@ -17,7 +17,7 @@ from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case, Format
 from tests.unit.checks.checking import BLOCKED, ERROR, FAILED, PASSED, context
 
-EXPECTED = {"invoice": {"total": 100.0, "date": "2025-03-01"}, "vendor": "Acme"}
+EXPECTED: dict[str, Any] = {"invoice": {"total": 100.0, "date": "2025-03-01"}, "vendor": "Acme"}
 
 
 def graded(

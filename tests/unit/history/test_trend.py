@@ -28,7 +28,10 @@ SAME = Fingerprint("t", "m", "t1", "c1", None, "s1", "0.1.0", "a" * 40, False)
         ({}, ()),
         ({"model": "m2", "target_sha256": "t2", "suite_sha256": "s2"}, ("model m → m2",)),
         ({"target": "u", "target_sha256": "t2"}, ("target t → u",)),
-        ({"target_sha256": "t2", "suite_sha256": "s2"}, ("prompt, settings or code of the target",)),
+        (
+            {"target_sha256": "t2", "suite_sha256": "s2"},
+            ("prompt, settings or code of the target",),
+        ),
         ({"cases_sha256": "c2", "suite_sha256": "s2"}, ("cases",)),
         ({"judges_sha256": "j"}, ("judges",)),
         ({"suite_sha256": "s2"}, ("suite file",)),

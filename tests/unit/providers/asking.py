@@ -24,7 +24,7 @@ async def _sent(request: Request) -> Reply:
 def ask(server: ModelServer, protocol: str = "openai", **fields: Any) -> Reply:
     """Return the server's reply; `endpoint` may replace the usual one."""
     endpoint = fields.pop("endpoint", Endpoint(protocol, protocol, server.base_url, KEY))
-    given = {"model": "m", "messages": HELLO, "timeout_s": 20.0, **fields}
+    given = {"model": "m", "messages": HELLO, "attempt_timeout_s": 20.0, **fields}
     return asyncio.run(_sent(Request(endpoint, **given)))
 
 

@@ -76,7 +76,7 @@ def test_a_broken_answer_says_how_it_is_broken(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_answer_that_takes_too_long_is_a_timeout(protocol: str) -> None:
-    error = failure_of(Failure(how="slow", delay_s=5), protocol, timeout_s=0.1)
+    error = failure_of(Failure(how="slow", delay_s=5), protocol, attempt_timeout_s=0.1)
 
     assert (error.kind, error.status) == (ErrorKind.TIMEOUT, None)
     assert "within 0.1 s" in error.message
@@ -108,7 +108,7 @@ def test_a_wrong_address_names_it_and_the_option() -> None:
 
 async def _asked(endpoint: Endpoint) -> None:
     async with open_session() as session:
-        await send(session, Request(endpoint, "m", HELLO, timeout_s=20))
+        await send(session, Request(endpoint, "m", HELLO, attempt_timeout_s=20))
 
 
 @pytest.mark.parametrize("protocol", [*PROTOCOLS, "http"])
@@ -215,7 +215,7 @@ def endless_stream(chunk: bytes, times: int) -> Iterator[str]:
 def test_a_stream_that_does_not_end_is_cut_off(chunk: bytes, said: str) -> None:
     with endless_stream(chunk, 100) as base_url:
         endpoint = Endpoint("openai", "openai", base_url, KEY)
-        request = Request(endpoint, model="m", messages=HELLO, timeout_s=60.0, stream=True)
+        request = Request(endpoint, model="m", messages=HELLO, attempt_timeout_s=60.0, stream=True)
 
         async def asked() -> None:
             async with open_session() as session:
@@ -229,7 +229,7 @@ def test_a_long_line_of_a_stream_is_put_together() -> None:
     data = json.dumps({"choices": [{"delta": {"content": "y" * (3 << 20)}, "index": 0}]})
     with endless_stream(f"data: {data}\n\ndata: [DONE]\n\n".encode(), 1) as base_url:
         endpoint = Endpoint("openai", "openai", base_url, KEY)
-        request = Request(endpoint, model="m", messages=HELLO, timeout_s=60.0, stream=True)
+        request = Request(endpoint, model="m", messages=HELLO, attempt_timeout_s=60.0, stream=True)
 
         async def asked() -> Reply:
             async with open_session() as session:

@@ -97,7 +97,7 @@ def test_iterations_and_invocations_have_answers_of_their_own(store: LocalStore)
         ask(endpoint=replace(ENDPOINT, base_url="http://elsewhere/v1")),
         ask(endpoint=replace(ENDPOINT, api_key="another-key-2")),
         ask(endpoint=replace(ENDPOINT, headers={"Authorization": "Bearer x1"})),
-        ask(timeout_s=3.0),
+        ask(attempt_timeout_s=3.0),
         ask(stream=True),
         ask(parameters=MappingProxyType({"temperature": 0})),
     ],

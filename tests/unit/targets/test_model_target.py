@@ -113,7 +113,7 @@ def test_options_become_the_request() -> None:
         "response_format": {"type": "json_object"},
     }
     assert request.response_schema == {"type": "object"}
-    assert (request.model, request.stream, request.timeout_s) == ("m", True, 7)
+    assert (request.model, request.stream, request.attempt_timeout_s) == ("m", True, 7)
     assert request.tools == ({"name": "f"},)
 
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.shell import PROGRAM, ROOT, environment
+from tests.support.fork_server import PROGRAM
+from tests.support.shell import ROOT, environment
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.MULTILINE | re.DOTALL))

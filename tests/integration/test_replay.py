@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fork_server import PROGRAM
 from tests.support.model_server import (
     UNAUTHORIZED,
     Failure,
@@ -20,7 +21,7 @@ from tests.support.model_server import (
     model_server,
 )
 from tests.support.model_wire import Answer, Question
-from tests.support.shell import PROGRAM, Ended, Json, environment, evalcore
+from tests.support.shell import Ended, Json, environment, evalcore
 
 KEY = "sk-of-the-tests-123456"
 

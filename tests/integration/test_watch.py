@@ -13,9 +13,10 @@ import pytest
 
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from tests.support.fork_server import PROGRAM
 from tests.support.model_server import UNAUTHORIZED, model_server
 from tests.support.servers import BUCKET, S3Server
-from tests.support.shell import PROGRAM, ROOT, environment, evalcore, start
+from tests.support.shell import ROOT, environment, evalcore, start
 
 pytestmark = [pytest.mark.multiprocess]
 

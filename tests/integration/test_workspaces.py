@@ -15,7 +15,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.shell import PROGRAM, Ended, environment, evalcore
+from tests.support.fork_server import PROGRAM
+from tests.support.shell import Ended, environment, evalcore
 
 Json = dict[str, Any]
 SHELL_TARGET = {"name": "default", "provider": "command"}

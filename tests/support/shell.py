@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.fork_server import PROGRAM as PROGRAM
-from tests.support.fork_server import is_alike, run_forked
+from tests.support.fork_server import PROGRAM, is_alike, run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFORMANCE = ROOT / "tests" / "conformance"

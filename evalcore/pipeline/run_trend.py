@@ -9,6 +9,7 @@ from typing import Final
 from evalcore.errors import EvalError
 from evalcore.model.trend import Metric, Trend, TrendPoint
 from evalcore.report.document import Report
+from evalcore.statistics.estimates import estimate_mean
 from evalcore.storage.object_store import ObjectStore
 
 _HISTORY_LOG: Final = "history/runs/_delta_log/"
@@ -45,13 +46,13 @@ def run_trend(store: ObjectStore, report: Report) -> Trend | None:
 
 
 def _own_points(report: Report, started_at: datetime) -> list[TrendPoint]:
-    return [
-        TrendPoint(
-            report.run.id,
-            started_at,
-            variant.variant,
-            variant.score,
-            decision=str(report.decision),
+    points = []
+    for variant in report.summary.variants:
+        low, high = estimate_mean(variant.score_sample)[:2]
+        decision = str(report.decision)
+        points.append(
+            TrendPoint(
+                report.run.id, started_at, variant.variant, variant.score, low, high, decision
+            )
         )
-        for variant in report.summary.variants
-    ]
+    return points

@@ -38,6 +38,18 @@ class Worker(Protocol):
 
 
 @dataclass
+class Suspects:
+    """Which row in execution may be the one that ended the process before.
+
+    There is one at the most, so that a row that ends the process takes no other suspect with it.
+    `claiming` is held by the worker that looks for a row.
+    """
+
+    claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    in_execution: str | None = None
+
+
+@dataclass
 class Parts:
     """Everything that routes use. `open_to` is the caller of requests without a token.
 
@@ -55,6 +67,7 @@ class Parts:
     workers: Sequence[Worker] = ()
     objects: StoredObjects = field(init=False)
     payloads: Payloads = field(init=False)
+    suspects: Suspects = field(default_factory=Suspects)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     run_counts: RunCounts = field(default_factory=RunCounts)
 

@@ -135,6 +135,40 @@ def test_a_run_that_other_processes_execute_is_watched_as_often_as_needed(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(("attempts", "at_once"), [(0, 2), (1, 1)])
+def test_runs_that_may_have_ended_the_process_are_executed_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, at_once: int
+) -> None:
+    """A run that ends the process takes no other one with it each time."""
+    execute, executing, most = engine_run.execute_evals, [0], [0]
+    barrier = threading.Barrier(at_once)
+
+    def counted(*arguments: Any) -> Any:
+        executing[0] += 1
+        most[0] = max(most[0], executing[0])
+        barrier.wait(20)
+        try:
+            return execute(*arguments)
+        finally:
+            executing[0] -= 1
+
+    monkeypatch.setattr(eval_worker, "execute_evals", counted)
+
+    async def scenario() -> None:
+        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+            paths = [await requests.start_run() for _ in range(2)]
+            async with parts.database.transaction() as session:
+                await session.execute(update(EvalRunRow).values(attempts=attempts))
+            parts.workers = [EvalWorker(parts, Settings()) for _ in range(2)]
+            for worker in parts.workers:
+                await worker.start()
+            for path in paths:
+                assert (await requests.ended(path))["lifecycle"] == {"status": "completed"}
+            assert most == [at_once]
+
+    asyncio.run(scenario())
+
+
 def test_an_attempt_that_gave_a_result_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,9 +90,13 @@ class QueueWorker(Generic[Row]):
             self._woken.clear()
             try:
                 await self.close_ended()
-                row = await self._claim()
+                async with self.parts.suspects.claiming:
+                    row = await self._claim()
                 if row is not None:
-                    await self._execute(row)
+                    try:
+                        await self._execute(row)
+                    finally:
+                        self.parts.clear_suspect(row.id)
                     continue
             except (DatabaseOutageError, StoreError, OSError) as error:
                 LOG.warning("%s: the queue waits: %s", self.table.__tablename__, error)
@@ -111,10 +115,13 @@ class QueueWorker(Generic[Row]):
     async def _claim(self) -> Any:
         """Take a row that no other worker has; None if there is none.
 
-        It is the oldest one of a project that has the fewest rows in execution.
+        It is the oldest one of a project that has the fewest rows in execution. A row whose worker
+        died before waits while another such row is executed in this process.
         """
-        table = self.table
+        table, suspects = self.table, self.parts.suspects
         free = select(table).where(table.status.in_(OPEN), self.is_free)
+        if suspects.in_execution is not None:
+            free = free.where(table.attempts == 0)
         async with self.parts.database.transaction() as session:
             executing = await self._executing(session)
             if executing:
@@ -130,6 +137,8 @@ class QueueWorker(Generic[Row]):
             row.status = LifecycleStatus.RUNNING
             row.started_at = row.started_at or datetime.now(UTC)
             await self.claimed(session, row)
+        if row.attempts > 1:
+            suspects.in_execution = row.id
         return row
 
     async def _executing(self, session: AsyncSession) -> dict[str, int]:

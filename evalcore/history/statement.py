@@ -153,8 +153,8 @@ def _check_table_function(name: str) -> None:
         return
     if _FILE_FUNCTIONS.search(lowered):
         raise QueryError(f"{name}(): no file can be read but the history's own")
-    known = ", ".join(sorted(_TABLE_FUNCTIONS))
-    raise QueryError(f"{name}() is no table function of the history; there are {known}")
+    functions = ", ".join(sorted(_TABLE_FUNCTIONS))
+    raise QueryError(f"{name}() is no table function of the history; there are {functions}")
 
 
 def _check_table(name: str) -> None:

@@ -218,9 +218,9 @@ class SuiteHistory:
         if not chosen:
             variants = sorted({point.variant for point in points})
             hint = did_you_mean(variant, variants)
-            known = ", ".join(variants) or "none"
+            names = ", ".join(variants) or "none"
             raise UsageError(
-                f"suite '{self.suite}' has no variant '{variant}'.{hint} It has: {known}"
+                f"suite '{self.suite}' has no variant '{variant}'.{hint} It has: {names}"
             )
         return chosen
 
@@ -249,8 +249,8 @@ def _similar_suite(store: ObjectStore, suite: str) -> str:
     if same:
         return same[0]
     hint = did_you_mean(suite, suites)
-    known = f"It has: {', '.join(suites[:10])}" if suites else "It has no runs that have ended"
-    raise UsageError(f"the history of {store.url} has no suite '{suite}'.{hint} {known}")
+    others = f"It has: {', '.join(suites[:10])}" if suites else "It has no runs that have ended"
+    raise UsageError(f"the history of {store.url} has no suite '{suite}'.{hint} {others}")
 
 
 def _run_points(rows: list[tuple[Any, ...]]) -> Iterator[RunPoint]:

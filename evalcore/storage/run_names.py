@@ -83,13 +83,18 @@ def choose_two(store: ObjectStore, earlier: str, later: str) -> tuple[StoredRun,
 
     An earlier one that is named by what it is (`last`, a date) is older than the later one.
     """
-    if run_created_at(earlier) is not None:
-        first = find_run(store, earlier)
-        suite = None if run_created_at(later) is not None else first.manifest().suite
+    if _is_id(earlier):
+        first = choose_run(store, earlier)
+        suite = None if _is_id(later) else first.manifest().suite
         return first, choose_run(store, later, suite=suite)
     second = choose_run(store, later)
     manifest = second.manifest()
     return choose_run(store, earlier, suite=manifest.suite, before=manifest), second
+
+
+def _is_id(name: str) -> bool:
+    """Whether a name is (the beginning of) an id, of whichever suite."""
+    return _condition(_split(name)[1]) is None
 
 
 def branch_of(manifest: Manifest) -> str | None:

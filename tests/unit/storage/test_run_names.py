@@ -97,6 +97,9 @@ def test_a_day_that_no_calendar_has_is_a_usage_error(store: LocalStore) -> None:
         (FIRST, FIRST, (FIRST, FIRST)),
         ("2026-05-18", "last", (FIRST, BRANCH)),
         ("Other/Suite/last", "last", (OTHER, BRANCH)),
+        ("20260518", "latest", (FIRST, KILLED)),
+        ("cccccc", FAILED, (OTHER, FAILED)),
+        ("cccccc", "latest", (OTHER, OTHER)),
     ],
 )
 def test_two_names_mean_runs_of_one_suite(

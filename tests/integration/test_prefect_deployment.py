@@ -44,7 +44,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PREFECT_FILE = ROOT / "deployments" / "prefect.yaml"
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 _ENDED_S = 150.0
-_WORKER_LOOKS_S = 5.0
+# Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
+# later, and would end a retry that has begun.
+_WORKER_LOOKS = "prefect.flow_runs.worker - "
 
 
 def prefect_command(server: PrefectServer, *arguments: str, cwd: Path) -> str:
@@ -243,12 +245,12 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     slow, store = write_slow_suite(checkout, cases=8), tmp_path / "store"
     identity = trigger("evaluate/on-demand", suite=slow, store=str(store))
     wait_for_results(store)
+    looks = looks_of(working)
     killed = kill_flow_runs(checkout)
     committed = len(list(store.glob("runs/*/*/results/*.parquet")))
     with get_client(sync_client=True) as client:
         ended_run(identity, working)
-        # Prefect's worker looks at the process once more, and would end a retry that has begun.
-        time.sleep(_WORKER_LOOKS_S)
+        wait_for_look(working, looks)
         client.set_flow_run_state(identity, AwaitingRetry(), force=True)
     assert ended_again(identity, working).state_name == "Completed", working.log
 
@@ -257,6 +259,19 @@ def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
     assert (manifest.state, manifest.counts["passed"]) == ("completed", 8)
     assert killed
     assert 0 < committed < 8
+
+
+def looks_of(project: Project) -> int:
+    """Return how often the worker has looked at processes that have ended."""
+    return (project.folder / "worker.log").read_text("utf-8").count(_WORKER_LOOKS)
+
+
+def wait_for_look(project: Project, looks: int) -> None:
+    """Wait until the worker has looked at a process once more than so many times."""
+    deadline = time.monotonic() + _ENDED_S
+    while looks_of(project) <= looks:
+        assert time.monotonic() < deadline, project.log
+        time.sleep(0.2)
 
 
 def kill_flow_runs(folder: Path) -> list[int]:

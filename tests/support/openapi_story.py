@@ -121,7 +121,7 @@ def tell_all(story: Story, paused: Story) -> None:
     one = tell("evals_create", {**saved, "name": "invoice total"})["id"]
     scope = {"type": "single", "eval_id": one}
     asked = {"workflow_id": workflow, "scope": scope}
-    run = tell("eval_runs_create_run", asked, **{"Idempotency-Key": "nightly-2026-05-18"})["id"]
+    run = tell("eval_runs_create_run", asked, **{"idempotency-key": "nightly-2026-05-18"})["id"]
     story.tell_until_ended("eval_runs_get_run", run)
     tell("eval_runs_list_runs", workflow_id=workflow, limit=20)
     result = tell("eval_runs_list_results", run_id=run, limit=20)["data"][0]["id"]

@@ -92,7 +92,6 @@ async def create_run(
     idempotency_key: Annotated[
         str | None,
         Header(
-            alias="Idempotency-Key",
             min_length=1,
             max_length=255,
             description="A name for the request: sent again, it gives the same run.",

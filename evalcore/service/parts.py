@@ -87,6 +87,12 @@ class Parts:
         for worker in self.workers:
             worker.wake()
 
+    def clear_suspect(self, row_id: str) -> None:
+        """Let the next row be executed whose worker died; this one has ended or come forward."""
+        if self.suspects.in_execution == row_id:
+            self.suspects.in_execution = None
+            self.wake()
+
     async def stop(self) -> None:
         """Stop the workers, all at once, and close the database."""
         await asyncio.gather(*(worker.stop() for worker in self.workers))

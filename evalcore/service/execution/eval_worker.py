@@ -276,6 +276,8 @@ class _RunExecution:
                 await session.execute(
                     update(EvalRunRow).where(*self._lease.mine).values(attempts=self._attempts)
                 )
+        if written and self._attempts == 0:
+            self._parts.clear_suspect(self._row.id)
         self._counts = self._counts and not written
         for values in written:
             self._parts.metrics.count_result(values["status"], values["verdict"])

@@ -1,7 +1,7 @@
 """Examples of all operations in the OpenAPI document: one story, as the service has told it.
 
 `openapi_examples.json` has the requests and answers; a test sends the requests again and compares
-the answers, and writes the file with EVALCORE_WRITE_EXAMPLES=1.
+the answers (`tests/integration/test_openapi_examples.py`, which can write the file anew).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
-from evalcore.gates.difference import PairedSample, Verdict, judge_difference
+from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
 from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number, unmeasured_items
@@ -169,7 +169,7 @@ class NoSignificantRegression(Gate, compares=True):
 
 def joined(
     gate: str,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[GateVerdict],
     details: Mapping[str, Any],
     unavailable: Sequence[str] = (),
 ) -> GateResult:
@@ -187,15 +187,15 @@ def joined(
     return GateResult(gate, outcome, "; ".join(messages), details, "; ".join(remedies) or None)
 
 
-def _judge(candidate: VariantComparison, margin: float, alpha: float) -> Verdict:
+def _judge(candidate: VariantComparison, margin: float, alpha: float) -> GateVerdict:
     details: dict[str, Any] = {"variant": candidate.variant, "baseline": candidate.baseline}
     if (unmeasured := _unmeasured(candidate)) is not None:
-        return Verdict(GateOutcome.INCONCLUSIVE, unmeasured, details)
+        return GateVerdict(GateOutcome.INCONCLUSIVE, unmeasured, details)
     moments, paired = paired_moments(candidate.paired), candidate.paired
     subject = f"variant '{candidate.variant}'"
     if moments is None or paired is None:
         few = "no interval from fewer than two shared cases (or clusters)"
-        return Verdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
+        return GateVerdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
     lost = None
     if candidate.lost:
         lost = f"{counted(candidate.lost, 'case')} of the baseline not measured in the candidate"

@@ -12,7 +12,7 @@ from evalcore.statistics.intervals import FEW_CLUSTERS, Moments, cases_to_decide
 from evalcore.statistics.remedies import iterations_to_settle, remedy
 
 
-class Verdict(NamedTuple):
+class GateVerdict(NamedTuple):
     """What is decided of one variant, and why."""
 
     outcome: GateOutcome
@@ -33,7 +33,9 @@ class PairedSample(NamedTuple):
     iterations: int = 1
 
 
-def judge_difference(subject: str, sample: PairedSample, margin: float, alpha: float) -> Verdict:
+def judge_difference(
+    subject: str, sample: PairedSample, margin: float, alpha: float
+) -> GateVerdict:
     """Return the verdict on a mean difference by its interval of the level 1 − `alpha`.
 
     An interval above −`margin` passes, one below it fails, any other is inconclusive.
@@ -54,11 +56,11 @@ def judge_difference(subject: str, sample: PairedSample, margin: float, alpha: f
     if moments.clusters is not None and moments.clusters < FEW_CLUSTERS:
         text += f", only {moments.clusters} clusters"
     if not reaches(-margin, low) and sample.lost is not None:
-        return Verdict(GateOutcome.INCONCLUSIVE, f"{text}, but {sample.lost}", details)
+        return GateVerdict(GateOutcome.INCONCLUSIVE, f"{text}, but {sample.lost}", details)
     if not reaches(-margin, low):
-        return Verdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
+        return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
     if not reaches(high, -margin):
-        return Verdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
+        return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
     more = cases_to_decide(moments, -margin, alpha)
     details["more_cases"] = more
     repeats = iterations_to_settle(
@@ -72,4 +74,4 @@ def judge_difference(subject: str, sample: PairedSample, margin: float, alpha: f
         message = f"{text}: {counted(more, 'more case')} would decide"
     else:
         message = f"{text}: {counted(more, 'more case')} in as many new clusters would decide"
-    return Verdict(GateOutcome.INCONCLUSIVE, message, details, settles)
+    return GateVerdict(GateOutcome.INCONCLUSIVE, message, details, settles)

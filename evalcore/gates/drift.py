@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from evalcore.declared.parameter_types import Amount
 from evalcore.gates.comparing import joined
-from evalcore.gates.difference import Verdict
+from evalcore.gates.difference import GateVerdict
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.wording import number
 from evalcore.model.gate import GateOutcome, GateResult
@@ -83,7 +83,7 @@ FROM variant_measures
         message = f"over {past.named}: {result.message}"
         return GateResult(self.gate, result.outcome, message, details)
 
-    def _judge(self, now: _DriftRow, before: Sequence[_DriftRow]) -> Verdict:
+    def _judge(self, now: _DriftRow, before: Sequence[_DriftRow]) -> GateVerdict:
         subject, last = f"variant '{now.variant}'", getattr(now, self.metric)
         series = (getattr(row, self.metric) for row in before)
         values = [value for value in series if value is not None]
@@ -91,7 +91,7 @@ FROM variant_measures
         if last is None or len(values) < _FEWEST_DRIFT_RUNS:
             few = f"{subject}: {self.metric} is measured in {len(values)} earlier runs"
             missing = " and not in this one" if last is None else ""
-            return Verdict(GateOutcome.INCONCLUSIVE, f"{few}{missing}", details)
+            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{few}{missing}", details)
         mean = fsum(values) / len(values)
         rising = self.metric in {"latency", "cost"}
         # A rate of n cases moves in steps of 1/n; a hundredth of a measure is noise of the clock.
@@ -102,6 +102,6 @@ FROM variant_measures
         text = f"{subject}: {self.metric} {number(last)}, mean before {number(round(mean, 4))}, "
         if reaches(sums[-1], self.sigmas):
             reached = f"CUSUM {sums[-1]:.1f} ≥ {number(self.sigmas)} standard deviations"
-            return Verdict(GateOutcome.FAIL, f"{text}{reached}", details)
+            return GateVerdict(GateOutcome.FAIL, f"{text}{reached}", details)
         below = f"CUSUM {sums[-1]:.1f} < {number(self.sigmas)}"
-        return Verdict(GateOutcome.PASS, f"{text}{below}", details)
+        return GateVerdict(GateOutcome.PASS, f"{text}{below}", details)

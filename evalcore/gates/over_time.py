@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
 from evalcore.gates.comparing import joined
-from evalcore.gates.difference import PairedSample, Verdict, judge_difference
+from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
 from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted
@@ -151,12 +151,12 @@ ORDER BY variant_number
         message = f"against {past.named}: {result.message}"
         return GateResult(self.gate, result.outcome, message, details, result.remedy)
 
-    def _judge(self, row: _PairedRow) -> Verdict:
+    def _judge(self, row: _PairedRow) -> GateVerdict:
         subject = f"variant '{row.variant}'"
         details = {"variant": row.variant, "lost": row.lost}
         if row.moments is None:
             few = "no interval from fewer than two cases (or clusters) measured now and before"
-            return Verdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
+            return GateVerdict(GateOutcome.INCONCLUSIVE, f"{subject}: {few}", details)
         lost = None
         if row.lost:
             lost = f"{counted(row.lost, 'case')} not measured now or before"
@@ -177,8 +177,8 @@ def _p_below(moments: Moments | None, boundary: float) -> float:
 
 
 def _held_together(
-    verdicts: Sequence[Verdict], p_values: Sequence[float], alpha: float
-) -> list[Verdict]:
+    verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
+) -> list[GateVerdict]:
     """Return the verdicts; of several only those fail that Holm's procedure rejects at `alpha`."""
     rejected = holm([(p, 1) for p in p_values], alpha)
     return [

@@ -15,7 +15,7 @@ from evalcore.service.access.tokens import Caller, Scope, Tokens, project_id
 from evalcore.service.database.sessions import Database
 from evalcore.service.metrics import ServiceMetrics
 from evalcore.service.payloads import Payloads
-from evalcore.service.run_counts import RunCounts
+from evalcore.service.run_counts import RunCountsCache
 from evalcore.service.stored_objects import StoredObjects
 from evalcore.storage.object_store import ObjectStore
 
@@ -69,7 +69,7 @@ class Parts:
     payloads: Payloads = field(init=False)
     suspects: Suspects = field(default_factory=Suspects)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
-    run_counts: RunCounts = field(default_factory=RunCounts)
+    run_counts: RunCountsCache = field(default_factory=RunCountsCache)
 
     def __post_init__(self) -> None:
         self.objects = StoredObjects(self.store)

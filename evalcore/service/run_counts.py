@@ -23,7 +23,7 @@ class ChildCount(NamedTuple):
     children: int
 
 
-class RunCounts:
+class RunCountsCache:
     """Counts the children of runs; remembers those of runs whose children cannot change."""
 
     def __init__(self) -> None:

@@ -344,14 +344,14 @@ def begin_alone(run: StoredRun, shard: int, now: float) -> Lease | None:
     raise StoreError(f"{key}: the claim is changed all the time")
 
 
-class History(NamedTuple):
+class ClaimsHistory(NamedTuple):
     """What the claims of a run tell: items executed again, and when the first shard was begun."""
 
     reexecuted: int
     first_started_at: float | None
 
 
-def read_history(run: StoredRun, plan: Plan) -> History:
+def read_history(run: StoredRun, plan: Plan) -> ClaimsHistory:
     """Return what the claims tell of a run. Times in seconds since the epoch.
 
     Of a run whose processes noted the items that they began, those begun again count; else each
@@ -374,7 +374,7 @@ def read_history(run: StoredRun, plan: Plan) -> History:
         noted = count_restarted(run, plan.items)
         again = again if noted is None else noted
     started = [lease.started_at for lease in leases if lease.started_at]
-    return History(again, min(started, default=None))
+    return ClaimsHistory(again, min(started, default=None))
 
 
 def _lease_of(run: StoredRun, shard: int) -> Lease:

@@ -59,14 +59,14 @@ class QueryError(UsageError):
     """A query that is refused or wrong; `exit_code` 2."""
 
 
-class Statement(NamedTuple):
+class SelectStatement(NamedTuple):
     """One checked statement, and the runs that it names by `items('RUN')`."""
 
     sql: str
     runs: tuple[str, ...]
 
 
-def parse_statement(sql: str) -> Statement:
+def parse_statement(sql: str) -> SelectStatement:
     """Return the one statement of a text; raise `QueryError` with the reason for any other."""
     if len(sql) > _MOST_CHARACTERS:
         raise QueryError(f"the query has more than {_MOST_CHARACTERS:,} characters")
@@ -91,7 +91,7 @@ def parse_statement(sql: str) -> Statement:
     tree = orjson.loads(row[0]) if row else {"error": True}
     if tree.get("error"):
         raise QueryError(f"{_VERBS['PRAGMA']}; ask with one SELECT")
-    return Statement(sql, tuple(dict.fromkeys(_checked_runs(tree))))
+    return SelectStatement(sql, tuple(dict.fromkeys(_checked_runs(tree))))
 
 
 def short_reason(error: duckdb.Error) -> str:

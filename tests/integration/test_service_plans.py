@@ -14,7 +14,7 @@ from sqlalchemy import event
 from evalcore.service.database.sessions import Database
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.run_counts import RunCounts
+from evalcore.service.run_counts import RunCountsCache
 from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service_in_process import Requests, requests_to, service_parts
@@ -66,7 +66,7 @@ async def _check_reads(folder: Path, address: str) -> None:
                 for worker in parts.workers:
                     await worker.stop()
                 for name, read in reads.items():
-                    parts.run_counts = RunCounts()  # what it remembers is not asked again
+                    parts.run_counts = RunCountsCache()  # what it remembers is not asked again
                     with _recorded(parts.database) as asked:
                         await requests.get(read.path, **read.parameters)
                     assert len(asked) == read.statements, (name, asked)

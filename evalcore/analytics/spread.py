@@ -58,7 +58,8 @@ def read_samples(connection: BoundedConnection, plan: Plan, cluster: str | None)
     `cluster` is the metadata key by which cases belong together. Several variants of a case are one
     unit of the run's own samples.
     """
-    _name_clusters(connection, cluster)
+    if cluster is not None or plan.variants > 1:
+        _name_clusters(connection, cluster)
     clustered = cluster is not None
     if clustered:
         by_variant = _rows(connection, "spread_units", by_variant=True)

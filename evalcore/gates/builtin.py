@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
 from evalcore.gates.gate import Gate
-from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
-from evalcore.statistics.remedies import remedy_of_threshold
+
+if TYPE_CHECKING:
+    from evalcore.gates.sequential import SequentialRule
 
 _MAX_EXAMPLES = 3
 
@@ -26,6 +27,8 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
     """Return the result; a failure that is within chance says what would settle it."""
     if result.passed:
         return result
+    from evalcore.statistics.remedies import remedy_of_threshold
+
     return replace(result, remedy=remedy_of_threshold(sample, threshold))
 
 
@@ -37,6 +40,8 @@ class ScoreAtLeast(Gate, example="0.8"):
 
     @property
     def sequential(self) -> SequentialRule:
+        from evalcore.gates.sequential import CaseValue, SequentialRule
+
         return SequentialRule(CaseValue.SCORE, self.threshold)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
@@ -72,6 +77,8 @@ class PassRate(Gate, example="0.9"):
 
     @property
     def sequential(self) -> SequentialRule:
+        from evalcore.gates.sequential import CaseValue, SequentialRule
+
         return SequentialRule(CaseValue.PASSED, self.threshold, per_variant=self.per_variant)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:

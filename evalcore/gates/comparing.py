@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
-from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number, unmeasured_items
 from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
@@ -17,6 +16,9 @@ from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.statistics.exact import iterations_to_decide
 from evalcore.statistics.paired import paired_moments
+
+if TYPE_CHECKING:
+    from evalcore.gates.sequential import SequentialRule
 
 _MAX_EXAMPLES = 3
 FirstRun = Literal["inconclusive", "pass"]
@@ -149,6 +151,8 @@ class NoSignificantRegression(Gate, compares=True):
 
     @property
     def sequential(self) -> SequentialRule:
+        from evalcore.gates.sequential import CaseValue, SequentialRule
+
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(CaseValue.DIFFERENCE, -self.margin, self.alpha / 2, per_variant=True)
 

@@ -9,7 +9,6 @@ from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import FEW_CLUSTERS, Moments, cases_to_decide, t_interval
-from evalcore.statistics.remedies import iterations_to_settle, remedy
 
 
 class GateVerdict(NamedTuple):
@@ -61,6 +60,8 @@ def judge_difference(
         return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
     if not reaches(high, -margin):
         return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
+    from evalcore.statistics.remedies import iterations_to_settle, remedy
+
     more = cases_to_decide(moments, -margin, alpha)
     details["more_cases"] = more
     repeats = iterations_to_settle(

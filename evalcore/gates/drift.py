@@ -16,7 +16,6 @@ from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.cusum import cusum, self_starting
 
 _DRIFT_RUNS = 100
 _FEWEST_DRIFT_RUNS = 8
@@ -92,6 +91,8 @@ FROM variant_measures
             few = f"{subject}: {self.metric} is measured in {len(values)} earlier runs"
             missing = " and not in this one" if last is None else ""
             return GateVerdict(GateOutcome.INCONCLUSIVE, f"{few}{missing}", details)
+        from evalcore.statistics.cusum import cusum, self_starting
+
         mean = fsum(values) / len(values)
         rising = self.metric in {"latency", "cost"}
         # A rate of n cases moves in steps of 1/n; a hundredth of a measure is noise of the clock.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evalcore.declared.parameters import parameter_values, restore, snake_case
-from evalcore.gates.sequential import SequentialRule
 from evalcore.model.gate import GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
+
+if TYPE_CHECKING:
+    from evalcore.gates.sequential import SequentialRule
 
 
 class Gate:

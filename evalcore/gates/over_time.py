@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
 from evalcore.gates.comparing import joined
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
-from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
@@ -22,7 +21,9 @@ from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.statistics.distributions import t_cdf
 from evalcore.statistics.intervals import Moments, clustered_moments, plain_moments
-from evalcore.statistics.multiplicity import holm
+
+if TYPE_CHECKING:
+    from evalcore.gates.sequential import SequentialRule
 
 _MAX_EXAMPLES = 3
 
@@ -124,6 +125,8 @@ ORDER BY variant_number
 
     @property
     def sequential(self) -> SequentialRule:
+        from evalcore.gates.sequential import CaseValue, SequentialRule
+
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(
             CaseValue.PAST_DIFFERENCE, -self.margin, self.alpha / 2, True, int(self.runs)
@@ -180,6 +183,8 @@ def _held_together(
     verdicts: Sequence[GateVerdict], p_values: Sequence[float], alpha: float
 ) -> list[GateVerdict]:
     """Return the verdicts; of several only those fail that Holm's procedure rejects at `alpha`."""
+    from evalcore.statistics.multiplicity import holm
+
     rejected = holm([(p, 1) for p in p_values], alpha)
     return [
         verdict

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import fsum
+from typing import TYPE_CHECKING
 
 from evalcore.declared.parameter_types import Count, Share
 from evalcore.gates.gate import Gate
-from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.gates.wording import counted, number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
-from evalcore.statistics.iterated import pass_all_k
-from evalcore.statistics.remedies import remedy_of_threshold
+
+if TYPE_CHECKING:
+    from evalcore.gates.sequential import SequentialRule
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,14 @@ ORDER BY ALL
 
     @property
     def sequential(self) -> SequentialRule:
+        from evalcore.gates.sequential import CaseValue, SequentialRule
+
         return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
+        from evalcore.statistics.iterated import pass_all_k
+        from evalcore.statistics.remedies import remedy_of_threshold
+
         k = int(self.k)
         rows = self.rows(summary)
         if not rows:

@@ -42,7 +42,6 @@ from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
 from evalcore.pipeline.run_observer import tell_end
-from evalcore.pipeline.stop_rule import early_results
 from evalcore.planning.shards import pending_shards
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
@@ -293,6 +292,8 @@ def _view(
         # A custom gate is foreign code.
         results: Sequence[GateResult] = decide_gates(policy, gating.summary, functions)
         if policy.stop_when_decided and not gating.summary.nothing_gates:
+            from evalcore.pipeline.stop_rule import early_results
+
             results = early_results(definition, manifest, gated, results)
         gates = tuple(map(_covered, results))
         decision = decide_run(gates, summary, gating.summary)

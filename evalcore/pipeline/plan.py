@@ -24,7 +24,6 @@ from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
-from evalcore.pipeline.stopping_order import in_stopping_order, stopping_plan
 from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
 from evalcore.planning.spool import PART_CASES
 from evalcore.repository import read_head
@@ -136,6 +135,8 @@ def plan_run(
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
     if definition.policy.stop_when_decided:
+        from evalcore.pipeline.stopping_order import in_stopping_order, stopping_plan
+
         suite, order = in_stopping_order(suite, _seed(store, options.reuse) if regraded else None)
         plan = stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))

@@ -9,6 +9,7 @@ from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.statistics.distributions import t_quantile
 
 FEW_CLUSTERS = 10
+_Z_95 = 1.9599639845400536
 
 
 class Interval(NamedTuple):
@@ -40,15 +41,22 @@ def wilson(passed: int, n: int, alpha: float = 0.05) -> Interval | None:
 
 def wilson_share(share: float, n: float, alpha: float = 0.05) -> Interval:
     """Return Wilson's interval of a share of `n` trials; `n` is above 0 and may be effective."""
-    from statistics import NormalDist
-
-    z = NormalDist().inv_cdf(1 - alpha / 2)
+    z = _two_sided_quantile(alpha)
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
     low = 0.0 if share == 0 else max(0.0, centre - half)
     high = 1.0 if share == 1 else min(1.0, centre + half)
     return Interval(low, high, "wilson")
+
+
+def _two_sided_quantile(alpha: float) -> float:
+    """Return z₁₋α/₂; that of 95 % without loading the standard library's statistics."""
+    if alpha == 0.05:
+        return _Z_95
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(1 - alpha / 2)
 
 
 def plain_moments(n: int, mean: float, square_sum: float) -> Moments | None:

@@ -69,7 +69,8 @@ def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
     order: Mapping[str, int] = manifest.settings.get("order") or {}
     rules = sequential_rules(definition, int(order.get("groups", 1)))
     variants = [variant.id for variant in definition.variants]
-    return SequentialGates(rules, variants, definition.baseline, manifest.plan.cases)
+    cases = max(1, manifest.plan.cases - len(quarantine_of(manifest.settings).case_ids))
+    return SequentialGates(rules, variants, definition.baseline, cases)
 
 
 def _open_tables(

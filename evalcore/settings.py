@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import SettingsError
+from evalcore.model.notification import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import ProviderLimits
 from evalcore.redaction.redactor import PROCESS
 from evalcore.repository import find_upward
@@ -48,7 +49,8 @@ class Settings:
     in the system's temporary folder. `isolation`: where the Python of suites in files runs,
     `process` or `inline` (EVALCORE_ISOLATION). In the file only: `providers`, by name or protocol
     (`[providers.NAME]` with requests_per_minute, tokens_per_minute, max_concurrency), and `prices`
-    by model (`[prices."MODEL"]` with input and output), which go before the known ones.
+    by model (`[prices."MODEL"]` with input and output), which go before the known ones;
+    `notify` (`[notify]` with to and on): who is told of decisions of suites that name no one.
     """
 
     store: str = DEFAULT_STORE
@@ -70,6 +72,7 @@ class Settings:
     isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    notify: NotifyPolicy | None = None
 
 
 DEFAULT_SETTINGS = Settings()
@@ -254,6 +257,19 @@ def _seconds(value: object) -> float:
     return float(value)  # type: ignore[arg-type]  # sound
 
 
+def _notify(value: object) -> NotifyPolicy:
+    if not isinstance(value, dict) or set(value) - {"to", "on"}:
+        raise ValueError(": expected a table with to and on")
+    names = _texts(value.get("to"))
+    for index, name in enumerate(names):
+        if not VARIABLE_NAME.match(name):
+            raise ValueError(f".to[{index}]: {LITERAL_ADDRESS}")
+    on = value.get("on", NotifyOn.CHANGE)
+    if on not in set(NotifyOn):
+        raise ValueError(f".on: expected {', '.join(NotifyOn)}")
+    return NotifyPolicy(names, NotifyOn(on))
+
+
 def _isolation(value: object) -> str:
     if value not in ("process", "inline"):
         raise ValueError(f": {value!r} is neither process nor inline")
@@ -329,6 +345,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "workspaces": _text,
     "isolation": _isolation,
     "providers": _providers,
+    "notify": _notify,
     "prices": _prices,
 }
 

@@ -46,6 +46,7 @@ from flows.lanes import (
     work_left,
 )
 from flows.late_cancellation import settle_at_exit
+from flows.notices import tell_decision
 from flows.parameters import EvaluateParameters, load_options, takes_parameters
 from flows.permitted import permitted_store, permitted_suite, this_worker
 from flows.publish import (
@@ -149,6 +150,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
     now, decide = datetime.now(UTC), DecideOptions(execution.imports, isolation=execution.isolation)
     with finish_run(run, execution.receipts, now=now, options=decide) as view:
         publish(view)
+        tell_decision(view, this_worker().settings)
         return states.decided(view.report)
 
 

@@ -136,6 +136,11 @@ _LISTENER: ContextVar[Callable[[Report], None] | None] = ContextVar(
 )
 
 
+def is_listened_to() -> bool:
+    """Whether a night reports on the runs that are published here."""
+    return _LISTENER.get() is not None
+
+
 def publish(view: RunView) -> None:
     """Create the artifacts of a decided run, and send its events."""
     report = view.report

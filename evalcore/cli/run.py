@@ -35,7 +35,7 @@ from evalcore.cli.scripts import (
     read_scores,
     tell_beside,
 )
-from evalcore.cli.showing import print_terminal, report_forms, store_reports
+from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
 from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
@@ -221,7 +221,19 @@ def _execute(
             )
         show(view, options, another=another)
         export_view(view, options.exports, append=another)
+        if not options.prefect:  # else the flow has told
+            _tell(view)
         return view.report.decision
+
+
+def _tell(view: RunView) -> None:
+    """Send the decision to those whom the suite or the configuration names."""
+    if view.run.definition.policy.notify is None and settings().notify is None:
+        return
+    from evalcore.pipeline.notify import notify_decision
+
+    for warning in notify_decision(view, settings()):
+        click.echo(one_line(f"Warning: {warning}"), err=True)
 
 
 def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:

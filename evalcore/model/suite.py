@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.gate import GateSpec
+from evalcore.model.notification import NotifyPolicy
 from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -150,6 +151,7 @@ class Policy:
     max_error_share: float | None = None
     cluster: str | None = None
     stop_when_decided: bool = False
+    notify: NotifyPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

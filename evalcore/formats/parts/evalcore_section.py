@@ -16,6 +16,12 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
 from evalcore.model.gate import GateSpec
+from evalcore.model.notification import (
+    LITERAL_ADDRESS,
+    VARIABLE_NAME,
+    NotifyOn,
+    NotifyPolicy,
+)
 from evalcore.model.suite import (
     ErrorPolicy,
     Limits,
@@ -101,6 +107,7 @@ class SectionReader:
             max_error_share=section.get("max_error_share"),
             cluster=section.get("cluster"),
             stop_when_decided=self._stops(),
+            notify=self._notify(),
         )
 
     def _gates(self) -> Sequence[GateSpec] | None:
@@ -114,6 +121,17 @@ class SectionReader:
                 loc = (*self._loc_of("gates"), index)
                 self._problems.add(loc, f"{error}{_gate_hint(raw)}")
         return gates
+
+    def _notify(self) -> NotifyPolicy | None:
+        if "notify" not in self._section:
+            return None
+        written = self._section["notify"]
+        for index, name in enumerate(written["to"]):
+            if not VARIABLE_NAME.match(name):
+                # The text itself may be an address, which no message repeats.
+                loc = (*self._loc_of("notify"), "to", index)
+                self._problems.add(loc, LITERAL_ADDRESS)
+        return NotifyPolicy(tuple(written["to"]), NotifyOn(written.get("on", NotifyOn.CHANGE)))
 
     def _stops(self) -> bool:
         chosen = self._options.stop_when_decided

@@ -86,6 +86,14 @@ class LimitsShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class NotifyShape(TypedDict, total=False):
+    """Who is told of a decision: names of variables that hold Apprise addresses; and when."""
+
+    to: Required[Annotated[list[Text], Field(min_length=1)]]
+    on: Literal["change", "failure", "always"]
+
+
+@with_config(STRICT)
 class EvalcoreSection(TypedDict, total=False):
     """What evalcore adds to a format: repetitions, gates, policies."""
 
@@ -103,5 +111,6 @@ class EvalcoreSection(TypedDict, total=False):
     tags: list[str]
     cluster: Text
     stop_when_decided: bool
+    notify: NotifyShape
     judge: Text
     require_calibrated: bool

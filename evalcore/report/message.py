@@ -1,0 +1,129 @@
+"""The message that tells people of a run's decision: no markup in it comes from data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from evalcore.model.failure import Failure
+from evalcore.redaction.redactor import PROCESS
+from evalcore.report.document import Report
+from evalcore.report.escape import escape_markdown, visible
+from evalcore.report.quarantine import quarantine_lines
+
+LISTED_CASES: Final = 10
+_MOST: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message without secrets: `title` is one line of plain text, `body` is Markdown, `text` the
+    same as plain text.
+    """
+
+    title: str
+    body: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionContext:
+    """What a message says besides the report.
+
+    `before` is the decision of the suite's run before, `changes` what changed since, `links` are
+    names and addresses.
+    """
+
+    before: str | None = None
+    changes: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def decision_message(
+    report: Report, failures: Sequence[Failure], context: DecisionContext
+) -> Message:
+    """Return the message of a decided run; of the failed cases it has the first ten."""
+    was = "" if context.before in {None, str(report.decision)} else f" (was {context.before})"
+    title = plain(f"{report.suite}: {report.decision}{was}")
+    body, text = ("\n".join(_lines(report, failures, context, form)) for form in (MARKDOWN, PLAIN))
+    return Message(title, body, text)
+
+
+def _lines(
+    report: Report, failures: Sequence[Failure], context: DecisionContext, form: MessageForm
+) -> Iterator[str]:
+    safe = form.safe
+    summary = report.summary
+    yield f"{summary.passed_cases} of {summary.cases} cases passed."
+    undecided = [gate for gate in report.gates if not gate.passed]
+    if undecided:
+        yield form.heading("Gates")
+        for gate in undecided:
+            yield f"- {safe(gate.name)} ({gate.outcome}): {safe(gate.message)}"
+    gating = [each for each in failures if report.quarantine.entry_of(each.case) is None]
+    if gating:
+        yield form.heading("Cases")
+        yield from (failure_line(each, form) for each in gating[:LISTED_CASES])
+        if len(gating) > LISTED_CASES:
+            yield "- and more"
+    if report.quarantine.expired:
+        yield form.heading("Quarantine")
+        for line in quarantine_lines(report.quarantine):
+            yield f"- {safe(line)}"
+    if context.changes:
+        yield form.heading("Changed since the run before")
+        for change in context.changes:
+            yield f"- {safe(change)}"
+    yield f"\nRun {safe(report.run.id)}"
+    for name, address in context.links:
+        yield form.link(name, address)
+
+
+def failure_line(failure: Failure, form: MessageForm) -> str:
+    """Return a line of a list: the case, and why it did not pass."""
+    safe = form.safe
+    where = f"{failure.case} [{failure.variant}]"
+    if failure.status != "completed":
+        return f"- {safe(where)}: {safe(failure.error_message or failure.reason or failure.status)}"
+    missed = next(iter(failure.assertions), None)
+    if missed is None:
+        return f"- {safe(where)}: {safe(failure.outcome or 'failed')}"
+    values = [
+        f"{name} {safe(text)}"
+        for name, text in (("expected", missed.expected), ("actual", missed.actual))
+        if text is not None
+    ]
+    detail = f" ({', '.join(values)})" if values else ""
+    return f"- {safe(where)}: {safe(missed.name)}: {safe(missed.message or missed.outcome)}{detail}"
+
+
+class MessageForm(NamedTuple):
+    """How a message is written: `safe` makes foreign text inert, on one line, without secrets."""
+
+    safe: Callable[[str], str]
+    is_markdown: bool
+
+    def heading(self, text: str) -> str:
+        """Return the heading of a list."""
+        return f"\n**{text}**\n" if self.is_markdown else f"\n{text}:"
+
+    def link(self, name: str, address: str) -> str:
+        """Return a link as a paragraph of its own."""
+        if self.is_markdown:
+            return f"\n[{self.safe(name)}]({address})"
+        return f"\n{self.safe(name)}: {address}"
+
+
+def plain(text: str) -> str:
+    """Return foreign text without secrets on one line."""
+
+    return visible(" ".join(PROCESS.text(text).split()))[:_MOST]
+
+
+def _escaped(text: str) -> str:
+    return escape_markdown(PROCESS.text(text), _MOST)
+
+
+MARKDOWN: Final = MessageForm(_escaped, is_markdown=True)
+PLAIN: Final = MessageForm(plain, is_markdown=False)

@@ -1,0 +1,36 @@
+"""Tell people of decisions from flows: each suite's, and one message for a night."""
+
+from __future__ import annotations
+
+from prefect import get_run_logger, runtime
+
+from evalcore.model.notification import NotifyPolicy
+from evalcore.pipeline import RunView
+from evalcore.pipeline.notify import configured_receivers, notify_decision, send
+from evalcore.report.message import Message
+from evalcore.settings import Settings
+from flows.publish import best_effort, is_listened_to, logged
+
+
+def flow_links() -> tuple[tuple[str, str], ...]:
+    """Return the link to this flow run; nothing where Prefect has no pages."""
+    address = runtime.flow_run.ui_url
+    return (("flow run", str(address)),) if address else ()
+
+
+def tell_decision(view: RunView, settings: Settings) -> None:
+    """Tell of a run's decision; in a night the configuration's receivers get one message for all.
+
+    What cannot be sent is a warning in the flow run's log.
+    """
+    with best_effort("tell of the decision"):
+        configured = not is_listened_to()
+        for warning in notify_decision(view, settings, links=flow_links(), configured=configured):
+            get_run_logger().warning("%s", logged(warning))
+
+
+def tell_night(message: Message, policy: NotifyPolicy) -> None:
+    """Send the message of a night to the receivers of the configuration."""
+    with best_effort("tell of the night"):
+        for warning in send(message, configured_receivers(policy)):
+            get_run_logger().warning("%s", logged(warning))

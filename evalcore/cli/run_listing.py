@@ -22,7 +22,7 @@ from evalcore.storage.runs import UnreadableRun, list_all_runs, open_run
 
 DAMAGED: Final = "damaged"
 _UNPLANNED: Final = "unplanned"
-_INTERRUPTED: Final = "interrupted"
+INTERRUPTED: Final = "interrupted"
 _ABSENT: Final = "–"
 _ROW: Final = "{:<23}  {:<12}  {:>9}  {:>7}  {:>9}  {:>9}  {:>10}  {}"
 _TITLES: Final = ("RUN", "DECISION", "ITEMS", "SCORE", "PASS RATE", "DURATION", "COST USD", "SUITE")
@@ -108,7 +108,7 @@ def _line(entry: dict[str, Any]) -> str:
         return f"{entry['id']}  {DAMAGED:<12}  {entry['reason']}  {entry['suite']}"
     outcome = entry["decision"] or (entry["state"] if entry["planned"] else _UNPLANNED)
     if entry["interrupted"]:
-        outcome = _INTERRUPTED
+        outcome = INTERRUPTED
     score, rate, cost = entry["score"], entry["pass_rate"], entry["cost_usd"]
     return _ROW.format(
         entry["id"],

@@ -9,7 +9,7 @@ import click
 import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
-from evalcore.cli.run_listing import DAMAGED, list_command, manifest_facts
+from evalcore.cli.run_listing import DAMAGED, INTERRUPTED, list_command, manifest_facts
 from evalcore.cli.run_removal import delete_command, prune_command
 from evalcore.cli.showing import one_line
 from evalcore.cli.verify import verify_command
@@ -19,6 +19,7 @@ from evalcore.model.gate import Decision
 from evalcore.model.run import State
 from evalcore.pipeline import cancel_run
 from evalcore.pipeline.integrity import verify_run
+from evalcore.pipeline.interruption import is_interrupted
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_run
 
@@ -48,7 +49,10 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
         document = orjson.loads(orjson.dumps(manifest)) | extra
         click.echo(on_one_line(orjson.dumps(document).decode()))
         return int(code)
-    for name, value in manifest_facts(manifest).items():
+    facts = manifest_facts(manifest)
+    if is_interrupted(run, manifest, now=datetime.now(UTC)):
+        facts["state"] = INTERRUPTED
+    for name, value in facts.items():
         click.echo(one_line(f"{name:<12} {value if value is not None else '–'}"))
     for damage in damages:
         click.echo(one_line(f"{DAMAGED:<12} {damage}"))

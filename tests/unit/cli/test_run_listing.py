@@ -68,6 +68,8 @@ def test_a_run_of_a_process_that_ended_is_interrupted(tmp_path: Path) -> None:
     (entry,) = json.loads(listed(tmp_path, "--json"))
     assert (entry["state"], entry["interrupted"]) == ("running", True)
     assert "interrupted" in listed(tmp_path)
+    shown = CliRunner().invoke(runs, ["show", RUN, "--store", str(tmp_path)])
+    assert "state        interrupted" in shown.stdout
 
 
 def test_a_run_of_this_process_is_running(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ SCAN = """
 import glob, json, sys, time
 import duckdb
 connection = duckdb.connect(config={"memory_limit": "1024MB"})
+connection.execute("SET enable_progress_bar = false")
 started = time.perf_counter()
 row = connection.execute('''
     SELECT count(run_id), max(variant), max(outcome), max(required), sum(score), sum(weight)
@@ -222,7 +223,7 @@ def measured_inside(program: str, store: Path) -> tuple[float, int, float]:
     ended = run_process(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise CommandFailedError(ended.stderr)
-    seconds, rows, peak_mb = json.loads(ended.stdout)
+    seconds, rows, peak_mb = json.loads(ended.stdout.splitlines()[-1])
     return seconds, rows, peak_mb
 
 

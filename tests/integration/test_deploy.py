@@ -42,6 +42,7 @@ ALL = {
     "work pool evalcore",
     "deployment evaluate/on-demand",
     "deployment nightly/nightly",
+    "deployment compact/compact",
     "deployment evaluate/benchmark",
     "deployment evaluate-lane/lane",
     "rate limit evalcore-gpt-requests",

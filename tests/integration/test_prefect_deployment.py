@@ -25,6 +25,7 @@ from prefect.states import AwaitingRetry, Cancelling, Completed, Running
 from evalcore.model.run import Manifest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from flows.compact import CompactParameters
 from flows.evaluate import evaluate
 from flows.nightly_parameters import NightlyParameters
 from flows.parameters import EvaluateParameters
@@ -86,7 +87,7 @@ def registered(prefect: PrefectServer, project: Project, checkout: Path) -> Pref
 
 def test_every_deployment_of_the_file_is_registered(registered: PrefectServer) -> None:
     names = [row["name"] for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]]
-    assert names == ["on-demand", "nightly", "benchmark", "lane"]
+    assert names == ["on-demand", "nightly", "compact", "benchmark", "lane"]
     with get_client(sync_client=True) as client:
         there = {found.name for found in client.read_deployments()}
     assert set(names) <= there
@@ -178,6 +179,16 @@ def test_the_server_refuses_parameters_that_cannot_be(
     with pytest.raises(PrefectHTTPStatusError, match="Validation failed") as refused:
         trigger("evaluate/on-demand", **parameters)
     assert refused.value.response.status_code == 409
+
+
+def test_the_history_is_compacted_every_week_and_asked_for_nothing(
+    registered: PrefectServer,
+) -> None:
+    compact = deployment("compact/compact")
+    assert [str(schedule.schedule.cron) for schedule in compact.schedules] == ["0 6 * * 0"]
+    assert compact.parameters == {}
+    properties = (compact.parameter_openapi_schema or {})["properties"]
+    assert list(properties) == list(CompactParameters.model_fields)
 
 
 # A worker

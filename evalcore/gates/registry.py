@@ -77,8 +77,10 @@ def parse_gate_option(text: str) -> GateSpec:
     elif separator == ":":
         for key, value in _pairs(name, rest, kind):
             raw[key] = value_of_text(value, parameters.get(snake_case(key)))
-    missing = [key for key in _required_keys(kind) if key not in map(snake_case, raw)]
-    if missing:
+    written = set(map(snake_case, raw)) - {"gate"}
+    missing = [key for key in _required_keys(kind) if key not in written]
+    # A misspelt key is the mistake, not what it leaves missing.
+    if missing and written <= parameters.keys():
         keys = ", ".join(f"'{key}'" for key in missing)
         verb = "is" if len(missing) == 1 else "are"
         raise GateSyntaxError(f"gate '{name}': {keys} {verb} required: {_option_form(name, kind)}")

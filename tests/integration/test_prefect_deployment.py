@@ -19,6 +19,7 @@ import pytest
 import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import AwaitingRetry, Cancelling, Completed, Running
 
@@ -185,7 +186,9 @@ def test_the_history_is_compacted_every_week_and_asked_for_nothing(
     registered: PrefectServer,
 ) -> None:
     compact = deployment("compact/compact")
-    assert [str(schedule.schedule.cron) for schedule in compact.schedules] == ["0 6 * * 0"]
+    (schedule,) = [each.schedule for each in compact.schedules]
+    assert isinstance(schedule, CronSchedule)
+    assert schedule.cron == "0 6 * * 0"
     assert compact.parameters == {}
     properties = (compact.parameter_openapi_schema or {})["properties"]
     assert list(properties) == list(CompactParameters.model_fields)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prefect import Flow, flow, get_run_logger
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import (
+    create_image_artifact,
+    create_markdown_artifact,
+    create_table_artifact,
+)
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
@@ -18,15 +24,19 @@ from prefect.states import Cancelled
 
 from evalcore.errors import UsageError
 from evalcore.redaction.exceptions import cover_exception
-from evalcore.report.document import Report
+from evalcore.report.escape import escape_markdown
 from flows import states
 from flows.compact import sync_history
 from flows.evaluate import evaluate, note_cancellation
 from flows.late_cancellation import settle_at_exit
+from flows.night_history import look_back
+from flows.night_message import is_night_due, night_message
 from flows.night_report import SuiteEnd, night_markdown, night_rows
 from flows.nightly_parameters import Night, NightlyParameters, find_suites
+from flows.notices import flow_links, tell_night
 from flows.parameters import takes_parameters
-from flows.publish import best_effort, listening, logged
+from flows.permitted import this_worker
+from flows.publish import PublishedRun, artifact_key, best_effort, listening, logged
 
 REPORT_KEY = "evalcore-nightly-report"
 GATES_KEY = "evalcore-nightly-gates"
@@ -66,8 +76,10 @@ def nightly(**fields: Any) -> State[Any]:
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)
     sync_history(parameters.model_dump()["store"])
+    ends = [_with_history(end) for end in ends]
     state = states.worst([(end.suite, end.state) for end in ends])
     _publish(ends, state)
+    _tell(ends, state)
     stopped = [end for end in ends if end.state.is_cancelled()]
     if stopped:
         return Cancelled(message=f"stopped: {stopped[0].suite}: {stopped[0].state.message}")
@@ -105,15 +117,31 @@ def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:
     if not exists:
         error = UsageError(f"no file below {Path.cwd()} matches")
         return SuiteEnd(suite, states.refused(error))
-    reports: list[Report] = []
-    with listening(reports.append):
+    published: list[PublishedRun] = []
+    with listening(published.append):
         try:
             state: State[Any] = evaluate(**parameters.of_suite(suite), return_state=True)
         except Exception as error:  # noqa: BLE001  (Prefect's own; the other suites go on)
             cover_exception(error)
             get_run_logger().exception("%s was not evaluated", logged(suite))
             state = states.broken(error)
-    return SuiteEnd(suite, state, reports[-1] if reports else None)
+    if not published:
+        return SuiteEnd(suite, state)
+    return SuiteEnd(suite, state, published[-1].report, published[-1])
+
+
+def _with_history(end: SuiteEnd) -> SuiteEnd:
+    """Return the suite with what its history says; without a history it stays as it is."""
+    if end.published is not None:
+        with best_effort(f"look back on {end.suite}"):
+            return replace(end, history=look_back(end.published))
+    return end
+
+
+def _tell(ends: list[SuiteEnd], state: State[Any]) -> None:
+    policy = this_worker().settings.notify
+    if policy is not None and policy.to and is_night_due(policy, ends):
+        tell_night(night_message(ends, state, flow_links()), policy)
 
 
 def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
@@ -123,5 +151,14 @@ def _publish(ends: list[SuiteEnd], state: State[Any]) -> None:
             key=REPORT_KEY,
             description=state.message or "",
         )
+    for end in ends:
+        if end.history is not None and end.history.trend_png is not None:
+            with best_effort("create the picture of a trend"):
+                picture = b64encode(end.history.trend_png).decode()
+                create_image_artifact(
+                    image_url=f"data:image/png;base64,{picture}",
+                    key=artifact_key(end.history.suite, "trend"),
+                    description=f"Score of {escape_markdown(end.history.suite)} over its runs",
+                )
     with best_effort("create the table of the night's gates"):
         create_table_artifact(table=night_rows(ends), key=GATES_KEY, description="All gates")

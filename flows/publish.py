@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from prefect import get_run_logger, runtime
@@ -27,12 +27,15 @@ from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
+from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
 from evalcore.pipeline import RunView
+from evalcore.pipeline.notify import report_links
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
+from evalcore.report.message import LISTED_CASES
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
@@ -121,9 +124,20 @@ class RunProgress:
         self._next = self._clock() + 1.0
 
 
+class PublishedRun(NamedTuple):
+    """A run that was published: its report, the first work items that did not pass, and names and
+    addresses of pages about it.
+    """
+
+    run: StoredRun
+    report: Report
+    failures: tuple[Failure, ...]
+    links: tuple[tuple[str, str], ...] = ()
+
+
 @contextmanager
-def listening(listener: Callable[[Report], None]) -> Iterator[None]:
-    """Let `listener` have the report of each run that is published inside, in this context."""
+def listening(listener: Callable[[PublishedRun], None]) -> Iterator[None]:
+    """Let `listener` have each run that is published inside, in this context."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -131,7 +145,7 @@ def listening(listener: Callable[[Report], None]) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-_LISTENER: ContextVar[Callable[[Report], None] | None] = ContextVar(
+_LISTENER: ContextVar[Callable[[PublishedRun], None] | None] = ContextVar(
     "evalcore_published", default=None
 )
 
@@ -146,7 +160,8 @@ def publish(view: RunView) -> None:
     report = view.report
     listener = _LISTENER.get()
     if listener is not None:
-        listener(report)
+        links = tuple(report_links(view))
+        listener(PublishedRun(view.run, report, view.failures(2 * LISTED_CASES), links))
     with best_effort("create the report's artifact"):
         create_markdown_artifact(
             markdown=render_markdown(report, view.failures(_LISTED_FAILURES)),

@@ -13,6 +13,7 @@ from prefect.client.schemas.objects import State
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from flows.nightly import GATES_KEY, REPORT_KEY, nightly
+from tests.support.message_receiver import Receiver
 from tests.support.prefect_api import artifacts, children, ended_run, trigger
 from tests.support.prefect_project import Project
 
@@ -86,3 +87,43 @@ def test_what_is_asked_of_the_night_is_laid_over_every_suite(deployed: Project) 
     )
     assert night.is_completed(), night.message
     assert night.message == "2 of 2 suites passed"
+
+
+def test_the_night_says_what_changed_and_tells_it_once(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = Receiver()
+    monkeypatch.setenv("OPS", receiver.address)
+    (tmp_path / "evalcore.toml").write_text('[notify]\nto = ["OPS"]\n')
+    suite = tmp_path / "s.eval.yaml"
+    good = """tests:
+  - {id: "<b>*", input: x, fixtures: {output: one}, assertions: [{type: contains, value: one}]}
+"""
+    suite.write_text(good)
+    store = str(tmp_path / "store")
+    assert night_here(tmp_path, suites=["*.eval.yaml"], store=store).is_completed()
+    assert not receiver.messages
+    suite.write_text(good.replace("value: one", "value: two"))
+    (tmp_path / "t.eval.yaml").write_text("tests: 3\n")
+    (tmp_path / "quarantine.yaml").write_text("- {case: old, until: 2020-01-01, owner: ann}\n")
+    night = night_here(tmp_path, suites=["*.eval.yaml", "*.yaml"], store=store)
+    assert night.name == "GateFailed", night.message
+    (message,) = receiver.messages
+    assert message["title"] == "Nightly: GateFailed, 0 of 2 suites passed"
+    text = message["message"]
+    assert "s.eval.yaml: GateFailed (was pass)" in text
+    assert "t.eval.yaml: SuiteInvalid: t.eval.yaml:1" in text
+    assert "Cases that passed the night before:\n- s.eval.yaml: <b>* [default]" in text
+    identity = night.state_details.flow_run_id
+    assert identity is not None
+    shown = artifacts(identity)
+    markdown = str(shown[REPORT_KEY])
+    assert "The run before decided pass." in markdown
+    assert "Changed since: cases" in markdown
+    assert (
+        "| &lt;b&gt;\\* \\[default\\] | contains-two: does not contain 'two' | two | one |"
+        in markdown
+    )
+    assert "this run; passed in 2" in markdown
+    assert "old (ann) gates again" in markdown
+    assert str(shown["evalcore-s-trend"]).startswith("data:image/png;base64,")

@@ -1,0 +1,68 @@
+"""The one message of a night: which suites changed, which cases fail that passed before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prefect.client.schemas.objects import State
+
+from evalcore.model.notification import NotifyOn, NotifyPolicy
+from evalcore.report.message import MARKDOWN, PLAIN, Message, MessageForm, plain
+from flows import states
+from flows.night_report import PASSED, SuiteEnd
+
+
+def is_night_due(policy: NotifyPolicy, ends: Sequence[SuiteEnd]) -> bool:
+    """Whether a night is told of: with `change` if a suite changed or came to no decision."""
+    if policy.on is NotifyOn.ALWAYS:
+        return True
+    if policy.on is NotifyOn.FAILURE:
+        return any(end.decision != PASSED for end in ends)
+    return any(end.has_changed for end in ends)
+
+
+def night_message(
+    ends: Sequence[SuiteEnd], state: State[object], links: Sequence[tuple[str, str]]
+) -> Message:
+    """Return the message: suites that changed first, then those without a decision, then cases."""
+    decision = PASSED if state.is_completed() else states.named(state)
+    passed = sum(end.decision == PASSED for end in ends)
+    title = plain(f"Nightly: {decision}, {passed} of {len(ends)} suites passed")
+    body, text = ("\n".join(_lines(ends, links, form)) for form in (MARKDOWN, PLAIN))
+    return Message(title, body, text)
+
+
+def _lines(
+    ends: Sequence[SuiteEnd], links: Sequence[tuple[str, str]], form: MessageForm
+) -> Iterator[str]:
+    safe = form.safe
+    changed = [end for end in ends if end.report is not None and end.has_changed]
+    if changed:
+        yield form.heading("Suites that changed")
+        for end in changed:
+            before = end.history.before if end.history is not None else None
+            was = f" (was {before})" if before else ""
+            yield f"- {safe(end.suite)}: {end.decision}{was}"
+    undecided = [end for end in ends if end.report is None and end.decision != PASSED]
+    if undecided:
+        yield form.heading("Suites without a decision")
+        for end in undecided:
+            yield f"- {safe(end.suite)}: {end.decision}: {safe(end.state.message or '')}"
+    failing = [
+        (end, case)
+        for end in ends
+        if end.history is not None
+        for case in end.history.failing
+        if case.is_new
+    ]
+    if failing:
+        yield form.heading("Cases that passed the night before")
+        for end, case in failing:
+            yield f"- {safe(end.suite)}: {safe(f'{case.case} [{case.variant}]')}"
+    still = [end for end in ends if end.decision != PASSED and not end.has_changed]
+    if still:
+        yield form.heading("Suites that still do not pass")
+        for end in still:
+            yield f"- {safe(end.suite)}: {end.decision}"
+    for name, address in links:
+        yield form.link(name, address)

@@ -67,7 +67,8 @@ def judge_difference(
     repeats = iterations_to_settle(
         moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations
     )
-    details["iterations_each"] = repeats
+    if repeats is not None:
+        details["iterations_each"] = repeats
     settles = remedy(moments, -margin, alpha, noise=sample.noise, iterations=sample.iterations)
     if more is None:
         message = f"{text}: it lies on the margin"

@@ -107,11 +107,19 @@ def grades(report: Json) -> Json:
     }
 
 
+def without_later_fields(report: Any) -> Any:
+    """Return a report without the fields that versions after the store's have added."""
+    report["summary"].pop("intervals", None)
+    for gate in report["gates"]:
+        gate.pop("remedy", None)
+    return report
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_a_stored_run_has_the_report_that_it_had(store: Store, name: str) -> None:
     run = expected()["runs"][name]
     ended = store("report", run["run"], "--json")
-    assert (ended.code, ended.report) == (0, run["report"])
+    assert (ended.code, without_later_fields(ended.report)) == (0, run["report"])
 
 
 @pytest.mark.parametrize("name", [*ASK_MODELS, *STOPPED])

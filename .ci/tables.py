@@ -17,6 +17,7 @@ from evalcore.checks.scorers.registry import scorers_table
 from evalcore.gates.registry import gates_table
 from evalcore.history.columns import TABLES as HISTORY_TABLES
 from evalcore.history.columns import columns_table
+from evalcore.sql.result_columns import result_columns_table
 from evalcore.targets.registry import targets_table
 from evalcore.workflow.blocks.registry import blocks_table
 
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "scorers": scorers_table,
     "targets": targets_table,
     "blocks": blocks_table,
+    "result-columns": result_columns_table,
     **{f"history-{name}": partial(columns_table, table) for name, table in HISTORY_TABLES.items()},
 }
 

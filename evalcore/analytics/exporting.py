@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Final, NamedTuple
 
 import duckdb
+import orjson
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import StoreError, UsageError
 from evalcore.model.run import Plan
 from evalcore.sql.bounded import BoundedConnection
 
+_MIN_LINE_BYTES: Final = 1024 * 1024
 _BATCH: Final = 1_000
 _ROW_GROUP: Final = 20_480
 # Of CSV a spreadsheet takes a cell that begins so for a formula: a sign (of full width, too), also
@@ -31,17 +35,24 @@ _TEXTS: Final = (
     "variant",
     "error",
     "failure_reason",
+    '"group"',
+    "input",
+    "output",
 )
-_NESTED: Final = ("scores", "artifacts")
+_NESTED: Final = ("scores", "artifacts", "metrics", "tags")
 _LINE_ENDS: Final = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))
 
 
 class ExportFacts(NamedTuple):
-    """What the rows do not say themselves: the suite, where the run stands, its plan."""
+    """What the rows do not say themselves: the suite, where the run stands, its plan.
+
+    `inputs` gives the inputs of the plan's cases in their order.
+    """
 
     suite: str
     folder: str
     plan: Plan
+    inputs: Callable[[], Iterable[str | None]]
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -51,6 +62,7 @@ class ExportFacts(NamedTuple):
             "folder": self.folder,
             "pilot": self.plan.pilot,
             "shard_size": self.plan.shard_size,
+            "items_per_case": self.plan.items_per_case,
         }
 
 
@@ -68,6 +80,7 @@ def export_rows(
     """
     query = query_text("export_rows")
     try:
+        _load_inputs(connection, facts)
         if row_format == "jsonl":
             _write_lines(connection, query, facts, path, "ab" if append else "wb")
         elif row_format == "csv":
@@ -81,6 +94,23 @@ def export_rows(
         raise UsageError(f"{path} cannot be written: {_reason(error)}") from error
     except duckdb.Error as error:
         raise StoreError(f"the rows cannot be exported: {_reason(error)}") from error
+
+
+def _load_inputs(connection: BoundedConnection, facts: ExportFacts) -> None:
+    """Fill the table `case_inputs`, by way of a file: inputs may be larger than the memory."""
+    with NamedTemporaryFile(prefix="evalcore-inputs-", suffix=".jsonl") as file:
+        longest = _MIN_LINE_BYTES
+        for number, text in enumerate(facts.inputs()):
+            line = orjson.dumps({"case_number": number, "input": text}) + b"\n"
+            longest = max(longest, len(line))
+            file.write(line)
+        file.flush()
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE case_inputs AS FROM read_json($1, "
+            "columns = {case_number: 'BIGINT', input: 'VARCHAR'}, "
+            f"format = 'newline_delimited', maximum_object_size = {longest + 1})",
+            [file.name],
+        )
 
 
 def _write_lines(

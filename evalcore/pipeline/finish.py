@@ -45,6 +45,7 @@ from evalcore.pipeline.run_observer import tell_end
 from evalcore.planning.shards import pending_shards
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
+from evalcore.report.view import shown_text
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
@@ -100,8 +101,13 @@ class RunView:
         """
         from evalcore.analytics.exporting import ExportFacts
 
-        facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan)
+        facts = ExportFacts(self.report.suite, self.run.keys.folder, self.plan, self._inputs)
         self.tables.export(facts, row_format, path, append=append)
+
+    def _inputs(self) -> Iterator[str | None]:
+        for part in range(self.plan.parts):
+            for case in self.run.cases(part, self.plan):
+                yield shown_text(case.input)
 
 
 @dataclass(frozen=True, slots=True)

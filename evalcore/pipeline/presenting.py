@@ -16,9 +16,8 @@ from evalcore.model.suite import Case
 from evalcore.model.trend import Trend
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
-from evalcore.report.view import CaseFacts, ListedCase, SourceLine
+from evalcore.report.view import CaseFacts, ListedCase, SourceLine, shown_text
 
-_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
 # Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.
 _CASE_ID = re.compile(
@@ -124,10 +123,4 @@ def _identity(record: dict[str, Any]) -> tuple[Any, Any]:
 def _facts(case: Case | None) -> CaseFacts:
     if case is None:
         return CaseFacts()
-    return CaseFacts(_text(case.input), _text(case.expected_output), case.tags)
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return orjson.dumps(value, option=_INDENTED).decode()
+    return CaseFacts(shown_text(case.input), shown_text(case.expected_output), case.tags)

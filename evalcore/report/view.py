@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import orjson
+
 from evalcore.model.failure import Failure
 from evalcore.model.trend import Trend
 from evalcore.report.document import Report
@@ -53,3 +55,10 @@ class ReportView(Protocol):
 
     def source_line(self, case: str) -> SourceLine:
         """Return where a case stands in the suite."""
+
+
+def shown_text(value: Any) -> str | None:
+    """Return a text as it is, and any other value as indented JSON; None for none."""
+    if value is None or isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()

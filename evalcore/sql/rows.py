@@ -9,22 +9,9 @@ import duckdb
 
 from evalcore.errors import StoreError
 from evalcore.sql.connection import connect
+from evalcore.sql.result_columns import row_schema
 
-# Times come as microseconds since the epoch: DuckDB parses integers faster than ISO texts.
-_COLUMNS = """{
-    item: 'BIGINT', case_id: 'VARCHAR', case_group: 'VARCHAR', variant: 'VARCHAR',
-    target: 'VARCHAR', iteration: 'INTEGER', exec_key: 'VARCHAR', grade_key: 'VARCHAR',
-    status: 'VARCHAR', reason: 'VARCHAR', outcome: 'VARCHAR', score: 'DOUBLE',
-    threshold: 'DOUBLE', error: 'STRUCT(kind VARCHAR, message VARCHAR)',
-    output: 'VARCHAR', output_ref: 'VARCHAR', evidence: 'VARCHAR', evidence_ref: 'VARCHAR',
-    latency_ms: 'DOUBLE', ttft_ms: 'DOUBLE', cost_usd: 'DOUBLE',
-    input_tokens: 'BIGINT', output_tokens: 'BIGINT', attempts: 'INTEGER',
-    started_at: 'BIGINT', ended_at: 'BIGINT', tags: 'VARCHAR[]', metadata: 'JSON',
-    scores: 'STRUCT(name VARCHAR, value DOUBLE, raw JSON, error VARCHAR)[]',
-    assertions: 'STRUCT(name VARCHAR, type VARCHAR, block VARCHAR, outcome VARCHAR, score DOUBLE,
-        weight DOUBLE, required DOUBLE, actual VARCHAR, expected VARCHAR, message VARCHAR,
-        latency_ms DOUBLE, cost_usd DOUBLE, details JSON)[]'
-}"""
+_COLUMNS = row_schema()
 # DuckDB reserves several buffers of the largest object that it is told to expect.
 _MIN_BUFFER_BYTES = 1024 * 1024
 

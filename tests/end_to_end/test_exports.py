@@ -15,6 +15,7 @@ from tests.support.shell import Ended, evalcore
 FIELDS = [
     "timestamp", "suite", "test_id", "target", "variant", "iteration", "score", "verdict",
     "status", "scores", "error", "failure_stage", "failure_reason", "artifacts",
+    "group", "input", "output", "metrics", "tags",
 ]  # fmt: skip
 SCORE_FIELDS = [
     "name", "type", "score", "weight", "verdict", "required", "assertions", "details",
@@ -165,3 +166,26 @@ def test_iterations_have_a_spread(suite: Path) -> None:
     assert spread["stdev"] == pytest.approx(0.421637)
     assert spread["pass_rate"]["low"] == pytest.approx(0.490162, abs=1e-6)
     assert spread["pass_rate"]["high"] == pytest.approx(0.943318, abs=1e-6)
+
+
+def test_rows_have_input_output_metrics_and_tags(tmp_path: Path) -> None:
+    path = tmp_path / "s.eval.yaml"
+    path.write_text(
+        """
+tests:
+  - {id: a, input: "=1+1", tags: [x, "=y"], fixtures: {output: "=2"}, assertions: [{type: contains, value: "2"}]}
+  - {id: b, input: [{role: user, content: é}], fixtures: {output: "2"}, assertions: [{type: contains, value: "2"}]}
+"""  # noqa: E501
+    )
+    assert export(path, "x.jsonl", "x.csv", "x.parquet").code == 0
+    lines = (tmp_path / "x.jsonl").read_text().splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert (first["input"], first["output"], first["tags"]) == ("=1+1", "=2", ["x", "=y"])
+    assert json.loads(second["input"]) == [{"role": "user", "content": "é"}]
+    assert first["metrics"]["cost_usd"] is None
+    assert first["metrics"]["scorers"] == []
+    with (tmp_path / "x.csv").open(newline="") as file:
+        row = next(iter(csv.DictReader(file)))
+    assert (row["input"], row["output"], row["tags"]) == ("'=1+1", "'=2", '["x","=y"]')
+    table = duckdb.read_parquet(str(tmp_path / "x.parquet"))
+    assert table.select("input, output").fetchall()[0] == ("=1+1", "=2")

@@ -1,6 +1,7 @@
 -- A run's rows as they are handed to others (docs/reference/report.md), in the plan's order.
 -- The variable `files` holds the Parquet parts in the order of their shards. $suite: its name;
--- $folder: the run's prefix in the store; $pilot, $shard_size: the plan's.
+-- $folder: the run's prefix in the store; $pilot, $shard_size, $items_per_case: the plan's. The
+-- table `case_inputs` has the inputs of the plan's cases by number.
 SELECT
     strftime(ended_at, '%Y-%m-%dT%H:%M:%S.%fZ') AS timestamp,
     $suite AS suite,
@@ -72,5 +73,17 @@ SELECT
         'output': 'blobs/' || output_ref[:2] || '/' || output_ref,
         'evidence': 'blobs/' || evidence_ref[:2] || '/' || evidence_ref,
         'workspace': json_extract_string(evidence, '$.details.workspace')
-    } AS artifacts
-FROM read_parquet(getvariable('files'), hive_partitioning = false)
+    } AS artifacts,
+    case_group AS "group",
+    input,
+    output,
+    {
+        'latency_ms': latency_ms, 'ttft_ms': ttft_ms, 'cost_usd': cost_usd,
+        'input_tokens': input_tokens, 'output_tokens': output_tokens,
+        'judge_cost_usd': list_sum(list_transform(assertions, a -> a.cost_usd)),
+        'scorers': list_transform(coalesce(parts.scores, []), s -> {'name': s.name, 'value': s.value})
+    } AS metrics,
+    coalesce(tags, []) AS tags
+FROM read_parquet(getvariable('files'), hive_partitioning = false) AS parts
+LEFT JOIN case_inputs ON case_inputs.case_number = item // $items_per_case
+ORDER BY item

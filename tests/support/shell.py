@@ -55,11 +55,15 @@ def evalcore(
     stdin: str = "",
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
+    forked: bool = True,
 ) -> Ended:
-    """Run `evalcore` with these arguments to its end, in a process of its own."""
+    """Run `evalcore` with these arguments to its end, in a process of its own.
+
+    With `forked` false it is the installed program, whatever the environment.
+    """
     complete = environment(store, **(env or {}))
     command = [*map(str, arguments)]
-    if is_alike(complete):
+    if forked and is_alike(complete):
         return Ended(
             *run_forked(command, cwd=cwd, environment=complete, stdin=stdin, timeout_s=120)
         )

@@ -53,6 +53,8 @@ class FlowExecution:
         self.run = run
         self.receipts: list[ShardReceipt] = []
         self.stopped = False
+        # What became of the work item of each shard that has a single one.
+        self.item_ends: dict[int, str] = {}
         self.left = False
         # The threads share limits and recordings, and all workers the server's rate limits.
         if options.rates is None and options.settings.rate_limits is None:
@@ -160,6 +162,7 @@ class FlowExecution:
         self, shard: int, share: ConcurrencyShare, turn: _Turn
     ) -> tuple[ShardReceipt, ...]:
         pools: list[Pool] = []
+        single = len(self.plan.shard_items(shard)) == 1
 
         def began(pool: Pool) -> None:
             pools.append(pool)
@@ -167,6 +170,8 @@ class FlowExecution:
 
         def report(finished: FinishedItem) -> None:
             turn.count()
+            if single:
+                self.item_ends[shard] = str(finished.outcome or finished.status)
             if self._options.progress is not None:
                 with self._progress_lock:
                     self._options.progress(finished)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Completed
 
 from evalcore.errors import StoreError
 from evalcore.execution.stored_shards import ShardReceipt
@@ -31,7 +32,29 @@ def is_storage_fault(_task: Task[..., Any], _run: TaskRun, state: State[Any]) ->
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-def execute_shard(execution: FlowExecution, shard: int, name: str) -> ShardReceipt | None:  # noqa: ARG001  (Prefect names the task run with it)
-    """Execute one shard of the run and return its receipt; None if the run was stopped."""
+def execute_shard(
+    execution: FlowExecution,
+    shard: int,
+    name: str,  # noqa: ARG001  (Prefect names the task run with it)
+) -> ShardReceipt | None:
+    """Execute one shard of the run and return its receipt; None if the run was stopped.
+
+    The state of a task run of a single work item has the name of what became of it. It is of type
+    `COMPLETED` all the same: a case that failed was executed, and is not tried again.
+    """
     with covered():
-        return execution.execute(shard)
+        receipt = execution.execute(shard)
+    ended = _STATES.get(execution.item_ends.get(shard, ""))
+    if ended is None:
+        return receipt
+    # Prefect takes a state for the value that it holds.
+    return cast("ShardReceipt | None", Completed(name=ended, data=receipt))
+
+
+_STATES = {
+    "failed": "CaseFailed",
+    "blocked": "CaseBlocked",
+    "error": "CaseInError",
+    "skipped": "CaseSkipped",
+    "cancelled": "CaseCancelled",
+}

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from prefect.client.schemas.objects import StateType
 
 from evalcore.pipeline import (
     ExecuteOptions,
@@ -165,6 +166,9 @@ def test_a_failed_gate_ends_the_flow_run_as_gate_failed(
     assert seen.flow_run.state.is_failed()
     assert seen.flow_run.state.name == "GateFailed"
     assert seen.flow_run.state.message == "pass rate 0.8 < 0.9"
+    names = {task.name: (task.state_type, task.state_name) for task in seen.tasks}
+    assert names["shard-00002 case-2"] == (StateType.COMPLETED, "CaseFailed")
+    assert names["shard-00001 case-1"] == (StateType.COMPLETED, "Completed")
     (event,) = events("evalcore.gate.failed", only_run(folder / "store"))
     assert event["payload"]["gate"] == "pass_rate"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from prefect.client.schemas.objects import State
 
 from evalcore.model.notification import NotifyOn, NotifyPolicy
-from evalcore.report.message import MARKDOWN, PLAIN, Message, MessageForm, plain
+from evalcore.report.message import MARKDOWN, PLAIN, MessageForm, Notice, plain
 from flows import states
 from flows.night_report import PASSED, SuiteEnd
 
@@ -23,13 +23,13 @@ def is_night_due(policy: NotifyPolicy, ends: Sequence[SuiteEnd]) -> bool:
 
 def night_message(
     ends: Sequence[SuiteEnd], state: State[object], links: Sequence[tuple[str, str]]
-) -> Message:
+) -> Notice:
     """Return the message: suites that changed first, then those without a decision, then cases."""
     decision = PASSED if state.is_completed() else states.named(state)
     passed = sum(end.decision == PASSED for end in ends)
     title = plain(f"Nightly: {decision}, {passed} of {len(ends)} suites passed")
     body, text = ("\n".join(_lines(ends, links, form)) for form in (MARKDOWN, PLAIN))
-    return Message(title, body, text)
+    return Notice(title, body, text)
 
 
 def _lines(

@@ -7,7 +7,7 @@ from prefect import get_run_logger, runtime
 from evalcore.model.notification import NotifyPolicy
 from evalcore.pipeline import RunView
 from evalcore.pipeline.notify import configured_receivers, notify_decision, send
-from evalcore.report.message import Message
+from evalcore.report.message import Notice
 from evalcore.settings import Settings
 from flows.publish import best_effort, is_listened_to, logged
 
@@ -29,7 +29,7 @@ def tell_decision(view: RunView, settings: Settings) -> None:
             get_run_logger().warning("%s", logged(warning))
 
 
-def tell_night(message: Message, policy: NotifyPolicy) -> None:
+def tell_night(message: Notice, policy: NotifyPolicy) -> None:
     """Send the message of a night to the receivers of the configuration."""
     with best_effort("tell of the night"):
         for warning in send(message, configured_receivers(policy)):

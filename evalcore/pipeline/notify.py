@@ -23,7 +23,7 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.report.message import (
     LISTED_CASES,
     DecisionContext,
-    Message,
+    Notice,
     decision_message,
     plain,
 )
@@ -127,7 +127,7 @@ def _changes(view: RunView, before: Manifest | None) -> tuple[str, ...]:
 
 
 def send(
-    message: Message, receivers: Receivers, *, timeout_s: float = SEND_TIMEOUT_S
+    message: Notice, receivers: Receivers, *, timeout_s: float = SEND_TIMEOUT_S
 ) -> tuple[str, ...]:
     """Send a message to all receivers at once; return why it did not reach some of them.
 
@@ -158,7 +158,7 @@ def send(
     return tuple(warnings)
 
 
-def _send_one(message: Message, item: tuple[str, str], failures: dict[str, str | None]) -> None:
+def _send_one(message: Notice, item: tuple[str, str], failures: dict[str, str | None]) -> None:
     name, address = item
     try:
         import apprise

@@ -17,7 +17,7 @@ _MOST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Notice:
     """A message without secrets: `title` is one line of plain text, `body` is Markdown, `text` the
     same as plain text.
     """
@@ -42,12 +42,12 @@ class DecisionContext:
 
 def decision_message(
     report: Report, failures: Sequence[Failure], context: DecisionContext
-) -> Message:
+) -> Notice:
     """Return the message of a decided run; of the failed cases it has the first ten."""
     was = "" if context.before in {None, str(report.decision)} else f" (was {context.before})"
     title = plain(f"{report.suite}: {report.decision}{was}")
     body, text = ("\n".join(_lines(report, failures, context, form)) for form in (MARKDOWN, PLAIN))
-    return Message(title, body, text)
+    return Notice(title, body, text)
 
 
 def _lines(

@@ -40,7 +40,7 @@ def test_a_run_is_one_tree_and_watched_to_its_decision_whoever_executes_it(
     running_prefect: PrefectServer, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     store, out = str(tmp_path / "store"), tmp_path / "out"
-    with otlp_receiver() as receiver, model_server(latency_s=0.05) as server:
+    with otlp_receiver() as receiver, model_server(latency_s=0.2) as server:
         suite = write_suite(tmp_path, server.base_url, CASES)
         env = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
@@ -51,7 +51,7 @@ def test_a_run_is_one_tree_and_watched_to_its_decision_whoever_executes_it(
         arguments = ("run", str(suite), *flags, "--concurrency", "4")
         run = start(*arguments, store=store, cwd=tmp_path, out=out, env=env)
         watching = ("runs", "watch", wait_for_run(store), "--json", "--interval", "0.1")
-        watched = evalcore(*watching, store=store)
+        watched = evalcore(*watching, store=store, forked=False)
         assert run.wait(90) == watched.code == 1, out.read_text()
     told = documents(watched.out)
     done = [one["items"]["done"] for one in told]

@@ -8,7 +8,7 @@ import re
 _OF_THE_SINGLE_RUN = re.compile(
     rb'"(id"\s*:\s*"\d{8}T\d{6}Z-[0-9a-f]{6}'
     rb"|(?:(?:started|ended)_at|duration_s|reexecuted|(?:\w+_)?latency_ms|ttft_ms)"
-    rb'"\s*:\s*[^,}\]]*)'
+    rb'"\s*:\s*(?:\{[^{}]*\}|[^,}\]]*))'
 )
 
 

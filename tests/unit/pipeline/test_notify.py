@@ -17,7 +17,7 @@ from evalcore.model.gate import Decision
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.pipeline import view_run
 from evalcore.pipeline.notify import Receivers, send
-from evalcore.report.message import DecisionContext, Message, decision_message
+from evalcore.report.message import DecisionContext, Notice, decision_message
 from evalcore.settings import read_settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run, list_runs
@@ -150,13 +150,13 @@ def test_a_receiver_that_does_not_answer_is_waited_for_so_long_and_no_longer(
     receiver: Receiver,
 ) -> None:
     receiver.delay_s = 3.0
-    warnings = send(Message("t", "b", "b"), Receivers({"SLOW": receiver.address}), timeout_s=0.5)
+    warnings = send(Notice("t", "b", "b"), Receivers({"SLOW": receiver.address}), timeout_s=0.5)
     assert warnings == ("notify: SLOW did not answer within 0.5 s",)
 
 
 def test_of_two_receivers_one_that_fails_does_not_keep_the_other(receiver: Receiver) -> None:
     both = Receivers({"GOOD": receiver.address, "BAD": "json://127.0.0.1:1/x"})
-    assert [warning.split()[1] for warning in send(Message("t", "b", "b"), both)] == ["BAD"]
+    assert [warning.split()[1] for warning in send(Notice("t", "b", "b"), both)] == ["BAD"]
     assert len(receiver.messages) == 1
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.past import PastRuns
 from evalcore.sql.bounded import BoundedConnection
@@ -53,8 +55,11 @@ def open_past(connection: BoundedConnection, past: PastTables) -> None:
             source = "read_parquet($file, hive_partitioning = false)"
             connection.execute(f"INSERT INTO {name} FROM {source}", {"file": literal_path(path)})
         if rows:
-            markers = ", ".join("?" * len(rows[0]))
-            connection.executemany(f"INSERT INTO {name} VALUES ({markers})", rows)  # noqa: S608
+            # One value: each parameter of `executemany` costs a search for pandas.
+            columns = ", ".join(f"r[{number}]" for number in range(1, len(rows[0]) + 1))
+            source = """(SELECT unnest(from_json($rows, '[["VARCHAR"]]')) AS r)"""
+            insert = f"INSERT INTO {name} SELECT {columns} FROM {source}"  # noqa: S608
+            connection.execute(insert, {"rows": orjson.dumps(rows).decode()})
     if past.cases:
         connection.execute(_MARK_CHANGES)
     for view in ("measured_cases", "variant_measures"):

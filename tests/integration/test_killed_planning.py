@@ -72,7 +72,8 @@ def test_a_run_that_was_not_planned_is_listed_as_such(
     run = plan_and_die(suite, 2, monkeypatch)
     capsys.readouterr()
     assert call(["runs", "list"]) == 0
-    assert capsys.readouterr().out.split()[:2] == [run, "unplanned"]
+    (_, line) = capsys.readouterr().out.splitlines()
+    assert line.split()[:2] == [run, "unplanned"]
 
 
 def test_the_fault_benchmark_runs_the_suite_again(

@@ -51,15 +51,16 @@ def only_run(folder: Path) -> StoredRun:
 
 
 @contextmanager
-def command(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a running `evalcore`, in a group of its own, dead at the end."""
+def command(*arguments: str, folder: Path, read: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a running `evalcore`, in a group of its own, dead at the end; `read` gives its outputs."""
+    # A report that goes into a pipe without a reader would keep the process from ending.
+    output = subprocess.PIPE if read else subprocess.DEVNULL
     process = subprocess.Popen(
         [*PROGRAM, *arguments, "--store", str(folder / "store")],
         cwd=folder,
         env=environment(),
-        # A report that goes into a pipe without a reader would keep the process from ending.
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         start_new_session=True,
     )
     try:
@@ -122,7 +123,7 @@ def test_an_interrupted_run_knows_what_its_last_calls_cost(tmp_path: Path) -> No
             items=100,
             limits={"max_tokens": 100_000, "concurrency": 8},
         )
-        with command("run", str(suite), folder=tmp_path) as process:
+        with command("run", str(suite), folder=tmp_path, read=True) as process:
             while server.stats().requests < 12:
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
@@ -151,7 +152,7 @@ def test_a_run_that_cannot_note_what_it_spends_stops_and_goes_on_later(tmp_path:
         limits = {"max_tokens": 50_000, "concurrency": 2}
         suite = write_suite(tmp_path, server.base_url, items=60, limits=limits)
         store = tmp_path / "store"
-        with command("run", str(suite), folder=tmp_path) as process:
+        with command("run", str(suite), folder=tmp_path, read=True) as process:
             while server.stats().answered < 5:
                 assert process.poll() is None
             key = only_run(tmp_path).keys.limits
@@ -171,8 +172,10 @@ def test_workers_that_are_planned_by_nobody_share_a_providers_rate(tmp_path: Pat
     with model_server(latency_s=0.01) as server:
         limits = {"providers": {"m": {"requests_per_minute": 240}}, "concurrency": 4}
         suite = write_suite(tmp_path, server.base_url, items=40, limits=limits)
-        with command("run", "--json", "--workers", "0", str(suite), folder=tmp_path) as parent:
-            while not list((tmp_path / "store").glob("runs/*/*/manifest.json")):
+        with command(
+            "run", "--json", "--workers", "0", str(suite), folder=tmp_path, read=True
+        ) as parent:
+            while not any(one.is_planned for one in list_runs(LocalStore(tmp_path / "store"))):
                 assert parent.poll() is None
             run = only_run(tmp_path).run_id
             with (

@@ -18,7 +18,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from copy import copy
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -147,7 +148,7 @@ class ModelServer:
 
     def stats(self) -> Stats:
         """Return a copy of the counts."""
-        return Stats(**asdict(self._stats))
+        return Stats(**{one.name: copy(getattr(self._stats, one.name)) for one in fields(Stats)})
 
     def reset(self) -> None:
         """Begin to count anew; scripted failures begin anew, too."""

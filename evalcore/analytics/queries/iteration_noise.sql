@@ -2,8 +2,8 @@
 WITH deviations AS (
     SELECT
         case_number, variant_number,
-        var_samp(counted_score) AS noise,
-        var_samp(passed::BIGINT) FILTER (counted) AS pass_noise
+        var_samp(counted_score ORDER BY item) AS noise,
+        var_samp(passed::BIGINT ORDER BY item) FILTER (counted) AS pass_noise
     FROM items
     WHERE counted_score IS NOT NULL
     GROUP BY case_number, variant_number

@@ -30,7 +30,7 @@ means AS (
         fsum(counted_score ORDER BY item) / nullif(count(counted_score), 0) AS policy_score,
         fsum(score ORDER BY item) / nullif(count(score), 0) AS score,
         CASE WHEN $reducer = 'median' THEN median(score) END AS median_score,
-        var_samp(score) AS score_variance,
+        var_samp(score ORDER BY item) AS score_variance,
         min(score) AS lowest,
         max(score) AS highest,
         bool_and(outcome <> 'blocked' AND len(coalesce(missed, [])) = 0)

@@ -7,7 +7,7 @@ WITH unit_sums AS (
         coalesce(case_group, '') AS name,
         coalesce(unit, -1 - case_number) AS unit,
         count(score)::HUGEINT AS n,
-        coalesce(sum(round(score * 1e8)::BIGINT), 0)::HUGEINT AS s,
+        coalesce(sum(round(score * 100000000)::BIGINT), 0)::HUGEINT AS s,
         count(*) FILTER (counted)::HUGEINT AS m,
         count(*) FILTER (passed)::HUGEINT AS p
     FROM cases

@@ -27,6 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = LocalStore(folder / "store")
     for output in ("good", "bad"):
         run_outputs(store, folder, {"a": output, "b": "good"}, name="it's")
+    with evalcore.history(folder / "store"):
+        pass  # it is brought up to date
     return folder
 
 

@@ -255,7 +255,6 @@ def test_a_change_of_scorers_grades_again(tmp_path: Path) -> None:
         ({"excluded_tags": ["smoke"], "cases": ["hello"]}, "leave no case: cases hello, excluded_"),
         ({"baseline_run": "base", "variants": ["other"]}, "baseline_run base: variants leaves it"),
         ({"baseline_run": "lost"}, "baseline: suite 'api' has no variant 'lost'"),
-        ({"baseline_run": "last"}, "no completed run of suite 'api' in file://"),
     ],
 )
 def test_a_choice_that_meets_nothing_is_told_in_the_words_of_python(

@@ -52,7 +52,7 @@ def only_run(folder: Path) -> StoredRun:
 
 @contextmanager
 def command(*arguments: str, folder: Path, read: bool = False) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a running `evalcore`, in a group of its own, dead at the end; `read` gives its outputs."""
+    """Give a running `evalcore`, in a group of its own, dead at the end; `read`: outputs too."""
     # A report that goes into a pipe without a reader would keep the process from ending.
     output = subprocess.PIPE if read else subprocess.DEVNULL
     process = subprocess.Popen(

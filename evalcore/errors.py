@@ -128,14 +128,18 @@ class DamagedRunError(EvalError):
         return "restore it from a copy of the store, or run the suite again"
 
 
-class UnplannedRunError(EvalError):
-    """A run whose planning was stopped: it executed nothing, so nothing of it is lost."""
+class _RunError(EvalError):
+    """An error that the id of a run says all of."""
 
     exit_code = ExitCode.ERRORS
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)
         self.run_id = run_id
+
+
+class UnplannedRunError(_RunError):
+    """A run whose planning was stopped: it executed nothing, so nothing of it is lost."""
 
     def __str__(self) -> str:
         return (
@@ -144,14 +148,8 @@ class UnplannedRunError(EvalError):
         )
 
 
-class ResultsDroppedError(EvalError):
+class ResultsDroppedError(_RunError):
     """The results of a run were dropped by compaction; the history has its rows."""
-
-    exit_code = ExitCode.ERRORS
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(run_id)
-        self.run_id = run_id
 
     def __str__(self) -> str:
         return (

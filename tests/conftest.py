@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.redaction.redactor import PROCESS
+from tests.support.postgresql import database, shared_postgresql  # noqa: F401  (fixtures)
 from tests.support.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
 from tests.support.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
 from tests.support.servers import S3Server, s3_server

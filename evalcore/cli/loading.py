@@ -15,6 +15,7 @@ from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
 from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
+from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline_choice import settle_baseline
@@ -38,7 +39,12 @@ class Named(NamedTuple):
 
 
 def with_scripts(paths: Sequence[str]) -> Iterator[Named]:
-    """Yield the suites that a command names; a YAML file that is none belongs to the next one."""
+    """Yield the suites that a command names; a YAML file that is none belongs to the next one.
+
+    A `quarantine.yaml` among several files, as a shell's `*.yaml` names it, is left out.
+    """
+    if len(paths) > 1:
+        paths = [path for path in paths if Path(path).name != QUARANTINE_FILE]
     script: str | None = None
     for index, path in enumerate(paths):
         opened = None

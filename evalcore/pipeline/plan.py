@@ -141,31 +141,14 @@ def plan_run(
         plan = stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)
-    manifest = Manifest(
-        id=run.run_id,
-        suite=definition.name,
-        format=definition.format,
-        state=State.RUNNING,
-        mode=str(options.mode),
-        created_at=iso_time(now),
-        source={"path": definition.source.path, "sha256": definition.source.sha256},
-        plan=plan,
-        settings={
-            "concurrency": definition.limits.concurrency,
-            "timeout_s": definition.limits.timeout_s,
-            "workers": options.workers,
-            "latency_s": latency_s,
-            "reuse": options.reuse,
-            "isolation": options.isolation,
-            "baseline": baseline,
-            **({} if order is None else {"order": order}),
-            **({} if past is None else {"history": past.runs.settings()}),
-            **({"quarantine": quarantine.settings()} if quarantine else {}),
-            "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
-        },
-        engine={"evalcore": VERSION},
-        execution={PLANNING: True},
-    )
+    settings = {
+        "latency_s": latency_s,
+        "baseline": baseline,
+        **({} if order is None else {"order": order}),
+        **({} if past is None else {"history": past.runs.settings()}),
+        **({"quarantine": quarantine.settings()} if quarantine else {}),
+    }
+    manifest = _first_manifest(run, definition, options, plan, settings, iso_time(now))
     keys = read_plan_keys(os.environ)
     run.create(manifest)
     parts = run.write_plan(definition, suite.cases)
@@ -186,6 +169,38 @@ def plan_run(
     run = replace(run, seal=seal)
     # What executes is what stands in the store, here as in any other process.
     return run if run.is_sealed(definition) else replace(run, known_definition=definition)
+
+
+def _first_manifest(
+    run: StoredRun,
+    definition: SuiteDefinition,
+    options: PlanOptions,
+    plan: Plan,
+    settings: Mapping[str, Any],
+    created_at: str,
+) -> Manifest:
+    """Return the manifest of a run that is being planned; `settings` are added to the options."""
+    return Manifest(
+        id=run.run_id,
+        suite=definition.name,
+        format=definition.format,
+        state=State.RUNNING,
+        mode=str(options.mode),
+        created_at=created_at,
+        source={"path": definition.source.path, "sha256": definition.source.sha256},
+        plan=plan,
+        settings={
+            "concurrency": definition.limits.concurrency,
+            "timeout_s": definition.limits.timeout_s,
+            "workers": options.workers,
+            "reuse": options.reuse,
+            "isolation": options.isolation,
+            "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
+            **settings,
+        },
+        engine={"evalcore": VERSION},
+        execution={PLANNING: True},
+    )
 
 
 def _seed(store: ObjectStore, regraded: str | None) -> int | None:

@@ -1,26 +1,24 @@
 """An object store in a bucket of S3 or of a server compatible with it.
 
-The only module that knows boto3, and it imports it when a store is made: that takes most of a
-second.
+boto3 is imported when a store is made: that takes most of a second.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, Required, TypeAlias, TypedDict, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, BinaryIO, Required, TypedDict, TypeVar
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, SettingsError, StoreError
 from evalcore.storage import object_store
 from evalcore.storage.object_store import ObjectInfo, StoredObject, check_key
+from evalcore.storage.s3_delta import delta_options
 from evalcore.storage.s3_faults import (
     NotImplementedByServerError,
     S3Place,
@@ -28,13 +26,13 @@ from evalcore.storage.s3_faults import (
     may_pass,
     status_of,
 )
+from evalcore.storage.s3_settings import AddressingStyle, S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
 T = TypeVar("T")
-AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
 
 _CONFLICT_ATTEMPTS = 10
 _FIRST_CONFLICT_WAIT_S = 0.1
@@ -42,47 +40,6 @@ _FIRST_CONFLICT_WAIT_S = 0.1
 _FIRST_FAULT_WAIT_S = 0.6
 _LONGEST_WAIT_S = 5.0
 _WRITE_ID = "evalcore-write"  # metadata: which call wrote the object
-
-
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """How to reach the server. Credentials are not here: boto3 finds them where it always does.
-
-    `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
-    the first one. `pool_size` connections are kept; more threads than that wait for new ones.
-    """
-
-    endpoint_url: str | None = None
-    region: str | None = None
-    addressing_style: AddressingStyle | None = None
-    connect_timeout_s: float = 5.0
-    read_timeout_s: float = 60.0
-    max_attempts: int = 6
-    pool_size: int = 32
-
-    def __post_init__(self) -> None:
-        if self.endpoint_url is None:
-            return
-        url = urlsplit(self.endpoint_url)
-        if url.username is not None or url.password is not None:
-            raise SettingsError(
-                "credentials do not belong into the S3 endpoint's URL: set AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-            )
-        if url.scheme not in {"http", "https"} or not url.hostname:
-            raise SettingsError(
-                f"{self.endpoint_url!r} is no S3 endpoint: it needs a scheme and a host, "
-                "such as http://127.0.0.1:8333"
-            )
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> S3Settings:
-        """Read AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL) and AWS_REGION (or AWS_DEFAULT_REGION)."""
-        value = environment.get
-        return cls(
-            endpoint_url=value("AWS_ENDPOINT_URL_S3") or value("AWS_ENDPOINT_URL") or None,
-            region=value("AWS_REGION") or value("AWS_DEFAULT_REGION") or None,
-        )
 
 
 class _Condition(TypedDict, total=False):
@@ -192,20 +149,7 @@ class S3Store:
 
     def delta_options(self) -> dict[str, str]:
         """Return what reaches this bucket through deltalake, credentials included: never shown."""
-        options = {
-            "conditional_put": "etag",
-            "AWS_REGION": self._client.meta.region_name,
-            "connect_timeout": f"{self._settings.connect_timeout_s:g}s",
-            "timeout": f"{self._settings.read_timeout_s:g}s",
-            "max_retries": str(4 * self._settings.max_attempts),
-        }
-        if endpoint := self._settings.endpoint_url:
-            options["AWS_ENDPOINT_URL"] = endpoint
-            options["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
-        style = self._settings.addressing_style
-        if style is not None and style != "auto":
-            options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(style == "virtual").lower()
-        return options | _credentials()
+        return delta_options(self._settings, self._client.meta.region_name)
 
     def probe_conditional_writes(self) -> bool:
         """Try both conditions, met and not met, on an object that is deleted again.
@@ -395,22 +339,6 @@ def _make_client(settings: S3Settings) -> S3Client:
         )
     except (BotoCoreError, ValueError) as error:
         raise SettingsError(f"the settings for S3 do not work: {error}") from error
-
-
-def _credentials() -> dict[str, str]:
-    """Return what boto3 signs with now, as deltalake takes it; nothing where there is none."""
-    import boto3
-
-    credentials = boto3.session.Session().get_credentials()
-    if credentials is None:
-        return {}
-    frozen = credentials.get_frozen_credentials()
-    named = {
-        "AWS_ACCESS_KEY_ID": frozen.access_key,
-        "AWS_SECRET_ACCESS_KEY": frozen.secret_key,
-        "AWS_SESSION_TOKEN": frozen.token,
-    }
-    return {name: value for name, value in named.items() if value}
 
 
 def _wait(first_s: float, attempt: int) -> None:

@@ -250,11 +250,6 @@ class Block(WorkflowPart):
     exits: Listed[Exit] | None = None
     limits: Caps | None = None
 
-    @classmethod
-    def shared_keys(cls) -> tuple[str, ...]:
-        """Return the keys that blocks of every type have, but for those that this type needs."""
-        return tuple(key for key in Block.model_fields if key not in cls.needs)
-
     @cached_property
     def sources(self) -> dict[str, InputSource] | None:
         """Where each declared input comes from; None if the block declares none."""

@@ -19,7 +19,8 @@ from evalcore.history.sync import rebuild, sync
 from evalcore.storage.local import LocalStore
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import find_run
-from evalcore.storage.s3 import S3Settings, S3Store
+from evalcore.storage.s3 import S3Store
+from evalcore.storage.s3_settings import S3Settings
 from tests.support.history_stores import (
     case_of,
     complete_run,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from evalcore.cli.main import cli
 from evalcore.service.database.migrate import alembic_config, upgrade
 from evalcore.service.database.sessions import Database, open_database
 from evalcore.service.database.tables import Table
-from tests.support.postgresql import PostgreSQL, available_postgresql
 
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
 # Rows as version 0001 stored them: columns that came later are not named.
@@ -49,19 +46,6 @@ _ROWS: dict[str, dict[str, Any]] = {
         "status": "cancelled",
     },
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
-    with available_postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "evalcore.db")
-    return str(request.getfixturevalue("server").new_database())
 
 
 @pytest.mark.parametrize("version", ["0001", "0002"])

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from sqlalchemy import event
 
 from evalcore.service.database.sessions import Database
@@ -16,7 +15,6 @@ from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
 from evalcore.service.run_counts import RunCountsCache
 from evalcore.settings import Settings
-from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
 _EVALS = "/v1/workflows/evals"
@@ -36,19 +34,6 @@ class Asked(NamedTuple):
 
     statement: str
     parameters: Any
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
-    with available_postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "evalcore.db")
-    return str(request.getfixturevalue("server").new_database())
 
 
 def test_reads_cost_a_fixed_number_of_statements_and_each_uses_an_index(

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-
-import pytest
 
 from evalcore.service.access.tokens import Caller, Scope, project_id
 from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.settings import Settings
-from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service import eval_body, local_service
 from tests.support.service_in_process import requests_to, service_parts
 
 _RUNS = "/v1/workflows/evals/runs"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
-    with available_postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "evalcore.db")
-    return str(request.getfixturevalue("server").new_database())
 
 
 def test_projects_take_turns(tmp_path: Path, database: str) -> None:

@@ -137,3 +137,18 @@ def databases() -> Iterator[tuple[str, str, Path]]:
                     continue
                 address = stack.enter_context(postgresql()).new_database()
             yield name, address, folder
+
+
+@pytest.fixture(scope="session")
+def shared_postgresql() -> Iterator[PostgreSQL]:
+    """A server for all tests of one of pytest's processes."""
+    with available_postgresql() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extended)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, of each kind that the service takes."""
+    if request.param == "sqlite":
+        return str(tmp_path / "evalcore.db")
+    return str(request.getfixturevalue("shared_postgresql").new_database())

@@ -50,7 +50,9 @@ def blocks_table() -> str:
     rows = ["| type | own fields | does |", "|---|---|---|"]
     for kind in BLOCK_TYPES:
         block = block_class(kind)
-        rows.append(f"| `{kind}` | {fields_cell(block, block.shared_keys())} | {summary(block)} |")
+        # Keys that blocks of every type have are shown with those that need them.
+        shared = tuple(key for key in Block.model_fields if key not in block.needs)
+        rows.append(f"| `{kind}` | {fields_cell(block, shared)} | {summary(block)} |")
     return "\n".join(rows)
 
 

@@ -239,3 +239,11 @@ def test_a_case_that_passed_in_quarantine_is_ready_to_return(tmp_path: Path) -> 
         sync(store)
         returning = returning_cases(store, entries, runs=2)
         assert returning == ({entries[0]: ("s",)} if ready else {})
+
+
+def test_files_of_a_folder_may_be_named_all_together(tmp_path: Path) -> None:
+    name, text = _FORMATS["test-file"]
+    (tmp_path / name).write_text(text)
+    (tmp_path / "quarantine.yaml").write_text(_ACTIVE)
+    code, report = _run(tmp_path, str(tmp_path / "quarantine.yaml"), str(tmp_path / name))
+    assert (code, report["decision"]) == (0, "pass")

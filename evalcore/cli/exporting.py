@@ -1,54 +1,16 @@
-"""`--export FILE`: a run's rows or its report as a file, of the form that the name's end says."""
+"""Write the files of `--export`: rows or a report, in the form that a name's ending says."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
 
-import click
-
+from evalcore.cli.export_files import REPORT_FORMS, ROW_FORMS, kind_of
 from evalcore.cli.showing import present
 from evalcore.errors import UsageError
 from evalcore.pipeline import RunView
 from evalcore.report.registry import find_form
-
-EXPORT_HELP = "Write the rows (.jsonl, .csv, .parquet) or the report (.xml, .html) to this file."
-_FORMS: Final = {"xml": "junit", "html": "html"}
-_ROWS: Final = ("jsonl", "csv", "parquet")
-
-
-def export_option(command: Any) -> Any:
-    """Add `--export`; may be given several times."""
-    return click.option(
-        "--export", "exports", multiple=True, metavar="FILE", callback=_paths, help=EXPORT_HELP
-    )(command)
-
-
-def _paths(_ctx: click.Context, _option: click.Parameter, names: Sequence[str]) -> list[Path]:
-    """Return the files; what cannot be written is refused before anything runs."""
-    paths = [Path(name) for name in names]
-    for path in paths:
-        if kind_of(path) not in (*_ROWS, *_FORMS):
-            endings = ", ".join(f".{name}" for name in (*_ROWS, *_FORMS))
-            raise UsageError(f"--export: '{path}' ends in none of {endings}")
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-            raise UsageError(f"--export: {path}: {reason}")
-    return paths
-
-
-def kind_of(path: Path) -> str:
-    """Return what a file's name ends in, without the dot."""
-    return path.suffix.lower().removeprefix(".")
-
-
-def check_exports(exports: Sequence[Path], suites: int) -> None:
-    """Raise `UsageError` for a file that cannot hold several suites."""
-    for path in exports:
-        if suites > 1 and kind_of(path) != "jsonl":
-            raise UsageError(f"--export: {path}: of several suites only .jsonl holds the rows")
 
 
 def export_view(view: RunView, exports: Sequence[Path], *, append: bool = False) -> None:
@@ -68,9 +30,9 @@ def export_view(view: RunView, exports: Sequence[Path], *, append: bool = False)
 
 
 def _write(view: RunView, kind: str, path: Path) -> None:
-    if kind in _ROWS:
+    if kind in ROW_FORMS:
         view.export(kind, path)
         return
     with path.open("w", encoding="utf-8", newline="") as file:
-        for piece in find_form(_FORMS[kind])(present(view)):
+        for piece in find_form(REPORT_FORMS[kind])(present(view)):
             file.write(piece)

@@ -96,6 +96,26 @@ def mode_option(command: F) -> F:
     )(command)
 
 
+def import_option(command: F) -> F:
+    """Add `--allow-import`; may be given several times."""
+    return click.option(
+        "--allow-import",
+        "imports",
+        multiple=True,
+        metavar="MODULE",
+        help="A module that suites may import although it is not beside them.",
+    )(command)
+
+
+def workspace_option(command: F) -> F:
+    """Add `--keep-workspace`."""
+    return click.option(
+        "--keep-workspace",
+        is_flag=True,
+        help="Leave the folders that tests worked in; `evalcore workspaces` shows them.",
+    )(command)
+
+
 def suite_options(command: F) -> F:
     """Add the suite files and the options that choose and override what they say."""
     return click.argument("suites", nargs=-1, metavar="SUITE...")(override_options(command))

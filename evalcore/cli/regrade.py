@@ -10,6 +10,7 @@ import click
 
 from evalcore.cli.options import (
     chosen_store,
+    import_option,
     json_option,
     load_options,
     log_option,
@@ -18,8 +19,8 @@ from evalcore.cli.options import (
     store_option,
     verbose_option,
 )
-from evalcore.cli.run import run_suites
-from evalcore.cli.run_options import ALLOW_IMPORT_HELP, RunOptions
+from evalcore.cli.run_options import RunOptions
+from evalcore.cli.running import run_suites
 from evalcore.errors import EvalError, RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
@@ -38,7 +39,7 @@ from evalcore.storage.runs import StoredRun
     type=click.Choice([mode.value for mode in Mode]),
     help="How judges are asked (default: as RUN was executed).",
 )
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@import_option
 @override_options
 @log_option
 @store_option

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from evalcore.cli.exporting import export_option, export_view
+from evalcore.cli.export_files import export_option
+from evalcore.cli.exporting import export_view
 from evalcore.cli.options import (
     AS_JSON,
     chosen_store,

@@ -1,69 +1,24 @@
-"""`evalcore run`: load, plan, execute, decide, report."""
+"""`evalcore run`: its options. What it does is `cli/running.py`, which `--help` does not import."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from evalcore.cli.exporting import check_exports, export_option, export_view
-from evalcore.cli.loading import load_suites
+from evalcore.cli.export_files import export_option
 from evalcore.cli.options import (
-    chosen_store,
     debug_option,
+    import_option,
     json_option,
-    load_options,
     log_option,
     mode_option,
-    settings,
     store_option,
     suite_options,
     verbose_option,
+    workspace_option,
 )
-from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.reserved_output import reserved_stdout
-from evalcore.cli.run_options import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions
-from evalcore.cli.scripts import (
-    check_imports,
-    is_script_run,
-    print_scores,
-    read_scores,
-    tell_beside,
-)
-from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
-from evalcore.cli.stopping import SignalStopper, abandon_process
-from evalcore.errors import ExitCode, UsageError
-from evalcore.execution.stored_shards import ShardReceipt
-from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import ISOLATIONS
-from evalcore.model.gate import Decision
-from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import State
-from evalcore.model.suite import Suite
-from evalcore.pipeline import (
-    DecideOptions,
-    RunView,
-    cancel_run,
-    execute_run,
-    finish_run,
-    plan_run,
-    reopen_run,
-    view_run,
-)
-from evalcore.pipeline.baseline_choice import settle_baseline
-from evalcore.pipeline.integrity import check_plan
-from evalcore.storage.object_store import ObjectStore
-from evalcore.storage.run_names import choose_run
-from evalcore.storage.runs import StoredRun
-from evalcore.trust.imports import ImportPolicy
-
-if TYPE_CHECKING:
-    pass
 
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
@@ -80,8 +35,8 @@ _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
 @export_option
-@click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@workspace_option
+@import_option
 @click.option("--isolation", type=click.Choice(ISOLATIONS), help=_ISOLATION_HELP)
 @click.option("--detail", is_flag=True, help=_DETAIL_HELP)
 @debug_option
@@ -95,159 +50,6 @@ def run(**flags: Any) -> int:
     0 every gate passed, 1 a gate failed, 2 a suite does not load, 3 inconclusive, 4 errors
     prevented the decision or the run was stopped.
     """
-    if flags["prefect"] and flags["workers"] is not None:
-        raise UsageError("--workers starts processes here; through Prefect they are a work pool's")
-    paths = flags.pop("suites")
-    mode = flags.pop("mode")
-    options = RunOptions(
-        mode=mode or Mode.LIVE,
-        as_json=flags.pop("as_json"),
-        verbose=flags.pop("verbose"),
-        prefect=flags.pop("prefect"),
-        workers=flags.pop("workers"),
-        forms=report_forms(flags.pop("forms")),
-        imports=flags.pop("imports"),
-        detail=flags.pop("detail"),
-        isolation=flags.pop("isolation"),
-        reuse=HISTORY if flags.pop("reuse") else None,
-        keep_workspaces=flags.pop("keep_workspace"),
-        exports=tuple(flags.pop("exports")),
-    )
-    address, resume = flags.pop("store"), flags.pop("resume")
-    if resume is not None:
-        if paths:
-            raise UsageError("--resume takes no suite file: the plan in the store holds all")
-        if mode is not None:
-            raise UsageError("--resume takes no --mode: the run goes on in its own")
-        return int(resume_run(chosen_store(address), resume, options))
-    # A replay asks no provider and needs no key.
-    needed = options.mode != Mode.REPLAY
-    overrides = load_options(flags, address, options.imports)
-    suites = load_suites(paths, replace(overrides, secrets_required=needed))
-    return int(run_suites(suites, chosen_store(address), options))
+    from evalcore.cli.running import run_command
 
-
-def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions) -> ExitCode:
-    """Run loaded suites one after another; return the worst decision's exit code."""
-    check_exports(options.exports, len(suites))
-    for suite in suites:  # before the first one runs: if one cannot, none does
-        settle_baseline(store, suite.definition)
-        if suite.definition.limits.max_cost_usd is not None:
-            from evalcore.execution.limits.run_limits import refuse_unpriced
-
-            refuse_unpriced(suite.definition, settings(), options.mode)
-        folder = Path(suite.definition.source.folder)
-        with reserved_stdout():
-            check_imports([suite], options.policy((folder, Path.cwd())))
-    decisions: list[Decision] = []
-    for suite in suites:
-        planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
-        folder = Path(suite.definition.source.folder)
-        before = len(decisions) > 0
-        policy = options.policy((folder, Path.cwd()))
-        decision = _execute(planned, options, policy=policy, another=before)
-        decisions.append(decision or Decision.ERROR)
-        if decision is None:
-            break
-    return exit_code(decisions)
-
-
-def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
-    """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
-    run = choose_run(store, run_id)
-    manifest = run.manifest()
-    if manifest.state is State.COMPLETED:
-        with view_run(run) as view:
-            show(view, options)
-            export_view(view, options.exports)
-            return exit_code([view.report.decision])
-    # No worker is started for what none could execute.
-    check_plan(run, manifest)
-    from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
-
-    # A plan in a store may have been written by another user.
-    accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
-    run = accepted.run
-    reopen_run(run)
-    decision = _execute(run, options, policy=accepted.imports)
-    return ExitCode.ERRORS if decision is None else exit_code([decision])
-
-
-def _execute(
-    run: StoredRun, options: RunOptions, *, policy: ImportPolicy, another: bool = False
-) -> Decision | None:
-    """Execute, finish, show and export a run; return its decision, None if it was stopped.
-
-    `another` says that a run was shown before it.
-    """
-    manifest = run.manifest()
-    stopper = SignalStopper()
-    receipts: tuple[ShardReceipt, ...] = ()
-    complete = True
-    # Lines of a log are read by machines: nothing else stands between them.
-    quiet = (settings().log or "").startswith("json")
-    with (
-        ProgressDisplay(manifest.suite, manifest.plan.items, quiet=quiet) as progress,
-        # Standard output is for the report: what people's Python prints goes beside it.
-        reserved_stdout(),
-    ):
-        abandon = None if options.prefect else abandon_process
-        execute = options.execute(policy, stopper, progress, abandon)
-        if options.prefect:
-            from evalcore.runners import find_runner
-
-            find_runner("prefect").start(run, execute)
-        elif options.workers is not None:
-            from evalcore.cli.workers import run_workers
-
-            with stopper:
-                complete = run_workers(
-                    run, options, policy.roots, progress, lambda: stopper.stopped
-                )
-        else:
-            with stopper:
-                receipts = execute_run(run, execute)
-    if stopper.stopped or not complete:
-        cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=manifest)
-        click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
-        return None
-    now, decide = datetime.now(UTC), DecideOptions(policy, isolation=execute.isolation)
-    with ExitStack() as stack:
-        with reserved_stdout():  # custom gates are called
-            view = stack.enter_context(
-                view_run(run)
-                if options.prefect
-                else finish_run(run, receipts, now=now, options=decide)
-            )
-        show(view, options, another=another)
-        export_view(view, options.exports, append=another)
-        if not options.prefect:  # else the flow has told
-            _tell(view)
-        return view.report.decision
-
-
-def _tell(view: RunView) -> None:
-    """Send the decision to those whom the suite or the configuration names."""
-    if view.run.definition.policy.notify is None and settings().notify is None:
-        return
-    from evalcore.pipeline.notify import notify_decision
-
-    for warning in notify_decision(view, settings()):
-        click.echo(one_line(f"Warning: {warning}"), err=True)
-
-
-def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:
-    """Print a run's report, and store the other forms that were asked for.
-
-    `another` says that a report stands before it.
-    """
-    store_reports(view, options.forms)
-    scores = read_scores(view, detail=options.detail) if is_script_run(view) else None
-    if options.as_json:
-        click.echo(view.json(newline=""), nl=False)
-    elif scores is not None:
-        print_scores(scores, another=another)
-    else:
-        print_terminal(view, verbose=options.verbose)
-    if scores is not None:
-        tell_beside(view, scores, verbose=options.verbose)
+    return int(run_command(flags))

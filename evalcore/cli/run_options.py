@@ -19,8 +19,6 @@ from evalcore.pipeline.stopping import Stopper
 from evalcore.trust.imports import ImportPolicy
 
 _PREFECT_WORKERS = 2
-KEEP_HELP = "Leave the folders that tests worked in; `evalcore workspaces` shows them."
-ALLOW_IMPORT_HELP = "A module that suites may import although it is not beside them."
 
 
 @dataclass(frozen=True, slots=True)

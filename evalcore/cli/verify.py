@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from evalcore.cli.options import chosen_store, json_option, settings, store_option
-from evalcore.cli.run import resume_run
-from evalcore.cli.run_options import ALLOW_IMPORT_HELP, RunOptions
+from evalcore.cli.options import chosen_store, import_option, json_option, settings, store_option
+from evalcore.cli.run_options import RunOptions
+from evalcore.cli.running import resume_run
 from evalcore.cli.showing import one_line
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
@@ -35,7 +35,7 @@ _REPAIR_HELP = "Set damaged result parts aside and execute their shards again."
 @click.command("verify")
 @click.argument("run_id", metavar="RUN")
 @click.option("--repair", is_flag=True, help=_REPAIR_HELP)
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
+@import_option
 @store_option
 @json_option
 def verify_command(

@@ -12,10 +12,18 @@ from typing import Any
 
 import click
 
-from evalcore.cli.options import chosen_store, json_option, settings, store_option, verbose_option
+from evalcore.cli.options import (
+    chosen_store,
+    import_option,
+    json_option,
+    settings,
+    store_option,
+    verbose_option,
+    workspace_option,
+)
 from evalcore.cli.progress import ProgressDisplay
-from evalcore.cli.run import show
-from evalcore.cli.run_options import ALLOW_IMPORT_HELP, KEEP_HELP, RunOptions
+from evalcore.cli.run_options import RunOptions
+from evalcore.cli.running import show
 from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.cli.worker_process import send_fault
 from evalcore.errors import EvalError, ExitCode, StalledError
@@ -50,8 +58,8 @@ _LEASE_HELP = "After twice as long without a sign of life others take over.  [20
     metavar="SECONDS",
     help=_LEASE_HELP,
 )
-@click.option("--allow-import", "imports", multiple=True, metavar="MODULE", help=ALLOW_IMPORT_HELP)
-@click.option("--keep-workspace", is_flag=True, help=KEEP_HELP)
+@import_option
+@workspace_option
 @click.option("--root", "roots", multiple=True, type=click.Path(path_type=Path), hidden=True)
 @click.option("--part", type=int, hidden=True, help="Process id of the parent, which decides.")
 @click.option("--fault-fd", type=int, hidden=True, help="Where the parent is told of an error.")

@@ -22,6 +22,7 @@ tests:
 NEVER = {"prefect", "boto3", "botocore", "pyarrow"}
 NOT_FOR_PLAIN_CHECKS = {"jsonschema", "sacrebleu", "rouge_score", "rapidfuzz", "jsonpath", "rich"}
 NOT_FOR_HELP = {"duckdb", "pydantic", "yaml", "asyncio", "jiter"}
+NOT_FOR_OPTIONS = {"analytics", "execution", "formats.text", "pipeline", "report", "sql"}
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def imported(*arguments: str, store: Path) -> set[str]:
-    """Return the top-level modules that a command imports."""
+def imported_modules(*arguments: str, store: Path) -> set[str]:
+    """Return the full names of the modules that a command imports."""
     ended = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", MAIN, *arguments],
         capture_output=True,
@@ -42,9 +43,14 @@ def imported(*arguments: str, store: Path) -> set[str]:
         timeout=120,
         check=True,
     )
-    names = re.findall(r"^import time:.*\| +([\w.]+)$", ended.stderr, flags=re.MULTILINE)
+    names = set(re.findall(r"^import time:.*\| +([\w.]+)$", ended.stderr, flags=re.MULTILINE))
     assert "evalcore.cli.main" in names
-    return {name.partition(".")[0] for name in names}
+    return names
+
+
+def imported(*arguments: str, store: Path) -> set[str]:
+    """Return the top-level modules that a command imports."""
+    return {name.partition(".")[0] for name in imported_modules(*arguments, store=store)}
 
 
 def test_a_run_of_given_outputs_imports_no_orchestrator_and_no_client(
@@ -65,6 +71,16 @@ def test_a_report_from_a_folder_imports_no_orchestrator_and_no_client(
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["-h"]], ids=" ".join)
 def test_help_imports_no_more_than_it_prints(arguments: list[str], tmp_path: Path) -> None:
     assert imported(*arguments, store=tmp_path) & (NEVER | NOT_FOR_HELP) == set()
+
+
+@pytest.mark.parametrize("command", ["run", "record"])
+def test_help_of_a_command_imports_its_options_and_not_what_it_does(
+    command: str, tmp_path: Path
+) -> None:
+    names = imported_modules(command, "--help", store=tmp_path)
+    assert "evalcore.cli.options" in names
+    assert names & (NEVER | NOT_FOR_HELP) == set()
+    assert names & {f"evalcore.{name}" for name in NOT_FOR_OPTIONS} == set()
 
 
 @pytest.mark.parametrize("command", ["validate", "plan"])

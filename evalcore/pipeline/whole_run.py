@@ -1,0 +1,34 @@
+"""`evaluate`: all stages of a run, one after another in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from evalcore.model.suite import Suite
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.finish import DecideOptions, RunView, finish_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
+from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.storage.object_store import ObjectStore
+
+
+@contextmanager
+def evaluate(
+    suite: Suite,
+    store: ObjectStore,
+    options: ExecuteOptions | None = None,
+    plan_options: PlanOptions | None = None,
+    decide: DecideOptions | None = None,
+) -> Iterator[RunView]:
+    """Plan, execute and finish a run of the suite in this process; give its view.
+
+    Custom gates may import what targets may, unless `decide` says otherwise.
+    """
+    run = plan_run(suite, store, plan_options, now=datetime.now(UTC))
+    receipts = execute_run(run, options)
+    options = options or ExecuteOptions()
+    decide = decide or DecideOptions(options.imports, options.objects)
+    with finish_run(run, receipts, now=datetime.now(UTC), options=decide) as view:
+        yield view

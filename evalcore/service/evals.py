@@ -20,7 +20,7 @@ from evalcore.service.eval_views import EvalView, latest_results, view_evals
 from evalcore.service.failure import ServiceError, mistake, not_found
 from evalcore.service.fingerprints import fingerprint
 from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.input_sources import durable_inputs
+from evalcore.service.input_sources import check_handles, durable_inputs
 from evalcore.service.pages import PageRequest, read_page
 from evalcore.service.parts import Parts
 from evalcore.service.wire.base import Page
@@ -45,6 +45,7 @@ async def create_eval(parts: Parts, caller: Caller, body: CreateEval) -> Workflo
     async with parts.database.reading() as session:
         draft = await read_draft(parts, session, caller, body.workflow_id)
     block_id = _existing_block(draft, body.target.block_id)
+    check_handles(draft.blocks[block_id], body.source)
     inputs = await durable_inputs(parts, caller, body.workflow_id, block_id, body.source)
     assertion = assertion_of(body.assertion)
     revision = _Revision(
@@ -182,6 +183,10 @@ async def _changed(
         source = await parts.payloads.get(before.source, before.source_ref)
         inputs = await parts.payloads.get(before.handle_inputs, before.handle_inputs_ref)
     else:
+        kept = await parts.payloads.get(before.handle_inputs, before.handle_inputs_ref)
+        check_handles(
+            draft.blocks.get(block_id), body.source, kept if block_id == before.block_id else ()
+        )
         source = body.source.model_dump(mode="json")
         inputs = await durable_inputs(parts, caller, saved.workflow_id, block_id, body.source)
     assertion = EvalAssertion.model_validate(before.assertion)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -15,8 +15,31 @@ from evalcore.service.failure import ServiceError, mistake, not_found
 from evalcore.service.files import find_files
 from evalcore.service.parts import Parts
 from evalcore.service.wire.evals import ManualSource, RunStepSource
+from evalcore.workflow.handles import unknown_handles
 
 _HANDLES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Handle])
+
+
+def check_handles(
+    block: Mapping[str, Any] | None,
+    source: ManualSource | RunStepSource,
+    kept: Collection[str] = (),
+) -> None:
+    """Raise `ServiceError` 422 with all handles of a manual source that the block does not have.
+
+    The names `kept` are allowed: those that the eval has, whatever became of the block since. A
+    block that is gone has no handles to compare with.
+    """
+    if block is None or not isinstance(source, ManualSource):
+        return
+    unknown = unknown_handles(block, [name for name in source.handle_inputs if name not in kept])
+    if unknown:
+        loc = ["body", "source", "handle_inputs"]
+        mistakes = [
+            {"loc": [*loc, name], "msg": message, "type": "unknown_handle"}
+            for name, message in unknown.items()
+        ]
+        raise ServiceError(422, mistakes)
 
 
 async def durable_inputs(

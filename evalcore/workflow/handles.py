@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 WHOLE_INPUT: Final = "input-json-0"
@@ -33,6 +33,18 @@ def input_handles(inputs: Mapping[str, Any] | None) -> tuple[InputHandle, ...]:
         noun = "document" if is_file else "json"
         handles.append(InputHandle(f"input-{noun}-{number}", name, kind))
     return tuple(handles)
+
+
+def unknown_handles(block: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
+    """Return what is wrong with each name that is no input handle of a written block, in order."""
+    inputs = block.get("inputs")
+    handles = input_handles(inputs if isinstance(inputs, Mapping) else None)
+    listed = ", ".join(handle.handle_id for handle in handles)
+    return {
+        name: f"the block has no such input handle; it has {listed}"
+        for name in names
+        if all(name != handle.handle_id for handle in handles)
+    }
 
 
 def output_handle(exit_number: int | None) -> str:

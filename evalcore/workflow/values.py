@@ -20,6 +20,9 @@ class MissingValue:
 
 
 MISSING: Final = MissingValue()
+_LARGEST: Final = 2**64 - 1
+_MOST_DIGITS: Final = 100
+_LONG_DIGITS: Final = re.compile(r"\d{19}")
 _STEPS: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|\{([^\W\d][\w-]*(?:\.[\w-]+|\[\d+\])*)\}")
 
@@ -32,12 +35,14 @@ def text_of(value: Any) -> str:
 def parsed(value: Any) -> Any:
     """Return the mapping or list that a text is the JSON of; anything else unchanged.
 
-    So is JSON that is nested deeper than can be stored; integers of more than 64 bits are rounded.
+    So is JSON that cannot be stored: nested too deep, or with an integer of more than 64 bits.
     """
     if not isinstance(value, str):
         return value
     text = value.strip()
     if text[:1] not in {"{", "["}:
+        return value
+    if has_large_integer(text):
         return value
     try:
         value_of_text = orjson.loads(text)
@@ -45,6 +50,31 @@ def parsed(value: Any) -> Any:
     except (ValueError, TypeError):
         return value
     return value_of_text
+
+
+def has_large_integer(text: str) -> bool:
+    """Whether a text is JSON with an integer of more than 64 bits."""
+    if _LONG_DIGITS.search(text) is None:
+        return False
+    try:
+        json.loads(text, parse_int=_integer_of_64_bits)
+    except LargeIntegerError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
+
+
+def _integer_of_64_bits(digits: str) -> int:
+    # Python converts no more than 4300 digits.
+    value = int(digits) if len(digits) <= _MOST_DIGITS else _LARGEST + 1
+    if not -(2**63) <= value <= _LARGEST:
+        raise LargeIntegerError
+    return value
+
+
+class LargeIntegerError(ValueError):
+    """An integer has more than 64 bits."""
 
 
 def at_path(value: Any, path: str) -> Any:

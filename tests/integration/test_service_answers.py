@@ -184,6 +184,46 @@ def served_patch(service: Service, saved: str, body: Any) -> list[str]:
     return reasons
 
 
+# Bodies that are refused
+
+
+def test_a_workflow_without_blocks_is_refused(paused: Service) -> None:
+    for definition in ({"blocks": {}}, "blocks: {}\n"):
+        answer = paused.client.post("/v1/workflows", json={"name": "x", "definition": definition})
+        (mistake,) = answer.json()["detail"]
+        assert (answer.status_code, mistake["loc"]) == (422, ["body", "definition", "blocks"])
+        assert mistake["msg"] == "a workflow has one block at least, got none"
+
+
+def test_inputs_of_handles_that_the_block_does_not_have_are_refused(paused: Service) -> None:
+    workflow = paused.register()
+    body = eval_body(workflow, EXISTS)
+    inputs = body["source"]["handle_inputs"]
+    for name in ("input-json-2", "amount"):
+        inputs[name] = {"type": "json", "data": 1}
+    answer = paused.client.post(EVALS, json=body)
+    assert answer.status_code == 422, answer.text
+    places = [mistake["loc"][1:] for mistake in answer.json()["detail"]]
+    assert places == [["source", "handle_inputs", name] for name in ("input-json-2", "amount")]
+    message = "the block has no such input handle; it has input-json-0, input-json-1"
+    assert {mistake["msg"] for mistake in answer.json()["detail"]} == {message}
+
+    saved = paused.save(workflow, EXISTS)
+    answer = paused.client.patch(f"{EVALS}/{saved}", json={"source": body["source"]})
+    assert answer.status_code == 422, answer.text
+
+
+def test_inputs_stay_of_a_handle_that_the_draft_has_lost(paused: Service) -> None:
+    workflow = paused.register()
+    saved = paused.save(workflow, EXISTS)
+    inputs = {"amount": "workflow.amount"}
+    draft = {"definition": changed(dict(WORKFLOW), "blocks", "extract", "inputs", value=inputs)}
+    assert paused.client.put(f"/v1/workflows/{workflow}/draft", json=draft).status_code == 200
+    source = eval_body(workflow, EXISTS, amount=22)["source"]
+    answer = paused.client.patch(f"{EVALS}/{saved}", json={"source": source})
+    assert (answer.status_code, answer.json()["source"]) == (200, source)
+
+
 # Values
 
 

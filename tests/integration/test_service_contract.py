@@ -240,7 +240,15 @@ def test_a_patch_takes_nothing_away(served: Service, workflow: str, field: str) 
     assert served.client.delete(f"{EVALS}/{saved}").status_code == 204
 
 
-def test_a_file_of_an_input_outlives_its_upload(served: Service, workflow: str) -> None:
+FILE_NAME = {
+    "type": "code",
+    "code": "def main(data):\n    return {'total': data['invoice']['filename']}\n",
+    "inputs": {"invoice": {"from": "workflow.invoice", "type": "file"}},
+}
+
+
+def test_a_file_of_an_input_outlives_its_upload(served: Service) -> None:
+    workflow = served.register({"blocks": {"extract": FILE_NAME}})
     uploaded = httpx.post(
         f"{served.url}/v1/files", files={"file": ("invoice.pdf", b"%PDF", "application/pdf")}
     )
@@ -248,12 +256,13 @@ def test_a_file_of_an_input_outlives_its_upload(served: Service, workflow: str) 
     stored = uploaded.json()
     assert set(stored) == {"id", "filename", "mime_type", "size", "sha256"}
     document = {key: stored[key] for key in ("id", "filename", "mime_type")}
-    body = eval_body(workflow, {"kind": "exists"})
-    body["source"]["handle_inputs"]["input-document-0"] = {"type": "file", "document": document}
+    body = eval_body(workflow, {"kind": "equals", "expected": "invoice.pdf"})
+    body["source"]["handle_inputs"] = {"input-document-0": {"type": "file", "document": document}}
     saved = served.post(EVALS, body)
     assert saved["source"]["handle_inputs"] == body["source"]["handle_inputs"]
     (result,) = served.results(served.run(workflow, {"type": "single", "eval_id": saved["id"]}))
-    assert result["handle_inputs"]["input-document-0"] == {"type": "file", "document": document}
+    assert result["handle_inputs"] == body["source"]["handle_inputs"]
+    assert result["verdict"] == "passed"
     content = served.client.get(f"/v1/files/{document['id']}/content")
     assert (content.content, content.headers["content-type"]) == (b"%PDF", "application/pdf")
     absent = {"type": "file", "document": {**document, "id": "file_absent"}}

@@ -73,7 +73,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Projects]:
 
 def input_of(file: str) -> dict[str, Any]:
     document = {"id": file, "filename": "a.txt", "mime_type": "text/plain"}
-    return {"input-document-0": {"type": "file", "document": document}}
+    return {"input-json-1": {"type": "file", "document": document}}
 
 
 def requests_with(ids: Mapping[str, str]) -> list[tuple[str, str, Any]]:

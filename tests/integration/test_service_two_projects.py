@@ -143,7 +143,7 @@ def calls_with(ids: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     body = copy.deepcopy(eval_body(ids["workflow"], EXISTS))
     step = {"type": "run_step", "run_id": ids["workflow_run"], "step_id": ids["step"]}
     document = {"id": ids["file"], "filename": "a.txt", "mime_type": "text/plain"}
-    inputs = {"input-document-0": {"type": "file", "document": document}}
+    inputs = {"input-json-1": {"type": "file", "document": document}}
     manual = {"type": "manual", "handle_inputs": inputs}
     single = {"type": "single", "eval_id": ids["eval"]}
     scope = {"workflow_id": ids["workflow"]}

@@ -133,7 +133,7 @@ def tell_all(story: Story, paused: Story) -> None:
     tell("workflows_update_draft", {"definition": DEFINITION}, workflow_id=workflow)
     tell("workflows_publish", workflow_id=workflow)
     other = paused.tell("workflows_register", registration)["id"]
-    manual = {"type": "manual", "handle_inputs": {"input-json-0": {"type": "json", "data": 1}}}
+    manual = {"type": "manual", "handle_inputs": {}}
     paused.tell("evals_create", {**saved, "workflow_id": other, "source": manual})
     waiting = paused.tell("eval_runs_create_run", {"workflow_id": other})["id"]
     paused.tell("eval_runs_cancel_run", run_id=waiting)

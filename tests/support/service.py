@@ -130,16 +130,13 @@ def eval_body(
     block: str = "extract",
 ) -> dict[str, Any]:
     """Return the body of an eval of `WORKFLOW`."""
+    inputs = {"input-json-0": {"type": "json", "data": amount}}
+    if block == "extract":
+        inputs["input-json-1"] = {"type": "json", "data": "Acme"}
     return {
         "workflow_id": workflow,
         "target": {"type": "block", "block_id": block},
-        "source": {
-            "type": "manual",
-            "handle_inputs": {
-                "input-json-0": {"type": "json", "data": amount},
-                "input-json-1": {"type": "json", "data": "Acme"},
-            },
-        },
+        "source": {"type": "manual", "handle_inputs": inputs},
         "assertion": {
             "target": {"output_handle_id": handle, "path": path},
             "condition": condition,

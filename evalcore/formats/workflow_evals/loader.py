@@ -31,6 +31,7 @@ from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDe
 from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.workflow.handles import unknown_handles
 
 TARGET: Final = "block"
 
@@ -46,7 +47,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     workflow, source, workflow_problems = _workflow(raw, path, problems)
     executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
     target_options = executed.options(frozenset()) if workflow else {}
-    blocks = frozenset(_of_type(workflow.get("blocks"), dict))
+    blocks = _of_type(workflow.get("blocks"), dict)
     selection = Selection(options)
     ids = UniqueIds("two evals are called '{}'", key="name")
     spool = CaseSpool()
@@ -183,7 +184,7 @@ class _Below(Problems):
 
 
 def _read_eval(
-    written: Any, loc: Loc, problems: Problems, blocks: frozenset[str]
+    written: Any, loc: Loc, problems: Problems, blocks: Mapping[str, Any]
 ) -> FileEval | None:
     before = problems.count
     try:
@@ -195,6 +196,10 @@ def _read_eval(
     if blocks and block not in blocks:
         message = f"the workflow has no block '{block}'.{suggest(block, blocks)}"
         problems.add((*loc, "target", "block_id"), message)
+    elif isinstance(blocks.get(block), dict):
+        unknown = unknown_handles(blocks[block], saved.source.handle_inputs)
+        for name, message in unknown.items():
+            problems.add((*loc, "source", "handle_inputs", name), message)
     for message in saved.assertion.condition.mistakes():
         problems.add((*loc, "assertion", "condition"), message)
     return saved if problems.count == before else None

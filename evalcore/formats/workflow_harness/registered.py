@@ -29,6 +29,8 @@ def read_registered_workflow(written: Mapping[str, Any] | str) -> dict[str, Any]
     if not isinstance(raw.get("blocks"), dict):
         description = f", got {describe(raw['blocks'])}" if "blocks" in raw else ""
         problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
+    elif not raw["blocks"]:
+        problems.add(("blocks",), "a workflow has one block at least, got none")
     workflow = read_workflow(raw, problems)
     if workflow is not None:
         for mistake in find_mistakes(workflow, with_souls=False):

@@ -18,6 +18,7 @@ DefinitionMapping = Annotated[
             "properties": {
                 "blocks": {
                     "type": "object",
+                    "minProperties": 1,
                     "additionalProperties": {"type": "object", "required": ["type"]},
                 }
             },

@@ -53,19 +53,22 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
         # Text that is not Unicode cannot be encoded.
         json.dumps(returned, allow_nan=False, ensure_ascii=False).encode()
-        _check_depth(returned, _DEEPEST)
+        _check_storable(returned, _DEEPEST)
     except (TypeError, ValueError, RecursionError) as error:
         return _error("output", f"returned what JSON cannot hold: {error}", retryable=False)
     return {"returned": returned}
 
 
-def _check_depth(value: Any, left: int) -> None:
+def _check_storable(value: Any, left: int) -> None:
+    # Read as a floating-point number, a larger integer would be another one.
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError("an integer of more than 64 bits; return it as text")
     if not isinstance(value, dict | list | tuple):
         return
     if not left:
         raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
     for member in value.values() if isinstance(value, dict) else value:
-        _check_depth(member, left - 1)
+        _check_storable(member, left - 1)
 
 
 def _function(question: dict[str, Any]) -> Callable[..., Any] | dict[str, Any]:

@@ -15,7 +15,7 @@ from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.literal_secrets import literal_secrets
 from evalcore.workflow.names import WorkflowMistake
-from evalcore.workflow.values import parsed
+from evalcore.workflow.values import has_large_integer, parsed
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
@@ -74,7 +74,11 @@ class HttpBlock(Block):
             parameters=parameters,
             attempt_timeout_s=self.timeout,
         )
-        return parsed(await context.request(request))
+        answer = await context.request(request)
+        if isinstance(answer, str) and has_large_integer(answer):
+            message = "the answer has an integer of more than 64 bits, which cannot be stored"
+            raise BlockError("output", message)
+        return parsed(answer)
 
 
 class _References:

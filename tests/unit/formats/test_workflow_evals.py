@@ -85,6 +85,10 @@ def test_mistakes_of_a_file_and_of_all_its_evals_are_told_together(tmp_path: Pat
         ("workflow: 5\nevals: []\n", "workflow"),
         ("workflow: {blocks: 5}\nevals: []\n", "workflow.blocks"),
         ("workflow: absent.yaml\nevals: []\n", "workflow"),
+        (
+            f"{WORKFLOW}evals:\n" + saved("a", **{"input-json-0": "input-json-9"}),
+            "evals[0].source.handle_inputs.input-json-9",
+        ),
         (WORKFLOW + "evals: []\nevalcore: {nam: x}\n", "evalcore.nam"),
         (WORKFLOW + "evals: []\nevalcore: 5\n", "evalcore"),
         (WORKFLOW.replace("type: code", "type: cod") + "evals: []\n", "workflow.blocks.total.type"),
@@ -95,6 +99,7 @@ def test_mistakes_of_a_file_and_of_all_its_evals_are_told_together(tmp_path: Pat
         "a workflow that is none",
         "blocks that are none",
         "a workflow that is away",
+        "a handle that the block does not have",
         "an unknown option",
         "options that are none",
         "a mistake of the workflow",

@@ -33,8 +33,19 @@ def test_code_returns_any_json_value(tmp_path: Path, returned: Any) -> None:
     assert ran.left.value == returned
 
 
-def test_integers_of_more_than_64_bits_are_rounded(tmp_path: Path) -> None:
-    assert run_code("def main(data): return 2**70", tmp_path).left.value == float(2**70)
+@pytest.mark.parametrize("integer", [2**64 - 1, -(2**63), True], ids=str)
+def test_integers_of_64_bits_are_exact(tmp_path: Path, integer: int) -> None:
+    value = run_code(f"def main(data): return {{'n': [{integer}]}}", tmp_path).left.value
+    assert value == {"n": [integer]}
+    assert type(value["n"][0]) is type(integer)
+
+
+@pytest.mark.parametrize("integer", [2**64, -(2**63) - 1, 2**70], ids=str)
+def test_an_integer_of_more_than_64_bits_is_refused_and_not_rounded(
+    tmp_path: Path, integer: int
+) -> None:
+    ran = run_code(f"def main(data): return {{'n': [{integer}]}}", tmp_path)
+    assert "an integer of more than 64 bits; return it as text" in ran.message
 
 
 def test_what_code_prints_is_not_its_output(tmp_path: Path) -> None:

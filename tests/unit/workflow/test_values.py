@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalcore.workflow.failure import BlockError
-from evalcore.workflow.values import MISSING, WorkflowState, fill, text_of
+from evalcore.workflow.values import MISSING, WorkflowState, fill, parsed, text_of
 
 
 @pytest.fixture
@@ -97,3 +97,21 @@ def test_an_unknown_placeholder_is_named(state: WorkflowState) -> None:
 )
 def test_the_text_of_a_value(value: Any, text: str) -> None:
     assert text_of(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"n": 18446744073709551615}', {"n": 2**64 - 1}),
+        ('{"n": "1180591620717411303424"}', {"n": str(2**70)}),
+        ('{"n": 1180591620717411303424.0}', {"n": float(2**70)}),
+    ],
+)
+def test_a_text_of_json_is_read_exactly(text: str, value: Any) -> None:
+    assert parsed(text) == value
+
+
+@pytest.mark.parametrize("digits", [str(2**64), str(-(2**70)), "1" + "0" * 5000], ids=len)
+def test_a_text_with_an_integer_of_more_than_64_bits_stays_text(digits: str) -> None:
+    text = f'{{"n": [{digits}]}}'
+    assert parsed(text) == text

@@ -21,6 +21,7 @@ from evalcore.service.mcp.mounting import mount_mcp
 from evalcore.service.mistakes import wire_mistakes
 from evalcore.service.openapi_examples import add_examples
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import DamagedPayloadError
 from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
 from evalcore.version import VERSION
@@ -61,6 +62,7 @@ def create_application(parts: Parts) -> FastAPI:
     for outage in OUTAGES:
         application.add_exception_handler(outage, _unavailable)
     application.add_exception_handler(DBAPIError, _not_storable)
+    application.add_exception_handler(DamagedPayloadError, _damaged)
     for routes in _ROUTERS:
         application.include_router(routes.router)
     mcp_endpoint = mount_mcp(application, parts)
@@ -123,6 +125,11 @@ async def _not_storable(_: Request, error: Exception) -> Response:
     return JSONResponse(
         {"detail": [{"loc": ["body"], "msg": detail, "type": "value_not_storable"}]}, 422
     )
+
+
+async def _damaged(_: Request, error: Exception) -> Response:
+    detail = f"{error}. Restore it from a backup, or write it again"
+    return JSONResponse({"detail": bounded_detail(detail)}, 409)
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:

@@ -15,6 +15,7 @@ from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
 from evalcore.service.failure import not_found
 from evalcore.service.handles import output_handles
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import DamagedPayloadError, ReadValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,12 @@ class Draft:
 
     workflow_id: str
     version_id: str
-    definition: Mapping[str, Any]
+    read: ReadValue
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """The definition; empty if it cannot be read."""
+        return self.read.value or {}
 
     @property
     def blocks(self) -> Mapping[str, Mapping[str, Any]]:
@@ -42,15 +48,16 @@ class Draft:
 async def read_drafts(
     parts: Parts, session: AsyncSession, caller: Caller, workflow_ids: Sequence[str]
 ) -> dict[str, Draft]:
-    """Return the drafts of the caller's workflows by their ids; those deleted are left out."""
+    """Return the drafts of the caller's workflows by their ids; those deleted are left out.
+
+    A draft that cannot be read is empty, and says so.
+    """
     bound = {"ids": [*workflow_ids], "project_id": caller.project_id}
     rows = (await session.execute(_drafts(), bound)).all()
-    definitions = await parts.payloads.get_all(
-        [(row.definition, row.definition_ref) for row in rows]
-    )
+    values = await parts.payloads.read([(row.definition, row.definition_ref) for row in rows])
     return {
-        row.workflow_id: Draft(row.workflow_id, row.version_id, definition)
-        for row, definition in zip(rows, definitions, strict=True)
+        row.workflow_id: Draft(row.workflow_id, row.version_id, read)
+        for row, read in zip(rows, values, strict=True)
     }
 
 
@@ -76,8 +83,11 @@ def _drafts() -> Select[Any]:
 async def read_draft(
     parts: Parts, session: AsyncSession, caller: Caller, workflow_id: str
 ) -> Draft:
-    """Return the draft of a workflow. Raises `ServiceError` 404."""
+    """Return the draft of a workflow. Raises `ServiceError` 404, and `DamagedPayloadError`."""
     drafts = await read_drafts(parts, session, caller, [workflow_id])
     if workflow_id not in drafts:
         raise not_found("workflow", workflow_id)
-    return drafts[workflow_id]
+    draft = drafts[workflow_id]
+    if draft.read.damage is not None:
+        raise DamagedPayloadError(f"the draft of '{workflow_id}': {draft.read.damage}")
+    return draft

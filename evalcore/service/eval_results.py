@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from evalcore.checks.conditions.eval_assertion import Handle
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import read_by_ids, read_owned
 from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow
 from evalcore.service.eval_runs import find_eval_run
-from evalcore.service.evals import HANDLES
 from evalcore.service.failure import not_found
 from evalcore.service.filters import RunFilter
-from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.pages import PageRequest, read_page, read_values
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import ReadValue, StoredValue, damage_of
 from evalcore.service.timing import lifecycle_of, timing_of
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.eval_runs import VerdictSummary, WorkflowEvalResult
@@ -24,6 +26,7 @@ from evalcore.service.wire.evals import AssertionResultBody
 
 # They may be large, and a result shows nothing of them.
 _NOT_OF_RESULTS: Final = ("source", "assertion")
+_HANDLES: TypeAdapter[dict[str, Any] | None] = TypeAdapter(dict[str, Handle] | None)
 
 
 async def list_results(
@@ -39,7 +42,11 @@ async def list_results(
             scope.append(EvalResultRow.run_id == run_id)
         rows = await read_page(session, EvalResultRow, page, scope, where)
         revisions = await _revisions(session, caller, rows.rows)
-    return Page(data=await _wires(parts, rows.rows, revisions), list_metadata=rows.metadata)
+    rows, values = await read_values(
+        parts.payloads, rows, lambda row: _stored(row, revisions[row.revision_id])
+    )
+    data = [_wire(row, *read) for row, read in zip(rows.rows, values, strict=True)]
+    return Page(data=data, list_metadata=rows.metadata)
 
 
 async def get_result(parts: Parts, caller: Caller, result_id: str) -> WorkflowEvalResult:
@@ -49,7 +56,7 @@ async def get_result(parts: Parts, caller: Caller, result_id: str) -> WorkflowEv
         if row is None:
             raise not_found("result", result_id)
         revisions = await _revisions(session, caller, [row])
-    return (await _wires(parts, [row], revisions))[0]
+    return _wire(row, *await parts.payloads.read(_stored(row, revisions[row.revision_id])))
 
 
 async def _revisions(
@@ -65,27 +72,18 @@ async def _revisions(
     )
 
 
-async def _wires(
-    parts: Parts, rows: Sequence[EvalResultRow], revisions: Mapping[str, EvalRevisionRow]
-) -> list[WorkflowEvalResult]:
-    written = []
-    for row in rows:
-        revision = revisions[row.revision_id]
-        written += [
-            (revision.handle_inputs, revision.handle_inputs_ref),
-            (row.handle_outputs, row.handle_outputs_ref),
-            (row.assertion_result, row.assertion_result_ref),
-        ]
-    values = await parts.payloads.get_all(written)
-    return [_wire(row, *values[3 * at : 3 * at + 3]) for at, row in enumerate(rows)]
+def _stored(row: EvalResultRow, revision: EvalRevisionRow) -> list[StoredValue]:
+    return [
+        (revision.handle_inputs, revision.handle_inputs_ref),
+        (row.handle_outputs, row.handle_outputs_ref),
+        (row.assertion_result, row.assertion_result_ref),
+    ]
 
 
 def _wire(
-    row: EvalResultRow,
-    inputs: Mapping[str, Any],
-    outputs: Mapping[str, Any] | None,
-    assertion: Mapping[str, Any] | None,
+    row: EvalResultRow, inputs: ReadValue, outputs: ReadValue, assertion: ReadValue
 ) -> WorkflowEvalResult:
+    fields = {"handle_inputs": inputs, "handle_outputs": outputs, "assertion_result": assertion}
     return WorkflowEvalResult(
         id=row.id,
         workflow_eval_run_id=row.run_id,
@@ -95,13 +93,14 @@ def _wire(
         block_type=row.block_type,
         lifecycle=lifecycle_of(row.status, row.error),
         timing=timing_of(row),
-        handle_inputs=HANDLES.validate_python(inputs),
-        handle_outputs=None if outputs is None else HANDLES.validate_python(outputs),
+        handle_inputs=_HANDLES.validate_python(inputs.value),
+        handle_outputs=_HANDLES.validate_python(outputs.value),
         assertion_result=None
-        if assertion is None
-        else AssertionResultBody.model_validate(assertion),
+        if assertion.value is None
+        else AssertionResultBody.model_validate(assertion.value),
         verdict=row.verdict,
-        verdict_summary=_summary(row.verdict, assertion),
+        verdict_summary=_summary(row.verdict, assertion.value),
+        damage=damage_of(fields),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -17,6 +17,7 @@ from evalcore.service.drafts import Draft
 from evalcore.service.drift import freshness_reasons, read_drift
 from evalcore.service.fingerprints import result_fingerprints
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import ReadValue, StoredValue, damage_of
 from evalcore.service.wire.base import LifecycleStatus
 from evalcore.service.wire.evals import (
     BlockTarget,
@@ -45,13 +46,16 @@ async def view_evals(
     results: Mapping[str, EvalResultRow],
 ) -> list[WorkflowEval]:
     """Return evals for the wire; `results` are their latest ones."""
-    sources = await parts.payloads.get_all(
-        [(view.revision.source, view.revision.source_ref) for view in views]
-    )
+    sources = await parts.payloads.read([stored_of(view.revision)[0] for view in views])
     return [
-        _wire(view, source, drafts.get(view.saved.workflow_id), results)
+        view_eval(view, source, drafts.get(view.saved.workflow_id), results)
         for view, source in zip(views, sources, strict=True)
     ]
+
+
+def stored_of(revision: EvalRevisionRow) -> list[StoredValue]:
+    """Return what the wire shows of a revision: its source and its assertion."""
+    return [(revision.source, revision.source_ref), (revision.assertion, None)]
 
 
 async def latest_results(
@@ -67,24 +71,28 @@ async def latest_results(
     return await read_by_ids(session, EvalResultRow, named, caller.project_id, _NOT_SUMMARIZED)
 
 
-def _wire(
-    view: EvalView, source: Any, draft: Draft | None, results: Mapping[str, EvalResultRow]
+def view_eval(
+    view: EvalView, source: ReadValue, draft: Draft | None, results: Mapping[str, EvalResultRow]
 ) -> WorkflowEval:
+    """Return an eval for the wire."""
     saved, revision = view.saved, view.revision
     assertion = EvalAssertion.model_validate(revision.assertion)
     drift = read_drift(
-        None if draft is None else draft.output_schemas(revision.block_id),
+        None if draft is None or draft.read.damage else draft.output_schemas(revision.block_id),
         assertion.target.output_handle_id,
         assertion.target.path,
         assertion.condition,
         revision.schema_fingerprint,
     )
+    damaged = {"source": source}
+    if draft is not None:
+        damaged |= dict.fromkeys(("schema_drift", "freshness"), draft.read)
     return WorkflowEval.model_validate(
         {
             "id": saved.id,
             "workflow_id": saved.workflow_id,
             "target": BlockTarget(type="block", block_id=revision.block_id),
-            "source": source,
+            "source": source.value,
             "name": saved.name,
             "assertion": assertion,
             "schema_drift": drift.schema,
@@ -94,6 +102,7 @@ def _wire(
             "latest_run_summary": _summary(results.get(saved.latest_result_id or "")),
             "latest_passing_run_summary": _summary(results.get(saved.latest_passing_id or "")),
             "latest_failing_run_summary": _summary(results.get(saved.latest_failing_id or "")),
+            "damage": damage_of(damaged),
         }
     )
 
@@ -103,6 +112,8 @@ def _freshness(view: EvalView, draft: Draft | None, latest: EvalResultRow | None
         return Freshness(status="unknown", reasons=["no_baseline"])
     if draft is None:
         return Freshness(status="stale", reasons=["validity_changed"])
+    if draft.read.damage is not None:
+        return Freshness(status="unknown", reasons=[])
     current = result_fingerprints(
         draft.definition,
         view.revision.block_id,

@@ -7,26 +7,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.conditions.eval_assertion import EvalAssertion, Handle
+from evalcore.checks.conditions.eval_assertion import EvalAssertion
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_by_ids, read_owned
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow
 from evalcore.service.drafts import Draft, read_draft, read_drafts
 from evalcore.service.drift import subtree_fingerprint
-from evalcore.service.eval_views import EvalView, latest_results, view_evals
+from evalcore.service.eval_views import EvalView, latest_results, stored_of, view_eval, view_evals
 from evalcore.service.failure import ServiceError, mistake, not_found
 from evalcore.service.fingerprints import fingerprint
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.input_sources import check_handles, durable_inputs
-from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.pages import PageRequest, read_page, read_values
 from evalcore.service.parts import Parts
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.evals import AssertionBody, CreateEval, UpdateEval, WorkflowEval
-
-HANDLES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Handle])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +102,13 @@ async def list_evals(
             ("handle_inputs",),
         )
         results = await latest_results(session, caller, rows.rows)
-    views = [EvalView(row, revisions[row.revision_id]) for row in rows.rows]
-    data = await view_evals(parts, views, drafts, results)
+    rows, values = await read_values(
+        parts.payloads, rows, lambda row: stored_of(revisions[row.revision_id])
+    )
+    data = [
+        view_eval(EvalView(row, revisions[row.revision_id]), source, drafts[workflow_id], results)
+        for row, (source, _) in zip(rows.rows, values, strict=True)
+    ]
     return Page(data=data, list_metadata=rows.metadata)
 
 
@@ -183,9 +185,10 @@ async def _changed(
         source = await parts.payloads.get(before.source, before.source_ref)
         inputs = await parts.payloads.get(before.handle_inputs, before.handle_inputs_ref)
     else:
-        kept = await parts.payloads.get(before.handle_inputs, before.handle_inputs_ref)
+        stored = [(before.handle_inputs, before.handle_inputs_ref)]
+        frozen = (await parts.payloads.read(stored))[0].value or ()
         check_handles(
-            draft.blocks.get(block_id), body.source, kept if block_id == before.block_id else ()
+            draft.blocks.get(block_id), body.source, frozen if block_id == before.block_id else ()
         )
         source = body.source.model_dump(mode="json")
         inputs = await durable_inputs(parts, caller, saved.workflow_id, block_id, body.source)

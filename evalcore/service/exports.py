@@ -13,12 +13,16 @@ from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow
 from evalcore.service.drafts import read_draft
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import DamagedPayloadError
 from evalcore.service.wire.workflows import ExportedWorkflow
 from evalcore.service.workflows import find_workflow
 
 
 async def export_workflow(parts: Parts, caller: Caller, workflow_id: str) -> ExportedWorkflow:
-    """Return a workflow's draft and its evals, oldest first. Raises `ServiceError` 404."""
+    """Return a workflow's draft and its evals, oldest first.
+
+    Raises `ServiceError` 404, and `DamagedPayloadError`: a file that lacks an eval is no export.
+    """
     query = (
         select(EvalRow, EvalRevisionRow)
         .join(EvalRevisionRow, EvalRow.revision_id == EvalRevisionRow.id)
@@ -33,12 +37,15 @@ async def export_workflow(parts: Parts, caller: Caller, workflow_id: str) -> Exp
         workflow = await find_workflow(session, caller, workflow_id)
         draft = await read_draft(parts, session, caller, workflow_id)
         rows = [*await session.execute(query)]
-    inputs = await parts.payloads.get_all(
+    inputs = await parts.payloads.read(
         [(revision.handle_inputs, revision.handle_inputs_ref) for _, revision in rows]
     )
+    for (saved, _), read in zip(rows, inputs, strict=True):
+        if read.damage is not None:
+            raise DamagedPayloadError(f"the inputs of '{saved.id}': {read.damage}")
     evals = [
-        _file_eval(saved, revision, handle_inputs)
-        for (saved, revision), handle_inputs in zip(rows, inputs, strict=True)
+        _file_eval(saved, revision, read.value)
+        for (saved, revision), read in zip(rows, inputs, strict=True)
     ]
     return ExportedWorkflow(name=workflow.name, workflow=dict(draft.definition), evals=evals)
 

@@ -11,11 +11,13 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from evalcore.errors import ObjectNotFoundError
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import FileRow
 from evalcore.service.failure import mistake, not_found
 from evalcore.service.identifiers import Kind, new_id
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import DamagedPayloadError
 from evalcore.service.wire.workflows import StoredFile
 
 _PREFIX: Final = "service/files"
@@ -54,10 +56,17 @@ async def get_file(parts: Parts, caller: Caller, file_id: str) -> StoredFile:
 
 
 async def file_content(parts: Parts, caller: Caller, file_id: str) -> tuple[StoredFile, bytes]:
-    """Return a file and its bytes. Raises `ServiceError` 404."""
+    """Return a file and its bytes. Raises `ServiceError` 404, and `DamagedPayloadError`."""
     async with parts.database.reading() as session:
         row = await find_file(session, caller, file_id)
-    return file_wire(row), await parts.objects.get(row.object_key)
+    try:
+        data = await parts.objects.get(row.object_key)
+    except ObjectNotFoundError:
+        await parts.objects.check()
+        raise DamagedPayloadError(f"the content of '{file_id}' is missing from the store") from None
+    if hashlib.sha256(data).hexdigest() != row.sha256:
+        raise DamagedPayloadError(f"the content of '{file_id}' is not what was uploaded")
+    return file_wire(row), data
 
 
 async def find_file(session: AsyncSession, caller: Caller, file_id: str) -> FileRow:

@@ -23,16 +23,16 @@ _HANDLES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Handle])
 def check_handles(
     block: Mapping[str, Any] | None,
     source: ManualSource | RunStepSource,
-    kept: Collection[str] = (),
+    frozen: Collection[str] = (),
 ) -> None:
     """Raise `ServiceError` 422 with all handles of a manual source that the block does not have.
 
-    The names `kept` are allowed: those that the eval has, whatever became of the block since. A
-    block that is gone has no handles to compare with.
+    The names `frozen` are allowed: the eval has them from an earlier draft. A block that is gone
+    has no handles to compare with.
     """
     if block is None or not isinstance(source, ManualSource):
         return
-    unknown = unknown_handles(block, [name for name in source.handle_inputs if name not in kept])
+    unknown = unknown_handles(block, [name for name in source.handle_inputs if name not in frozen])
     if unknown:
         loc = ["body", "source", "handle_inputs"]
         mistakes = [

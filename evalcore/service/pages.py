@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.service.database.rows import select_rows
 from evalcore.service.failure import ServiceError
+from evalcore.service.payloads import Payloads, ReadValue, StoredValue
 from evalcore.service.wire.base import ListMetadata
 
 Row = TypeVar("Row")
@@ -31,6 +32,31 @@ class RowPage:
 
     rows: Sequence[Any]
     metadata: ListMetadata
+    backwards: bool = False
+
+    def nearest(self, count: int) -> RowPage:
+        """Return the page with so many rows only, those next to its cursor; the list goes on."""
+        if count >= len(self.rows):
+            return self
+        if self.backwards:
+            rows = self.rows[len(self.rows) - count :]
+            metadata = ListMetadata(before=rows[0].id, after=self.metadata.after)
+        else:
+            rows = self.rows[:count]
+            metadata = ListMetadata(before=self.metadata.before, after=rows[-1].id)
+        return RowPage(rows, metadata, self.backwards)
+
+
+async def read_values(
+    payloads: Payloads, page: RowPage, stored_of: Callable[[Any], Sequence[StoredValue]]
+) -> tuple[RowPage, list[list[ReadValue]]]:
+    """Return a page with the values of each of its rows, without the rows that are too many.
+
+    The rows that stay have `PAGE_BYTES` together, or it is one row.
+    """
+    rows = page.rows[::-1] if page.backwards else page.rows
+    values = await payloads.read_rows([stored_of(row) for row in rows])
+    return page.nearest(len(values)), values[::-1] if page.backwards else values
 
 
 async def read_page(
@@ -67,4 +93,4 @@ async def read_page(
         before=rows[0].id if rows and has_newer else None,
         after=rows[-1].id if rows and has_older else None,
     )
-    return RowPage(rows, metadata)
+    return RowPage(rows, metadata, backwards)

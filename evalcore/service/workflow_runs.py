@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,14 +14,15 @@ from evalcore.service.database.rows import read_owned
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
 from evalcore.service.failure import not_found
 from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.pages import PageRequest, read_page, read_values
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import ReadValue, damage_of
 from evalcore.service.timing import lifecycle_of, timing_of
 from evalcore.service.wire.base import LifecycleStatus, Page
 from evalcore.service.wire.workflows import StartWorkflowRun, WorkflowRun, WorkflowStep
 from evalcore.service.workflows import find_workflow
 
-_HANDLES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Handle])
+_HANDLES: TypeAdapter[dict[str, Any] | None] = TypeAdapter(dict[str, Handle] | None)
 
 
 async def start_workflow_run(
@@ -61,13 +61,12 @@ async def list_steps(
     async with parts.database.reading() as session:
         await find_workflow_run(session, caller, run_id)
         rows = await read_page(session, WorkflowStepRow, page, [WorkflowStepRow.run_id == run_id])
-    written = [
-        payload
-        for row in rows.rows
-        for payload in ((row.inputs, row.inputs_ref), (row.outputs, row.outputs_ref))
-    ]
-    values = await parts.payloads.get_all(written)
-    data = [_step_wire(row, *values[2 * at : 2 * at + 2]) for at, row in enumerate(rows.rows)]
+    rows, values = await read_values(
+        parts.payloads,
+        rows,
+        lambda row: [(row.inputs, row.inputs_ref), (row.outputs, row.outputs_ref)],
+    )
+    data = [_step_wire(row, *read) for row, read in zip(rows.rows, values, strict=True)]
     return Page(data=data, list_metadata=rows.metadata)
 
 
@@ -80,26 +79,29 @@ async def find_workflow_run(session: AsyncSession, caller: Caller, run_id: str) 
 
 
 async def _wire(parts: Parts, row: WorkflowRunRow) -> WorkflowRun:
+    inputs, output = await parts.payloads.read(
+        [(row.inputs, row.inputs_ref), (row.output, row.output_ref)]
+    )
     return WorkflowRun(
         id=row.id,
         workflow_id=row.workflow_id,
         workflow_version_id=row.version_id,
         lifecycle=lifecycle_of(row.status, row.error),
         timing=timing_of(row),
-        inputs=await parts.payloads.get(row.inputs, row.inputs_ref),
-        output=await parts.payloads.get(row.output, row.output_ref),
+        inputs=inputs.value,
+        output=output.value,
+        damage=damage_of({"inputs": inputs, "output": output}),
     )
 
 
-def _step_wire(
-    row: WorkflowStepRow, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None
-) -> WorkflowStep:
+def _step_wire(row: WorkflowStepRow, inputs: ReadValue, outputs: ReadValue) -> WorkflowStep:
     return WorkflowStep(
         id=row.id,
         block_id=row.block_id,
         round=row.round,
         lifecycle=lifecycle_of(row.status, row.error),
         timing=timing_of(row),
-        handle_inputs=_HANDLES.validate_python(inputs),
-        handle_outputs=None if outputs is None else _HANDLES.validate_python(outputs),
+        handle_inputs=_HANDLES.validate_python(inputs.value),
+        handle_outputs=_HANDLES.validate_python(outputs.value),
+        damage=damage_of({"handle_inputs": inputs, "handle_outputs": outputs}),
     )

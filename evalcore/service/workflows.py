@@ -17,8 +17,9 @@ from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
 from evalcore.service.failure import ServiceError, not_found, refuse_nul
 from evalcore.service.handles import blocks_of
 from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.pages import PageRequest, read_page
+from evalcore.service.pages import PageRequest, read_page, read_values
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import ReadValue, StoredValue, damage_of
 from evalcore.service.wire.base import Page
 from evalcore.service.wire.workflows import CreateWorkflow, Definition, RegisteredWorkflow
 
@@ -63,12 +64,12 @@ async def publish(parts: Parts, caller: Caller, workflow_id: str) -> RegisteredW
     async with parts.database.transaction() as session:
         row = await find_workflow(session, caller, workflow_id, locked=True)
         draft = await find_version(session, workflow_id, row.draft_id)
+        definition = await parts.payloads.get(draft.definition, draft.definition_ref)
         row.published += 1
         name = f"v{row.published}"
         session.add(
             _version(caller, workflow_id, name, draft.definition, draft.definition_ref, now)
         )
-    definition = await parts.payloads.get(draft.definition, draft.definition_ref)
     return _wire(workflow_id, row.name, name, definition)
 
 
@@ -79,8 +80,8 @@ async def get_workflow(
     async with parts.database.reading() as session:
         row = await find_workflow(session, caller, workflow_id)
         version = await find_version(session, workflow_id, version_id or row.draft_id)
-    definition = await parts.payloads.get(version.definition, version.definition_ref)
-    return _wire(workflow_id, row.name, version.version_id, definition)
+    (read,) = await parts.payloads.read([(version.definition, version.definition_ref)])
+    return _read_wire(row, version.version_id, read)
 
 
 async def list_workflows(
@@ -97,13 +98,13 @@ async def list_workflows(
             )
         )
         versions = {version.workflow_id: version for version in drafts}
-    listed = [versions[row.id] for row in rows.rows]
-    definitions = await parts.payloads.get_all(
-        [(version.definition, version.definition_ref) for version in listed]
-    )
+
+    def stored_of(row: WorkflowRow) -> list[StoredValue]:
+        return [(versions[row.id].definition, versions[row.id].definition_ref)]
+
+    rows, values = await read_values(parts.payloads, rows, stored_of)
     data = [
-        _wire(row.id, row.name, row.draft_id, definition)
-        for row, definition in zip(rows.rows, definitions, strict=True)
+        _read_wire(row, row.draft_id, read) for row, (read,) in zip(rows.rows, values, strict=True)
     ]
     return Page(data=data, list_metadata=rows.metadata)
 
@@ -176,6 +177,15 @@ def _version(
         version_id=version_id,
         definition=inline,
         definition_ref=ref,
+    )
+
+
+def _read_wire(row: WorkflowRow, version_id: str, read: ReadValue) -> RegisteredWorkflow:
+    if read.damage is None:
+        return _wire(row.id, row.name, version_id, read.value)
+    damage = damage_of({"blocks": read})
+    return RegisteredWorkflow(
+        id=row.id, name=row.name, version_id=version_id, blocks=None, damage=damage
     )
 
 

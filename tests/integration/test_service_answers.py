@@ -188,7 +188,8 @@ def served_patch(service: Service, saved: str, body: Any) -> list[str]:
 
 
 def test_a_workflow_without_blocks_is_refused(paused: Service) -> None:
-    for definition in ({"blocks": {}}, "blocks: {}\n"):
+    definitions: list[Any] = [{"blocks": {}}, "blocks: {}\n"]
+    for definition in definitions:
         answer = paused.client.post("/v1/workflows", json={"name": "x", "definition": definition})
         (mistake,) = answer.json()["detail"]
         assert (answer.status_code, mistake["loc"]) == (422, ["body", "definition", "blocks"])

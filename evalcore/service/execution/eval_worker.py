@@ -41,6 +41,7 @@ from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
 from evalcore.service.latest_results import point_to_ending
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import DamagedPayloadError
 from evalcore.service.wire.base import LifecycleStatus
 from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun
@@ -136,6 +137,9 @@ class _RunExecution:
         """Execute the run; raises what the store or the engine raises."""
         await self._read()
         engine_run = self._row.engine_run or await self._plan()
+        if engine_run is None:
+            await self._end()
+            return
         run = planned_run(self._parts.store, self._row.workflow_id, engine_run)
         await self._mark_running()
         # What an earlier worker has committed counts as progress, also if this one dies.
@@ -206,15 +210,20 @@ class _RunExecution:
             version.definition, version.definition_ref
         )
 
-    async def _plan(self) -> str:
-        """Return the id of the planned run: that of an earlier worker if its plan is whole."""
+    async def _plan(self) -> str | None:
+        """Return the id of the planned run: that of an earlier worker if its plan is whole.
+
+        None if there is no eval to be executed: of none the inputs can be read.
+        """
         store, suite = self._parts.store, self._row.workflow_id
         if self._row.planning_run is not None:
             taken_up = await in_thread(take_up, store, suite, self._row.planning_run)
             if taken_up is not None:
                 await self._change(engine_run=taken_up.run_id)
                 return str(taken_up.run_id)
-        evals = [await self._frozen(child) for child in self._children.values()]
+        evals = await self._readable()
+        if not evals:
+            return None
         run = planned_run(store, suite, new_engine_run())
         await self._change(planning_run=run.run_id)
         await in_thread(plan_evals, run, suite, self._definition, evals)
@@ -233,6 +242,22 @@ class _RunExecution:
             )
         if not changed.rowcount:
             raise LeaseEndedError("the run was taken over or cancelled while it was planned")
+
+    async def _readable(self) -> list[FrozenEval]:
+        """Return the evals to be executed; those whose inputs cannot be read end in error."""
+        evals: list[FrozenEval] = []
+        damaged: list[ItemResult] = []
+        for child in self._children.values():
+            if child.status not in OPEN:
+                continue
+            try:
+                evals.append(await self._frozen(child))
+            except DamagedPayloadError as error:
+                now = datetime.now(UTC)
+                reason = {"code": type(error).__name__, "message": f"its inputs: {error}"}
+                damaged.append(ItemResult(child.eval_id, now, now, None, None, reason))
+        await self._write(damaged)
+        return evals
 
     async def _frozen(self, child: EvalResultRow) -> FrozenEval:
         revision = self._revisions[child.revision_id]

@@ -21,6 +21,7 @@ from evalcore.service.database.outages import DatabaseOutageError
 from evalcore.service.failure import OUTAGES, ServiceError, mistake, refuse_nul
 from evalcore.service.pages import PageRequest
 from evalcore.service.parts import Parts
+from evalcore.service.payloads import DamagedPayloadError
 
 LOG = logging.getLogger("evalcore.service.audit")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -91,6 +92,9 @@ class StrictRoute(APIRoute):
                 raise
             except RequestValidationError:
                 status = 422
+                raise
+            except DamagedPayloadError:
+                status = 409
                 raise
             except OUTAGES:
                 status = 503

@@ -52,6 +52,17 @@ class Lifecycle(ResponseBody):
     error: ExecutionError | None = Field(default=None, exclude_if=lambda error: error is None)
 
 
+class StorageDamage(ResponseBody):
+    """The fields of a record that are null because the store has lost or damaged their objects."""
+
+    fields: list[str]
+    message: str
+
+
+# Only stands in a record that is damaged.
+OptionalDamage = Annotated[StorageDamage | None, Field(exclude_if=lambda damage: damage is None)]
+
+
 class Timing(ResponseBody):
     """When something was created, started and ended (UTC), and how long it ran."""
 

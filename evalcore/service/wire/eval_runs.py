@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evalcore.checks.conditions.eval_assertion import Handle
-from evalcore.service.wire.base import Identifier, Lifecycle, RequestBody, ResponseBody, Timing
+from evalcore.service.wire.base import (
+    Identifier,
+    Lifecycle,
+    OptionalDamage,
+    RequestBody,
+    ResponseBody,
+    Timing,
+)
 from evalcore.service.wire.evals import AssertionResultBody, EvalTarget, Verdict
 
 
@@ -109,8 +116,9 @@ class WorkflowEvalResult(ResponseBody):
     block_type: str | None
     lifecycle: Lifecycle
     timing: Timing
-    handle_inputs: dict[str, Handle]
+    handle_inputs: dict[str, Handle] | None
     handle_outputs: dict[str, Handle] | None
     assertion_result: AssertionResultBody | None
     verdict: Verdict | None
     verdict_summary: VerdictSummary | None
+    damage: OptionalDamage = None

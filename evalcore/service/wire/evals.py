@@ -9,7 +9,13 @@ from pydantic import Field
 
 from evalcore.checks.conditions.eval_assertion import AssertionTarget, EvalAssertion, Handle
 from evalcore.checks.conditions.kinds import AnyCondition
-from evalcore.service.wire.base import Identifier, LifecycleStatus, RequestBody, ResponseBody
+from evalcore.service.wire.base import (
+    Identifier,
+    LifecycleStatus,
+    OptionalDamage,
+    RequestBody,
+    ResponseBody,
+)
 
 Verdict = Literal["passed", "failed", "blocked"]
 HandleInputs = Annotated[dict[Identifier, Handle], Field(max_length=200)]
@@ -114,7 +120,7 @@ class WorkflowEval(ResponseBody):
     id: str
     workflow_id: str
     target: EvalTarget
-    source: EvalSource
+    source: EvalSource | None
     name: str | None
     assertion: EvalAssertion
     schema_drift: Literal["none", "partial", "drifted", "unknown"]
@@ -124,6 +130,7 @@ class WorkflowEval(ResponseBody):
     latest_run_summary: RunSummary | None
     latest_passing_run_summary: RunSummary | None
     latest_failing_run_summary: RunSummary | None
+    damage: OptionalDamage = None
 
 
 class FailureDetails(ResponseBody):

@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 
 from evalcore.checks.conditions.eval_assertion import Handle
 from evalcore.formats.workflow_evals.shapes import FileEval
-from evalcore.service.wire.base import Lifecycle, RequestBody, ResponseBody, Timing
+from evalcore.service.wire.base import Lifecycle, OptionalDamage, RequestBody, ResponseBody, Timing
 
 DefinitionMapping = Annotated[
     dict[str, Any],
@@ -66,7 +66,8 @@ class RegisteredWorkflow(ResponseBody):
     id: str
     name: str
     version_id: str
-    blocks: list[WorkflowBlock]
+    blocks: list[WorkflowBlock] | None
+    damage: OptionalDamage = None
 
 
 class ExportedWorkflow(ResponseBody):
@@ -91,8 +92,9 @@ class WorkflowRun(ResponseBody):
     workflow_version_id: str
     lifecycle: Lifecycle
     timing: Timing
-    inputs: dict[str, Any]
+    inputs: dict[str, Any] | None
     output: Any = None
+    damage: OptionalDamage = None
 
 
 class WorkflowStep(ResponseBody):
@@ -103,8 +105,9 @@ class WorkflowStep(ResponseBody):
     round: int | None
     lifecycle: Lifecycle
     timing: Timing
-    handle_inputs: dict[str, Handle]
+    handle_inputs: dict[str, Handle] | None
     handle_outputs: dict[str, Handle] | None
+    damage: OptionalDamage = None
 
 
 class StoredFile(ResponseBody):

@@ -46,7 +46,7 @@ def test_payloads_in_the_store_are_read_once_each_and_a_bounded_number_at_a_time
         values: list[Any] = [f"{number}" * INLINE_BYTES for number in range(30)]
         values += [1, None, values[0]]
         stored = [await payloads.put(value, "proj_1") for value in values]
-        assert await payloads.get_all(stored) == values
+        assert [read.value for read in await payloads.read(stored)] == values
         assert store.reads == 30
         assert 1 < store.at_once <= 8
         objects.close()

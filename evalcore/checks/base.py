@@ -111,6 +111,14 @@ class Check:
         """Return the verdict, or what it is awaited from."""
         raise NotImplementedError
 
+    @classmethod
+    def required_score(cls, _written: Mapping[str, Any]) -> float | None:
+        """Return the score below which the item fails, of a type with a key `required` of its own.
+
+        What is written has the shape of the type.
+        """
+        return None
+
     def expected_text(self) -> str | None:
         """Return what the check asks for as a short text; None if it has no such value."""
         value = getattr(self, self.expected_field, None)

@@ -161,6 +161,8 @@ class Composite(Check):
         listed = [reader.member(raw, keys[0], index) for index, raw in enumerate(written[keys[0]])]
         members = [member for member in listed if member is not None]
         names = [member.name for member in members]
+        if any(member.check == "human" for member in members):
+            raise AssertionValueError("'human' stands beside a composite, not in it")
         for name in names:
             if names.count(name) > 1:
                 raise AssertionValueError(f"two members are called '{name}'; give them a 'name'")

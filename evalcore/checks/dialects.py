@@ -152,6 +152,11 @@ class AssertionType:
             stored.update({key: str(config[key]) for key in self.word.config if key in config})
         return self.check, stored
 
+    def required_score(self, written: Mapping[str, Any]) -> float | None:
+        """Return the score below which the item fails; None if the type has no such key."""
+        required: float | None = self._class.required_score(written)
+        return required
+
     def _check_names(self, written: Mapping[str, Any]) -> None:
         """Refuse two names of one field, and a required field that is written under none."""
         for field, names in self._shared_fields.items():

@@ -251,6 +251,14 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         ),
         is_async=True,
     ),
+    "human": CheckRow(
+        "human",
+        "Human",
+        (
+            Word(_W | _T, "human", keys={}, others="HumanKeys", reads="read"),
+            Word(_S, "human", keys={}, others="SuiteHumanKeys", reads="read"),
+        ),
+    ),
     "script-score": CheckRow("script_score", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
     "condition": CheckRow("conditions.check", "EvalCondition", is_async=True),

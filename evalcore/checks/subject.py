@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evalcore.annotations.labels import LabelRecord
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -14,6 +15,11 @@ from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.trust.imports import ImportPolicy
+
+
+def no_labels(_content: str) -> Sequence[LabelRecord]:
+    """Return no label: of a check outside of any run."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,8 @@ class CheckContext:
     in Python refers to by name. `complete` calls providers for the item that is graded, `judges`
     asks its judges. `workspace` is the folder that the target worked in, if there was one.
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
-    known, as for an assertion on its own. `workers` run Python in processes of its own.
+    known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
+    returns what people said of a content (`model.annotation.content_key`).
     """
 
     folder: Path
@@ -39,6 +46,7 @@ class CheckContext:
     workspace: Path | None = None
     absent_fields: frozenset[str] | None = None
     workers: Workers = NO_WORKERS
+    labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
     passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evalcore.checks.human_results import is_human
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.item_evidence import ItemEvidence
 from evalcore.execution.item_grading import ItemGrading
-from evalcore.execution.item_outcome import failed_item, graded_item
+from evalcore.execution.item_outcome import failed_item, graded_item, with_results
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem, wall_clock_us
@@ -72,6 +73,11 @@ class ItemRunner:
         finished = reused.finished(item, wall_clock_us())
         if finished is not None:
             inputs.reused.forget(item.number)
+            if finished.evidence is not None and any(map(is_human, item.case.assertions)):
+                # Labels are no part of an item's identity: there may be others by now.
+                results = self._grading.judge_again(item, finished.evidence, finished.results)
+                rule = self._suite.policy.score_rule
+                finished = with_results(finished, results, rule)
         return finished
 
     def _skip_if_the_run_has_ended(self) -> None:

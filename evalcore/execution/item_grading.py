@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalcore.checks.grading import grade, waits
+from evalcore.checks.human_results import is_human
 from evalcore.checks.subject import CheckContext
+from evalcore.execution.inline import run_inline
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -34,6 +36,7 @@ class ItemGrading:
             objects=inputs.objects,
             absent_fields=None if suite.absent_fields is None else frozenset(suite.absent_fields),
             workers=inputs.workers,
+            labels_of=inputs.labels_of,
         )
         self._judges: RunJudges | None = None
         self._awaited_scorers = False
@@ -59,6 +62,23 @@ class ItemGrading:
                 context = replace(context, workspace=running.workspace.path)
             context = self._asking(context, running.item, running.complete())
         return grade(case.assertions, evidence, case, context)
+
+    def judge_again(
+        self, item: WorkItem, evidence: Evidence, results: Sequence[AssertionResult]
+    ) -> tuple[AssertionResult, ...]:
+        """Return stored results with those of people by the labels that there are now.
+
+        No judge, program or target is asked.
+        """
+        case = item.case
+        human = tuple(filter(is_human, case.assertions))
+        if not human or len(results) != len(case.assertions):
+            return tuple(results)
+        fresh = iter(run_inline(grade(human, evidence, case, self._context)))
+        return tuple(
+            next(fresh) if is_human(assertion) else result
+            for assertion, result in zip(case.assertions, results, strict=True)
+        )
 
     async def run_scorers(
         self, running: RunningItem, evidence: Evidence

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from evalcore.checks.human_results import as_if_answered, is_awaiting, with_best_score
 from evalcore.errors import EvalError, TargetError
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.running_item import RunningItem, wall_clock_us
-from evalcore.model.assertion import AssertionResult
+from evalcore.model.annotation import AWAITING
+from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import State
@@ -25,19 +27,36 @@ def graded_item(
     rule: ScoreRule,
 ) -> FinishedItem:
     """Return a completed item with the score and the outcome of its assertions."""
-    threshold = running.item.case.threshold
-    score, outcome = score_item(results, rule, 1.0 if threshold is None else threshold)
-    return FinishedItem(
+    finished = FinishedItem(
         running.item,
         State.COMPLETED,
         running.started_us,
         wall_clock_us(),
         evidence,
-        results,
-        score,
-        outcome,
         attempts=running.calls_made or 1,
     )
+    return with_results(finished, results, rule)
+
+
+def with_results(
+    finished: FinishedItem, results: tuple[AssertionResult, ...], rule: ScoreRule
+) -> FinishedItem:
+    """Return a completed item with these results, and the score and outcome they come to.
+
+    Where labels are awaited, the reason says so, and the results what the item would come to if
+    people answered as expected: the gates cannot be decided between the two.
+    """
+    threshold = finished.item.case.threshold
+    least = 1.0 if threshold is None else threshold
+    score, outcome = score_item(results, rule, least)
+    reason = None
+    for result in results:
+        if result.outcome is Outcome.BLOCKED and is_awaiting(result):
+            reason = AWAITING
+            best = score_item(list(map(as_if_answered, results)), rule, least)
+            results = tuple(with_best_score(each, *best) for each in results)
+            break
+    return finished._replace(results=results, score=score, outcome=outcome, reason=reason)
 
 
 def failed_item(running: RunningItem, error: EvalError) -> FinishedItem:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evalcore.annotations.labels import LabelRecord
+from evalcore.checks.subject import no_labels
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import Mode
@@ -28,7 +30,7 @@ class RunInputs(NamedTuple):
     `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
     which processes run the suite's Python. `begins` is called with each item that is executed and
     has to wait. `prevented` has, by execution key, the items that a limit cut short in the run that
-    is replayed.
+    is replayed. `labels_of` returns what people said of a content.
     """
 
     folder: Path
@@ -44,3 +46,4 @@ class RunInputs(NamedTuple):
     workers: Workers = NO_WORKERS
     begins: Callable[[int], None] | None = None
     prevented: Mapping[str, PreventedItem] = NOTHING
+    labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalcore.annotations.label_store import LabelBook
 from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
@@ -248,6 +249,7 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
         workers=calls.workers,
         begins=calls.started_items.note,
         prevented=calls.prevented,
+        labels_of=LabelBook(run.store, definition.name).labels_of,
     )
     return ItemRunner(definition, inputs)
 

@@ -31,6 +31,7 @@ FORMAT_PAGES = (
     "test-files",
     "workflow-files",
     "graders",
+    "annotations",
     "suites",
     "targets",
     "workspaces",

@@ -132,6 +132,7 @@ class SuiteAssertions:
             name=written.get("name") or _name(raw["type"], raw),
             params=params,
             weight=float(written.get("weight", 1.0)),
+            required=kind.required_score(written),
             negate=negate,
             metric=written.get("metric"),
         )

@@ -125,7 +125,8 @@ class AssertionReader:
         try:
             reader = self._graders.at(loc, problems, self.read) if kind.word.reads else None
             check, params = kind.read(written, reader)
-            required = required_score(written)
+            has_own = "required" in kind.own_keys
+            required = kind.required_score(written) if has_own else required_score(written)
         except AssertionValueError as error:
             problems.add((*loc, *error.loc), str(error), label=label)
             return None

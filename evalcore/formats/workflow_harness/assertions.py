@@ -77,6 +77,7 @@ def read_assertion(
         params=params,
         block=block,
         weight=float(written.get("weight", 1.0)),
+        required=None if kind is None else kind.required_score(written),
         negate=name.startswith(_NOT),
         transform=written.get("transform"),
         metric=written.get("metric"),

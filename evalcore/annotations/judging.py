@@ -1,0 +1,59 @@
+"""From people's labels to one answer: the majority of labels, the mean of a scale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from evalcore.annotations.labels import LabelRecord
+from evalcore.model.annotation import AnswerForm
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus:
+    """What people's labels come to.
+
+    `label` is the majority's, `mean` that of a scale; both are None while `missing` labels are
+    awaited. `tied` says that one is awaited only because two labels have equally many votes.
+    """
+
+    votes: tuple[str | int, ...]
+    missing: int
+    label: str | None = None
+    mean: float | None = None
+    tied: bool = False
+
+
+def latest_by_annotator(records: Iterable[LabelRecord]) -> dict[str, LabelRecord]:
+    """Return the last record of each annotator by their key; withdrawn ones are included."""
+    latest: dict[str, LabelRecord] = {}
+    for record in records:
+        key = record.annotator_key
+        if key not in latest or latest[key].number < record.number:
+            latest[key] = record
+    return latest
+
+
+def judged(records: Sequence[LabelRecord], form: AnswerForm, annotators: int) -> Consensus:
+    """Return what the labels come to.
+
+    The last label of each annotator counts; labels that the form does not have count nothing.
+    With fewer than `annotators` labels the rest is missing. A tie of labels lacks one more, until
+    one label has more votes than any other.
+    """
+    votes = tuple(
+        record.label
+        for _, record in sorted(latest_by_annotator(records).items())
+        if record.label is not None and form.accepts(record.label)
+    )
+    missing = max(0, annotators - len(votes))
+    if missing or not votes:
+        return Consensus(votes, max(1, missing))
+    if form.labels is None:
+        return Consensus(votes, 0, mean=fsum(map(float, votes)) / len(votes))
+    (first, most), *others = Counter(map(str, votes)).most_common(2)
+    if others and others[0][1] == most:
+        return Consensus(votes, 1, tied=True)
+    return Consensus(votes, 0, label=first)

@@ -1,0 +1,160 @@
+"""The questions of a run: what people are asked, about which inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from evalcore.errors import Damage, DamagedRunError, ResultsDroppedError, UnplannedRunError
+from evalcore.model.annotation import AnswerForm, HumanQuestion, read_question
+from evalcore.model.run import Manifest
+from evalcore.sql.annotation_rows import read_questions
+from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
+from evalcore.storage.layout import blob_key
+from evalcore.storage.runs import StoredRun
+
+_KEPT_PARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationTask:
+    """One question about one content of a run: the first item that has it.
+
+    `variant` and `iteration` are for programs: an annotator should not see them.
+    """
+
+    run: str
+    suite: str
+    key: str
+    item: int
+    case_id: str
+    variant: str
+    iteration: int
+    assertion: str
+    subject: HumanQuestion
+
+    @property
+    def question(self) -> str:
+        """What is asked."""
+        return self.subject.text
+
+    @property
+    def instructions(self) -> str | None:
+        """How to answer."""
+        return self.subject.instructions
+
+    @property
+    def form(self) -> AnswerForm:
+        """What may be answered."""
+        return self.subject.form
+
+    @property
+    def annotators(self) -> int:
+        """How many labels are needed."""
+        return self.subject.annotators
+
+
+class TaskContent(NamedTuple):
+    """What is labelled: the case's input (a JSON value) and the output."""
+
+    input: Any
+    output: str
+
+
+class RunQuestions:
+    """The questions of one run in the store; close it, or use it as a context.
+
+    Its results may be incomplete: what is executed later is not part of it.
+    """
+
+    def __init__(self, run: StoredRun) -> None:
+        """Raise `EvalError` if the run has no results that can be read."""
+        self.run = run
+        self.manifest: Manifest = run.manifest()
+        if not self.manifest.is_planned:
+            raise UnplannedRunError(run.run_id)
+        if run.are_results_dropped():
+            raise ResultsDroppedError(run.run_id)
+        shards = sorted(run.written_shards())
+        self._stack = ExitStack()
+        files = self._stack.enter_context(run.result_files(self.manifest.plan, shards))
+        self._files = dict(zip(shards, files, strict=True))
+        self._cases = lru_cache(_KEPT_PARTS)(self._read_cases)
+
+    def __enter__(self) -> RunQuestions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what was fetched."""
+        self._stack.close()
+
+    @property
+    def _parts(self) -> Sequence[Path]:
+        return list(self._files.values())
+
+    def tasks(self) -> Iterator[AnnotationTask]:
+        """Yield a task for each assertion of each item that asks people, in the items' order."""
+        questions: dict[HumanQuestion, HumanQuestion] = {}
+        try:
+            for row in read_questions(self._parts):
+                details = orjson.loads(row.details)["annotation"]
+                key, question = read_question(details)
+                # Thousands of items ask the same.
+                question = questions.setdefault(question, question)
+                yield AnnotationTask(
+                    self.run.run_id,
+                    self.manifest.suite,
+                    key,
+                    row.item,
+                    row.case_id,
+                    row.variant,
+                    row.iteration,
+                    row.assertion,
+                    question,
+                )
+        except (UnreadableRowsError, ValueError, LookupError, TypeError) as error:
+            raise self._damaged("results/", f"do not say what people are asked: {error}") from error
+
+    def content(self, task: AnnotationTask) -> TaskContent:
+        """Return the input and the whole output that the task is about."""
+        plan = self.manifest.plan
+        number = task.item // plan.items_per_case
+        cases = self._cases(number // plan.part_cases)
+        case = cases[number % plan.part_cases]
+        return TaskContent(case.input, self._output(task))
+
+    def _read_cases(self, part: int) -> Any:
+        return self.run.cases(part, self.manifest.plan)
+
+    def _output(self, task: AnnotationTask) -> str:
+        plan = self.manifest.plan
+        shard = next(each for each in self._files if task.item in plan.shard_items(each))
+        try:
+            rows = read_item_rows(self._files[shard], range(task.item, task.item + 1))
+        except UnreadableRowsError as error:
+            raise self._damaged(f"results/{shard:05d}.parquet", str(error)) from error
+        for row in rows:
+            for entry in row["assertions"] or ():
+                details = orjson.loads(entry.get("details") or "{}")
+                if (details.get("annotation") or {}).get("key") == task.key:
+                    text = details.get("output")
+                    return self._whole_output(row) if text is None else str(text)
+        raise self._damaged(f"results/{shard:05d}.parquet", f"has no output of {task.key}")
+
+    def _whole_output(self, row: dict[str, Any]) -> str:
+        if row["output_ref"] is None:
+            return str(row["output"])
+        data = self.run.store.get(blob_key(row["output_ref"])).data
+        return data.decode("utf-8", "surrogatepass")
+
+    def _damaged(self, part: str, reason: str) -> DamagedRunError:
+        return DamagedRunError(self.run.run_id, (Damage(part, reason),))

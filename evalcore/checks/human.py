@@ -1,0 +1,164 @@
+"""The check that people make: they answer a question about the output (evalcore.annotations)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Required
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from evalcore.annotations.judging import Consensus, judged
+from evalcore.checks.base import AssertionValueError, Check, Reader
+from evalcore.checks.subject import Subject
+from evalcore.declared.types import Count, Share, Text
+from evalcore.mistakes.wording import suggest
+from evalcore.model.annotation import AWAITING, AnswerForm, HumanQuestion, content_key
+from evalcore.model.assertion import Outcome, Verdict
+from evalcore.model.tolerance import reaches
+
+MOST_SCALE_STEPS = 101
+
+
+class Human(Check):
+    """People answer `question`: most of their labels are `expected`, or the mean on the `scale`
+    reaches `min_score`. Blocked until there are `annotators` labels, and while labels tie.
+    """
+
+    expected_field: ClassVar[str] = "expected"
+
+    question: str
+    labels: list[str] | None = None
+    scale: list[int] | None = None
+    expected: str | None = None
+    min_score: float | None = None
+    annotators: int = 1
+    instructions: str | None = None
+
+    @property
+    def form(self) -> AnswerForm:
+        """What may be answered."""
+        if self.labels is not None:
+            return AnswerForm(labels=tuple(self.labels))
+        low, high = self.scale or (0, 1)
+        return AnswerForm(scale=(low, high))
+
+    def check(self, subject: Subject) -> Verdict:
+        """Look for labels of this output; the score of a scale is 0 at its lower end, 1 above."""
+        key = content_key(self.question, subject.case.input, subject.output)
+        form = self.form
+        question = HumanQuestion(self.question, form, self.annotators, self.instructions)
+        consensus = judged(subject.context.labels_of(key), form, self.annotators)
+        details: dict[str, Any] = {"annotation": question.details(key)}
+        if consensus.votes:
+            details["votes"] = list(consensus.votes)
+        if subject.output != subject.evidence.output:
+            # What is labelled is not the item's output, so that nothing else holds it.
+            details["output"] = subject.output
+        if consensus.missing:
+            details["missing"] = consensus.missing
+            message = f"{AWAITING}: {_progress(consensus, self.annotators)}"
+            return Verdict(Outcome.BLOCKED, 0.0, message, details=details)
+        score, message = self._measured(consensus)
+        outcome = Outcome.PASSED if self._passes(consensus) else Outcome.FAILED
+        return Verdict(outcome, score, message, details=details)
+
+    def _passes(self, consensus: Consensus) -> bool:
+        if consensus.mean is None:
+            return consensus.label == self.expected
+        return reaches(consensus.mean, self.min_score or 0.0)
+
+    def _measured(self, consensus: Consensus) -> tuple[float, str]:
+        if consensus.mean is None:
+            count = consensus.votes.count(consensus.label or "")
+            message = f"people say {consensus.label} ({count} of {len(consensus.votes)})"
+            return float(consensus.label == self.expected), message
+        low, high = self.scale or (0, 1)
+        score = (consensus.mean - low) / (high - low)
+        sign = "≥" if self._passes(consensus) else "<"
+        return score, f"mean {consensus.mean:.4g} {sign} {self.min_score:g} of {high}"
+
+    def expected_text(self) -> str | None:
+        """Return the label, or the least mean."""
+        return self.expected if self.min_score is None else f"≥ {self.min_score:g}"
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any], _reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `human` means."""
+        if ("labels" in written) == ("scale" in written):
+            raise AssertionValueError(
+                "people need something to answer: either 'labels', such as [yes, no], "
+                "or 'scale', such as [1, 5]"
+            )
+        fields = _read_labels(written) if "labels" in written else _read_scale(written)
+        more = {"question": written["question"], "annotators": written.get("annotators", 1)}
+        if "instructions" in written:
+            more["instructions"] = written["instructions"]
+        return "human", {**more, **fields}
+
+    @classmethod
+    def required_score(cls, written: Mapping[str, Any]) -> float | None:
+        """Return the score that is required; with `required: true` the check has to pass."""
+        required = written.get("required")
+        if required is None or required is False:
+            return None
+        if required is not True:
+            return float(required)
+        if "scale" not in written:
+            return 1.0
+        low, high = written["scale"]
+        return float((written["min_score"] - low) / (high - low))
+
+
+def _read_labels(written: Mapping[str, Any]) -> dict[str, Any]:
+    labels: list[str] = written["labels"]
+    if "min_score" in written:
+        raise AssertionValueError("belongs to 'scale'; 'labels' have 'expected'", "min_score")
+    if len({label.strip().casefold() for label in labels}) < len(labels):
+        raise AssertionValueError("two labels differ in nothing but case or blanks", "labels")
+    expected = written.get("expected")
+    if expected is None:
+        raise AssertionValueError("'expected' is required: the label that passes")
+    if expected not in labels:
+        raise AssertionValueError(f"is none of the labels.{suggest(expected, labels)}", "expected")
+    return {"labels": labels, "expected": expected}
+
+
+def _read_scale(written: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = written["scale"]
+    if not low < high < low + MOST_SCALE_STEPS:
+        message = f"goes from a lower to a higher number, at most {MOST_SCALE_STEPS} steps"
+        raise AssertionValueError(message, "scale")
+    if "expected" in written:
+        raise AssertionValueError("belongs to 'labels'; 'scale' has 'min_score'", "expected")
+    least = written.get("min_score")
+    if least is None:
+        raise AssertionValueError("'min_score' is required: the least mean that passes")
+    if not low <= least <= high:
+        raise AssertionValueError(f"is outside of the scale, {low} to {high}", "min_score")
+    return {"scale": [low, high], "min_score": float(least)}
+
+
+def _progress(consensus: Consensus, annotators: int) -> str:
+    if consensus.tied:
+        return f"{len(consensus.votes)} labels tie, one more decides"
+    return f"{len(consensus.votes)} of {annotators} labels"
+
+
+class HumanKeys(TypedDict, total=False):
+    """The keys of `human`; `min_score` is on the scale, `required: true` means it has to pass."""
+
+    question: Required[Text]
+    labels: Annotated[list[Text], Field(min_length=2, max_length=36)]
+    scale: Annotated[list[int], Field(min_length=2, max_length=2)]
+    expected: Text
+    min_score: float
+    annotators: Annotated[Count, Field(le=1_000)]
+    instructions: Text
+    required: Annotated[bool | Share, Field(union_mode="left_to_right")]
+
+
+class SuiteHumanKeys(HumanKeys, total=False):
+    """The keys of `human` in suite files."""
+
+    path: Text

@@ -1,10 +1,11 @@
 """Whether the history is brought up to date, asked and decided over within its bounds.
 
-    uv run python -m benchmarks.history [--runs N] [--cases N] [--known N] [--assertions N]
+    uv run python -m benchmarks.history [--runs N] [--cases N] [--known N] [--large N]
+        [--assertions N]
 
-Measured: a sync of a year of nightly runs, a sync of one new run where many are known, a trend
-over that year, and a decision over ten million rows of assertions beside DuckDB's scan of the same
-columns. Exit code 1 if a bound is missed.
+Measured: a sync of a year of nightly runs, a sync of one new run where many are known, the memory
+of a sync of one large run, a trend over that year, and a decision over ten million rows of
+assertions beside DuckDB's scan of the same columns. Exit code 1 if a bound is missed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from statistics import median
 from subprocess import run as run_process
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import duckdb
 
 from benchmarks.measure import (
     EVALCORE,
@@ -34,12 +36,14 @@ from benchmarks.measure import (
 )
 from benchmarks.stored_runs import FIRST_RUN, copy_run, make_run
 from evalcore.history.columns import ASSERTIONS, RUNS
-from evalcore.history.delta import commit_runs
+from evalcore.history.commits import commit_runs
+from evalcore.history.data_files import Partition, StagedRows
 from evalcore.sql.connection import open_database
 from evalcore.storage.local import LocalStore
 
 SYNC_S: Final = 60.0
 ONE_RUN_S: Final = 2.0
+LARGE_RUN_MB: Final = 700.0
 TREND_S: Final = 1.0
 DECISION_RATIO: Final = 2.5
 DECISION_MB: Final = 2_000.0
@@ -85,6 +89,7 @@ class Sizes(NamedTuple):
     runs: int
     cases: int
     known: int
+    large: int
     assertions: int
 
 
@@ -118,6 +123,21 @@ def sync_one(folder: Path, sizes: Sizes) -> Row:
     copy_run(run, sizes.known)
     measured = run_measured(sync_command(folder))
     return timed(f"sync of one run, {sizes.known} known", measured, ONE_RUN_S)
+
+
+def sync_large(folder: Path, sizes: Sizes) -> Row:
+    """Measure the memory of a sync that enters one large run."""
+    make_run(folder, sizes.large)
+    measured = run_measured(sync_command(folder))
+    peak_mb = measured.peak_mb
+    cells = (
+        f"sync of one run × {sizes.large:,} cases".replace(",", " "),
+        f"{measured.seconds:.2f}",
+        "–",
+        f"{peak_mb:.0f} MB (< {LARGE_RUN_MB:.0f})",
+    )
+    missed = f"{peak_mb:.0f} MB ≥ {LARGE_RUN_MB:.0f} MB" if peak_mb >= LARGE_RUN_MB else ""
+    return Row(cells, missed)
 
 
 def sync_command(folder: Path) -> list[str]:
@@ -154,19 +174,21 @@ def know_runs(store: LocalStore, run: Path, count: int) -> None:
     ids = list(versions)
     for first in range(0, count, _RUNS_AT_ONCE):
         batch = {run_id: versions[run_id] for run_id in ids[first : first + _RUNS_AT_ONCE]}
-        with open_database() as connection:
-            query = (
-                f"SELECT {columns}, run_id[1:4] || '-' || run_id[5:6] AS month "
-                "FROM (SELECT unnest($ids) AS run_id, unnest($versions) AS version)"
-            )
-            parameters = {"ids": list(batch), "versions": list(batch.values())}
-            select = partial(connection.sql, query, params=parameters)
-            commit_runs(store, RUNS, batch, of_all_runs(select))
+        with TemporaryDirectory(prefix="evalcore-bench-") as folder, open_database() as connection:
+            staged = {}
+            for run_id, version in batch.items():
+                source = f"(SELECT '{run_id}' AS run_id, {version} AS version)"
+                rows = f"SELECT {columns} FROM {source}"
+                path = copy_rows(connection, rows, Path(folder) / run_id)
+                month = Partition("nightly", f"{run_id[:4]}-{run_id[4:6]}")
+                staged[run_id] = StagedRows(version, month, path)
+            commit_runs(store, RUNS, staged)
 
 
-def of_all_runs(select: Callable[[], Any]) -> Callable[[Sequence[str]], Any]:
-    """Return the selection of all rows, for a table that has none of these runs yet."""
-    return lambda _run_ids: select()
+def copy_rows(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> Path:
+    """Write the rows of a query to a Parquet file; return the file."""
+    connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet)")
+    return path
 
 
 def decide(folder: Path, sizes: Sizes) -> Row:
@@ -176,8 +198,9 @@ def decide(folder: Path, sizes: Sizes) -> Row:
     for number in range(sizes.assertions // rows):
         run_id = f"20260101T{number:06}Z-000000"
         with open_database() as connection:
-            select = partial(connection.sql, assertion_rows(run_id, rows))
-            commit_runs(store, ASSERTIONS, {run_id: 1}, of_all_runs(select))
+            path = copy_rows(connection, assertion_rows(run_id, rows), folder / "rows.parquet")
+        staged = StagedRows(1, Partition("support", "2026-01"), path)
+        commit_runs(store, ASSERTIONS, {run_id: staged})
     ours, scan = (
         [measured_inside(program, folder / "store") for _ in range(_ROUNDS)]
         for program in (DECIDE, SCAN)
@@ -240,12 +263,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=365)
     parser.add_argument("--cases", type=int, default=1_000)
     parser.add_argument("--known", type=int, default=10_000)
+    parser.add_argument("--large", type=int, default=1_000_000)
     parser.add_argument("--assertions", type=int, default=10_000_000)
     sizes = Sizes(**vars(parser.parse_args()))
     rows: list[Row] = []
     measures: tuple[tuple[Callable[[Path], Row], ...], ...] = (
         (lambda folder: sync_year(folder, sizes), trend),
         (lambda folder: sync_one(folder, sizes),),
+        (lambda folder: sync_large(folder, sizes),),
         (lambda folder: decide(folder, sizes),),
     )
     for group in measures:

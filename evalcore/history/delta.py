@@ -1,20 +1,19 @@
-"""The Delta tables of the history: opened, created, and written exactly once per run."""
+"""The Delta tables of the history: opened and created, tried again after conflicts."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from evalcore.errors import StoreError
 from evalcore.history.columns import MONTH, PARTITIONS, Column, ColumnType, HistoryTable
 from evalcore.history.locations import table_location
 from evalcore.storage.object_store import ObjectStore
-from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake import DeltaTable, Schema
 
 T = TypeVar("T")
 
@@ -90,75 +89,6 @@ def repeated(
             longest_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
             time.sleep(longest_s * random.uniform(0.5, 1.0))  # noqa: S311
     raise AssertionError
-
-
-def transaction_of(run_id: str) -> str:
-    """Return the name of the application transaction by which a run's rows are written once."""
-    return f"evalcore/{run_id}"
-
-
-def commit_runs(
-    store: ObjectStore,
-    table: HistoryTable,
-    versions: Mapping[str, int],
-    select: Callable[[Sequence[str]], Any],
-    *,
-    anew: bool = False,
-) -> None:
-    """Write the rows of runs, each exactly once per version of its manifest.
-
-    `select` gives the rows of some of the runs as an Arrow stream. Runs whose version the table
-    has already are left out, unless they are written `anew`; the rows of an earlier version are
-    replaced in the same commit.
-    """
-    from deltalake import write_deltalake
-
-    def committed() -> None:
-        current = create_table(store, table)
-        fresh, changed = [], []
-        for run_id, version in versions.items():
-            written = current.transaction_version(transaction_of(run_id))
-            if written is None:
-                fresh.append(run_id)
-            elif anew or written != version:
-                changed.append(run_id)
-        if changed:
-            write_deltalake(
-                current,
-                select(changed),
-                mode="overwrite",
-                predicate=runs_predicate(changed),
-                commit_properties=_commit(changed, versions),
-                writer_properties=_writer(),
-            )
-        if fresh:
-            write_deltalake(
-                current,
-                select(fresh),
-                mode="append",
-                commit_properties=_commit(fresh, versions),
-                writer_properties=_writer(),
-            )
-
-    repeated(table, "cannot be written", committed)
-
-
-def runs_predicate(run_ids: Sequence[str]) -> str:
-    """Return the predicate of the rows of some runs; ids are checked where runs are listed."""
-    return "run_id IN ({})".format(", ".join(f"'{run_id}'" for run_id in run_ids))
-
-
-def _commit(run_ids: Sequence[str], versions: Mapping[str, int]) -> CommitProperties:
-    from deltalake import CommitProperties, Transaction
-
-    transactions = [Transaction(transaction_of(run), versions[run]) for run in run_ids]
-    return CommitProperties(custom_metadata={"evalcore": VERSION}, app_transactions=transactions)
-
-
-def _writer() -> Any:
-    from deltalake import WriterProperties
-
-    return WriterProperties(compression="ZSTD", compression_level=3)
 
 
 def _schema(table: HistoryTable) -> Schema:

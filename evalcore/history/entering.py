@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from evalcore.errors import DamagedRunError, EvalError, ObjectNotFoundError
-from evalcore.history.columns import ASSERTIONS, CASES, GATES, MONTH, RUNS, HistoryTable
-from evalcore.history.delta import commit_runs
+from evalcore.history.columns import ASSERTIONS, CASES, GATES, RUNS
+from evalcore.history.commits import commit_runs
 from evalcore.history.known_runs import EndedRun
 from evalcore.history.run_rows import RunRows, manifest_version, write_run_rows
-from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.object_store import ObjectStore
-
-if TYPE_CHECKING:
-    import duckdb
 
 # What is committed together: a commit takes as long as the rows of some runs.
 _BATCH_RUNS: Final = 100
 _BATCH_ITEMS: Final = 200_000
 # A run is known when it is in `runs`: that table comes last.
 COMMIT_ORDER: Final = (ASSERTIONS, CASES, GATES, RUNS)
-_MEMORY_LIMIT_MB: Final = 256
 _STAGERS: Final = 4
 
 Progress = Callable[[int, int], None]
@@ -72,34 +67,10 @@ class Entrance:
         return entered
 
     def _commit(self, staged: Sequence[RunRows]) -> None:
-        versions = {rows.run_id: rows.version for rows in staged}
         for table in COMMIT_ORDER:
-            files = {rows.run_id: rows.files[table.name] for rows in staged}
-            with open_database(_MEMORY_LIMIT_MB) as connection:
-                select = _Selection(connection, table, files)
-                commit_runs(self.store, table, versions, select, anew=self.anew)
+            runs = {rows.run_id: rows.tables[table.name] for rows in staged}
+            commit_runs(self.store, table, runs, anew=self.anew)
             self.step(f"committed {table.name}")
-
-
-@dataclass(frozen=True)
-class _Selection:
-    """The staged rows of some runs, as an Arrow stream."""
-
-    connection: duckdb.DuckDBPyConnection
-    table: HistoryTable
-    files: Mapping[str, Path]
-
-    def __call__(self, run_ids: Sequence[str]) -> Any:
-        columns = ", ".join(
-            f"{column.name}::TIMESTAMPTZ AS {column.name}"
-            if column.type.duckdb == "TIMESTAMP"
-            else column.name
-            for column in (*self.table.columns, MONTH)
-        )
-        return self.connection.sql(
-            f"SELECT {columns} FROM read_parquet($files, hive_partitioning = false)",  # noqa: S608
-            params={"files": [literal_path(self.files[run_id]) for run_id in run_ids]},
-        )
 
 
 def _batches(ended: Sequence[EndedRun]) -> Iterator[list[EndedRun]]:

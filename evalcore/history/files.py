@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -18,13 +18,17 @@ from evalcore.history.locations import partition_suite, table_prefix
 from evalcore.sql.connection import literal_path
 from evalcore.storage.object_store import ObjectStore
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 _FETCHERS: Final = 16
 
 
 class TableFile(NamedTuple):
-    """A data file of a table: its key in the store, its size, its partition."""
+    """A data file of a table: its key in the store, its path in the log, size and partition."""
 
     key: str
+    path: str
     size_bytes: int
     suite: str
     month: str
@@ -39,15 +43,24 @@ def table_files(
 ) -> list[TableFile]:
     """Return the files that the table's newest version has for these suites and months."""
     current = open_table(store, table)
-    if current is None:
-        return []
+    return [] if current is None else files_of(current, table, suites=suites, since=since)
+
+
+def files_of(
+    current: DeltaTable,
+    table: HistoryTable,
+    *,
+    suites: Collection[str] | None = None,
+    since: datetime | None = None,
+) -> list[TableFile]:
+    """Return the files that this version of a table has for these suites and months."""
     actions = current.get_add_actions(flatten=True)
     columns = [actions.column(name).to_pylist() for name in _FILE_COLUMNS]
     names = None if suites is None else {partition_suite(suite) for suite in suites}
     first_month = "" if since is None else f"{since:%Y-%m}"
     prefix = table_prefix(table.name)
     return [
-        TableFile(f"{prefix}{unquote(path)}", int(size), suite, month)
+        TableFile(f"{prefix}{unquote(path)}", path, int(size), suite, month)
         for path, size, suite, month in zip(*columns, strict=True)
         if (names is None or suite in names) and month >= first_month
     ]

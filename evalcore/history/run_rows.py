@@ -17,6 +17,7 @@ from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, MONTH, RUNS, ColumnType, HistoryTable
+from evalcore.history.data_files import Partition, StagedRows
 from evalcore.history.fingerprints import (
     judges_sha256,
     read_plan_digests,
@@ -39,11 +40,11 @@ _CASES_BEGIN: Final = b'"cases":['
 
 
 class RunRows(NamedTuple):
-    """A run's rows as Parquet files by table, with the version of the manifest they are of."""
+    """A run's rows by table, of the version of its manifest."""
 
     run_id: str
     version: int
-    files: Mapping[str, Path]
+    tables: Mapping[str, StagedRows]
 
 
 def manifest_version(manifest: Manifest) -> int:
@@ -140,7 +141,9 @@ class _RunTables:
         ):
             files[table.name] = self._folder / f"{table.name}.parquet"
             self._copy(query_text(query) if parts else _no_rows(table), files[table.name])
-        return RunRows(self._run.run_id, manifest_version(self._manifest), files)
+        version, partition = manifest_version(self._manifest), Partition(self._suite, self._month)
+        staged = {name: StagedRows(version, partition, file) for name, file in files.items()}
+        return RunRows(self._run.run_id, version, staged)
 
     def _load(self, parts: Sequence[Path]) -> None:
         plan, policy = self._manifest.plan, self._definition.policy

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import UsageError
+from evalcore.history.compaction import compact
 from evalcore.history.locations import partition_suite
 from evalcore.history.sync import rebuild, sync
 from evalcore.history.tables import open_history
@@ -155,12 +156,18 @@ def test_names_are_data(store: LocalStore) -> None:
             assert connection.execute("SELECT run_id FROM runs").fetchall() == [(run,)]
 
 
-def test_a_suite_with_a_long_name_enters(store: LocalStore) -> None:
-    run = complete_run(store, suite_of(TWO, name="ü" * 300))
-    sync(store)
-    (row,) = rows_of(store, "runs")
-    assert (row["run_id"], row["suite"]) == (run, partition_suite("ü" * 300))
-    assert row["suite"].startswith("üüü")
+def test_a_suite_with_a_long_name_enters_and_deltalake_reads_its_files(store: LocalStore) -> None:
+    runs = []
+    for day in range(2):
+        runs.append(complete_run(store, suite_of(TWO, name="ü" * 300), day=day))
+        sync(store)
+    compact(store)
+    rows = rows_of(store, "runs")
+    assert [(row["run_id"], row["suite"]) for row in rows] == [
+        (run, partition_suite("ü" * 300)) for run in runs
+    ]
+    assert rows[0]["suite"].startswith("üüü")
+    assert count_rows(store) == expected_rows(store, runs)
 
 
 def test_a_store_in_a_folder_with_an_odd_name_has_a_history(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ COMMANDS = {
         "Keep cases from gating until a day.",
     ),
     "compact": ("evalcore.cli.compact:compact", "Make the history's small files large ones."),
+    "view": ("evalcore.cli.view:view", "Show runs in the browser."),
     "workspaces": (
         "evalcore.cli.workspaces:workspaces",
         "Show workspaces, remove what is left.",

@@ -1,0 +1,240 @@
+"""The cases of a run as a table that filters, sorts and pages by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.model.run import Plan
+from evalcore.sql.bounded import BoundedConnection
+from evalcore.sql.connection import literal_path
+
+# By what a page is sorted, ascending: expressions over `case_rows` that are never NULL.
+CASE_ORDERS: Final[Mapping[str, str]] = {
+    "plan": "0",
+    "worst": "CASE outcome WHEN 'error' THEN 0 WHEN 'failed' THEN 1 WHEN 'blocked' THEN 2 "
+    "WHEN 'passed' THEN 4 ELSE 3 END",
+    "score": "coalesce(score, -1)",
+    "latency": "-coalesce(latency_ms, -1)",
+    "cost": "-coalesce(cost_usd, -1)",
+}
+_QUESTION_COLUMNS: Final = "{case_number: 'BIGINT', question: 'VARCHAR'}"
+
+
+class CaseKey(NamedTuple):
+    """Where a page ends: the sort key of its last row, and the row's number in the plan."""
+
+    key: float
+    number: int
+
+
+class CaseChoice(NamedTuple):
+    """Which cases a list shows; None and False hold back nothing. `text` is part of the id, the
+    question or an output, in any case.
+    """
+
+    outcome: str | None = None
+    variant: str | None = None
+    tag: str | None = None
+    assertion: str | None = None
+    text: str | None = None
+    changed: bool = False
+
+
+class CaseRow(NamedTuple):
+    """A case of one variant. `change` is regression, improvement or missing, None for neither.
+
+    Latency (ms) is the mean, cost (USD) and tokens are the sums over the iterations.
+    """
+
+    number: int
+    case_number: int
+    case_id: str
+    group: str | None
+    variant: str
+    score: float | None
+    outcome: str
+    iterations: int
+    passed_iterations: int
+    latency_ms: float | None
+    cost_usd: float | None
+    tokens: int | None
+    tags: list[str]
+    why: str | None
+    question: str | None
+    change: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CasePage:
+    """Some rows, and the key after which the next page begins; None at the end."""
+
+    rows: tuple[CaseRow, ...]
+    following: CaseKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFacets:
+    """What there is to filter by, each with its number of rows; the most frequent first."""
+
+    outcomes: Mapping[str, int]
+    variants: Mapping[str, int]
+    tags: Mapping[str, int]
+    assertions: Mapping[str, int]
+
+
+class CaseTable:
+    """The table over a connection that has the tables `items` and `cases` of a run.
+
+    `questions` are the beginnings of the inputs in the order of the plan's cases; `changes` the
+    directions of changed cases by (case id, variant).
+    """
+
+    def __init__(
+        self,
+        connection: BoundedConnection,
+        plan: Plan,
+        questions: Iterable[str | None],
+        changes: Mapping[tuple[str, str], str],
+    ) -> None:
+        self._connection = connection
+        self._plan = plan
+        connection.execute(
+            query_text("case_rows"), {"variants": plan.variants, "iterations": plan.iterations}
+        )
+        self._fill("questions", _QUESTION_COLUMNS, _numbered(questions))
+        self._fill(
+            "changed_cases",
+            "{case_id: 'VARCHAR', variant: 'VARCHAR', change: 'VARCHAR'}",
+            (
+                {"case_id": case_id, "variant": variant, "change": change}
+                for (case_id, variant), change in changes.items()
+            ),
+        )
+
+        self._searched: str | None = None
+        self._facets: CaseFacets | None = None
+
+    def page(
+        self, choice: CaseChoice, *, order: str = "plan", after: CaseKey | None = None, most: int
+    ) -> CasePage:
+        """Return at most `most` rows after a key; `order` is one of `CASE_ORDERS`."""
+        query = query_text("case_page").format(
+            sort=CASE_ORDERS[order], filter=query_text("case_filter")
+        )
+        parameters = self._parameters(choice) | {
+            "after_key": None if after is None else after.key,
+            "after_number": None if after is None else after.number,
+            "most": most + 1,
+        }
+        rows = self._connection.execute(query, parameters).fetchall()
+        page = rows[:most]
+        following = CaseKey(page[-1][-1], page[-1][0]) if len(rows) > most else None
+        return CasePage(tuple(CaseRow(*row[:-1]) for row in page), following)
+
+    def count(self, choice: CaseChoice) -> int:
+        """Return how many rows a choice has."""
+        query = query_text("case_count").format(filter=query_text("case_filter"))
+        row = self._connection.execute(query, self._parameters(choice)).fetchone()
+        return int(row[0]) if row else 0
+
+    def facets(self, most: int = 100) -> CaseFacets:
+        """Return what there is to filter by, at most `most` values of each."""
+        if self._facets is None:
+            self._facets = CaseFacets(
+                outcomes=self._frequencies("outcome", most),
+                variants=self._frequencies("variant", most),
+                tags=self._frequencies("unnest(tags)", most),
+                assertions=self._frequencies("unnest(unmet)", most),
+            )
+        return self._facets
+
+    def neighbours(self, number: int) -> tuple[CaseRow | None, CaseRow | None]:
+        """Return the rows before and after a row in the order of the plan."""
+        before = self._connection.execute(
+            "SELECT max(number) FROM case_rows WHERE number < $1", [number]
+        ).fetchone()
+        previous = None
+        if before is not None and before[0] is not None:
+            page = self.page(CaseChoice(), after=CaseKey(0.0, int(before[0]) - 1), most=1)
+            previous = page.rows[0]
+        rows = self.page(CaseChoice(), after=CaseKey(0.0, number), most=1).rows
+        return previous, rows[0] if rows else None
+
+    def rows_of(self, case_id: str, group: str | None) -> tuple[CaseRow, ...]:
+        """Return a case's rows, one for each variant, in the order of the plan."""
+        query = (
+            "SELECT case_rows.* EXCLUDE (unmet), question, change FROM case_rows "
+            "LEFT JOIN questions USING (case_number) "
+            "LEFT JOIN changed_cases USING (case_id, variant) "
+            "WHERE case_id = $1 AND case_group IS NOT DISTINCT FROM $2 ORDER BY number"
+        )
+        rows = self._connection.execute(query, [case_id, group]).fetchall()
+        return tuple(CaseRow(*row) for row in rows)
+
+    def _parameters(self, choice: CaseChoice) -> dict[str, Any]:
+        parameters = choice._asdict() | {"searched": choice.text is not None}
+        text = parameters.pop("text")
+        self._search("" if text is None else text.lower())
+        return parameters
+
+    def _search(self, text: str) -> None:
+        """Make the table of the rows that hold a text; the next page of the same search has it."""
+        if text == self._searched:
+            return
+        self._searched = None
+        if text:
+            parameters = {"text": text, "iterations": self._plan.iterations}
+            self._connection.execute(query_text("matching_cases"), parameters)
+        else:
+            self._connection.execute(
+                "CREATE OR REPLACE TEMP TABLE matching_cases AS SELECT 0::BIGINT AS number LIMIT 0"
+            )
+        self._searched = text
+
+    def _frequencies(self, expression: str, most: int) -> dict[str, int]:
+        rows = self._connection.execute(
+            f"SELECT value, count(*) FROM (SELECT {expression} AS value FROM case_rows) "  # noqa: S608 - a constant of this module
+            "GROUP BY value ORDER BY 2 DESC, 1 LIMIT $1",
+            [most],
+        ).fetchall()
+        return dict(rows)
+
+    def _fill(self, table: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Make a table of rows; a file of JSON lines is read much faster than rows are inserted."""
+        with TemporaryDirectory(prefix="evalcore-table-") as folder:
+            path = Path(folder) / "rows.jsonl"
+            with path.open("wb") as file:
+                file.writelines(orjson.dumps(row) + b"\n" for row in rows)
+            source = (
+                f"read_json($1, format = 'newline_delimited', columns = {columns})"
+                if path.stat().st_size
+                else _no_rows(columns)
+            )
+            parameters = [literal_path(path)] if path.stat().st_size else None
+            self._connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT * FROM {source}",  # noqa: S608 - constants
+                parameters,
+            )
+
+
+def _numbered(questions: Iterable[str | None]) -> Iterable[Mapping[str, Any]]:
+    for number, question in enumerate(questions):
+        if question is not None:
+            # A lone surrogate has no place in UTF-8.
+            text = question.encode("utf-8", "replace").decode()
+            yield {"case_number": number, "question": text}
+
+
+def _no_rows(columns: str) -> str:
+    names = [column.split(":") for column in columns.strip("{}").split(",")]
+    listed = ", ".join(
+        f"NULL::{type_.strip().strip(chr(39))} AS {name.strip()}" for name, type_ in names
+    )
+    return f"(SELECT {listed}) WHERE false"

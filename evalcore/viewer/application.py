@@ -1,0 +1,88 @@
+"""The viewer as an application of its own, and as pages of another one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from evalcore.errors import (
+    DamagedRunError,
+    EvalError,
+    ObjectNotFoundError,
+    RunNotFoundError,
+    StoreError,
+    UsageError,
+)
+from evalcore.viewer.headers import PageHeaders
+from evalcore.viewer.rendering import render
+from evalcore.viewer.routes import runs, static, suites
+from evalcore.viewer.site import Site
+
+# Each module of pages has a `router`.
+_PAGES = (suites, runs, static)
+
+
+def create_viewer(site: Site) -> FastAPI:
+    """Return an application that has the viewer's pages and nothing else."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        site.start()
+        try:
+            yield
+        finally:
+            site.close()
+
+    application = FastAPI(
+        lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    application.state.site = site
+    application.add_middleware(PageHeaders, prefix=site.prefix)
+    application.include_router(viewer_router(), prefix=site.prefix)
+    application.add_exception_handler(EvalError, show_failure)
+    application.add_exception_handler(HTTPException, show_failure)
+    return application
+
+
+def viewer_router() -> APIRouter:
+    """Return the routes of all pages."""
+    router = APIRouter(include_in_schema=False)
+    for pages in _PAGES:
+        router.include_router(pages.router)
+    return router
+
+
+async def show_failure(request: Request, error: Exception) -> Response:
+    """Return the page that says what is wrong and what would work."""
+    status = _status_of(error)
+    if isinstance(error, HTTPException):
+        message = "There is no such page." if status == 404 else str(error.detail)
+    else:
+        message = str(error)
+    return render(
+        request,
+        request.app.state.site,
+        "failure.html.j2",
+        status=status,
+        title="Not found" if status == 404 else "This page cannot be shown",
+        message=message,
+    )
+
+
+def _status_of(error: Exception) -> int:
+    match error:
+        case HTTPException():
+            return error.status_code
+        case RunNotFoundError() | ObjectNotFoundError():
+            return 404
+        case UsageError():
+            return 400
+        case DamagedRunError():
+            return 409
+        case StoreError():
+            return 503
+        case _:
+            return 409

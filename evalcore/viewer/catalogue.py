@@ -1,0 +1,163 @@
+"""All runs of a store as lists need them: each manifest of an ended run is read once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from evalcore.errors import DamagedRunError, StoreError
+from evalcore.model.run import Manifest, State
+from evalcore.pipeline.interruption import is_interrupted
+from evalcore.storage.layout import (
+    RUNS_PREFIX,
+    NameKey,
+    RunKeys,
+    run_created_at,
+    runs_prefix,
+)
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.run_figures import RunFigures, read_figures
+from evalcore.storage.runs import StoredRun
+
+# Two pages within this time see the same runs.
+_FRESH_S: Final = 1.0
+INTERRUPTED: Final = "interrupted"
+DAMAGED: Final = "damaged"
+UNPLANNED: Final = "unplanned"
+_NO_FIGURES: Final = RunFigures()
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run in a list. `outcome` is its decision, else its state, or why it has neither.
+
+    `suite_key` is the key of its suite's name; times are aware, in UTC. `reason` says what is
+    damaged.
+    """
+
+    id: str
+    suite_key: str
+    suite: str
+    outcome: str
+    manifest: Manifest | None = None
+    figures: RunFigures = _NO_FIGURES
+    reason: str | None = None
+
+    @property
+    def created_at(self) -> datetime:
+        """When the run was planned, to the second."""
+        return run_created_at(self.id) or datetime.fromtimestamp(0, UTC)
+
+    @property
+    def duration_s(self) -> float | None:
+        """How long the run took; None if it has not ended."""
+        manifest = self.manifest
+        if manifest is None or manifest.ended_at is None:
+            return None
+        started = datetime.fromisoformat(manifest.started_at or manifest.created_at)
+        took = datetime.fromisoformat(manifest.ended_at) - started
+        return max(0.0, took.total_seconds())
+
+    @property
+    def is_live(self) -> bool:
+        """Whether processes may execute the run now."""
+        return self.outcome in {State.RUNNING, State.PENDING, State.QUEUED}
+
+
+class Catalogue:
+    """The runs of a store, newest first; safe to use from several threads."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._entries: dict[str, RunEntry] = {}
+        self._checked = float("-inf")
+        self._lock = threading.Lock()
+
+    def runs(self, suite_key: str | None = None) -> list[RunEntry]:
+        """Return all runs, or those of one suite, newest first."""
+        self._refresh()
+        entries = [
+            entry
+            for entry in self._entries.values()
+            if suite_key is None or entry.suite_key == suite_key
+        ]
+        return sorted(entries, key=_order, reverse=True)
+
+    def suites(self) -> Mapping[str, list[RunEntry]]:
+        """Return the runs of each suite, newest first, by the key of the suite's name."""
+        suites: dict[str, list[RunEntry]] = {}
+        for entry in self.runs():
+            suites.setdefault(entry.suite_key, []).append(entry)
+        return suites
+
+    def entry(self, run_id: str) -> RunEntry | None:
+        """Return one run; None if the store has no run of this id."""
+        self._refresh()
+        return self._entries.get(run_id)
+
+    def _refresh(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._checked < _FRESH_S:
+                return
+            stored = {
+                run: RunKeys(NameKey(suite), run)
+                for suite in self._store.list_folders(RUNS_PREFIX)
+                for run in self._store.list_folders(runs_prefix(NameKey(suite)))
+                if run_created_at(run) is not None
+            }
+            now = datetime.now(UTC)
+            entries = dict(self._entries)
+            for run_id in entries.keys() - stored.keys():
+                del entries[run_id]
+            for run_id, keys in stored.items():
+                entry = entries.get(run_id)
+                if entry is None or not _is_final(entry):
+                    fresh = self._read(keys, now)
+                    if fresh is not None:
+                        entries[run_id] = fresh
+            self._entries = entries
+            self._checked = time.monotonic()
+
+    def _read(self, keys: RunKeys, now: datetime) -> RunEntry | None:
+        run = StoredRun(self._store, keys)
+        try:
+            manifest = run.manifest()
+        except DamagedRunError as error:
+            reason = str(error.damages[0])
+            return RunEntry(keys.run_id, keys.suite, keys.suite, DAMAGED, reason=reason)
+        except StoreError:
+            return None  # deleted at this moment, or of another version
+        completed = manifest.state is State.COMPLETED
+        figures = read_figures(run, manifest) if completed else _NO_FIGURES
+        return RunEntry(
+            keys.run_id,
+            keys.suite,
+            manifest.suite,
+            _outcome(run, manifest, now),
+            manifest,
+            figures,
+        )
+
+
+def _outcome(run: StoredRun, manifest: Manifest, now: datetime) -> str:
+    if manifest.decision is not None:
+        return manifest.decision
+    if not manifest.is_planned:
+        return UNPLANNED
+    if is_interrupted(run, manifest, now=now):
+        return INTERRUPTED
+    return str(manifest.state)
+
+
+def _is_final(entry: RunEntry) -> bool:
+    """Whether nothing of the entry can change, but by a resume of a run that was stopped."""
+    return entry.manifest is not None and entry.manifest.state is State.COMPLETED
+
+
+def _order(entry: RunEntry) -> tuple[str, Any]:
+    created = "" if entry.manifest is None else entry.manifest.created_at
+    return entry.id[:16], created

@@ -1,0 +1,171 @@
+"""Runs that pages look at: opened once, kept for the next page, few at a time.
+
+A run that has ended never changes, so its tables stay until other runs need their place. Of one
+that goes on the tables are made anew when it has more results.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from evalcore.model.run import Manifest, State
+from evalcore.report.changes import changes
+from evalcore.report.document import Report
+from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.runs import StoredRun, find_run
+from evalcore.viewer.questions import question_of
+
+if TYPE_CHECKING:
+    from evalcore.analytics.case_table import CaseTable
+    from evalcore.pipeline.finish import RunView
+    from evalcore.sql.bounded import BoundedConnection
+
+MOST_OPENED: Final = 4
+
+
+@dataclass(eq=False)
+class OpenedRun:
+    """A run with its tables. `view` is None while the run goes on, or if it was stopped.
+
+    `cases` is None if no item has ended yet. Ask it within `OpenedRuns.open` only.
+    """
+
+    run: StoredRun
+    manifest: Manifest
+    version: tuple[Any, ...]
+    view: RunView | None = None
+    cases: CaseTable | None = None
+    connection: BoundedConnection | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    closing: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def report(self) -> Report | None:
+        """The decided run; None for one that has not been decided."""
+        return None if self.view is None else self.view.report
+
+
+class OpenedRuns:
+    """The runs of a store that are open, at most `MOST_OPENED`; several threads may use it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def open(self, run_id: str) -> Iterator[OpenedRun]:
+        """Give a run for as long as the context lasts; others that ask for it wait.
+
+        Raises `RunNotFoundError`, `DamagedRunError` and the other errors of `view_run`.
+        """
+        with self._lock:
+            opening = self._locks.setdefault(run_id, threading.Lock())
+        with opening:
+            opened = self._current(run_id)
+            opened.lock.acquire()
+        try:
+            yield opened
+        finally:
+            opened.lock.release()
+
+    def close(self) -> None:
+        """Close all runs."""
+        with self._lock:
+            opened, self._opened = list(self._opened.values()), OrderedDict()
+        for each in opened:
+            _close(each)
+
+    def _current(self, run_id: str) -> OpenedRun:
+        with self._lock:
+            opened = self._opened.get(run_id)
+        run = opened.run if opened is not None else find_run(self._store, run_id)
+        manifest = run.manifest()
+        version = _version(run, manifest)
+        if opened is not None and opened.version == version:
+            with self._lock:
+                if run_id in self._opened:
+                    self._opened.move_to_end(run_id)
+            return opened
+        fresh = open_tables(run, manifest, version)
+        closed: list[OpenedRun] = []
+        with self._lock:
+            if opened is not None and self._opened.pop(run_id, None) is not None:
+                closed.append(opened)
+            self._opened[run_id] = fresh
+            while len(self._opened) > MOST_OPENED:
+                closed.append(self._opened.popitem(last=False)[1])
+        for each in closed:
+            _close(each)
+        return fresh
+
+
+def _version(run: StoredRun, manifest: Manifest) -> tuple[Any, ...]:
+    """Return what differs whenever the run's tables would."""
+    if manifest.state is State.COMPLETED:
+        return manifest.state, manifest.ended_at
+    return manifest.state, manifest.ended_at, run.written_shards()
+
+
+def _close(opened: OpenedRun) -> None:
+    with opened.lock:
+        opened.closing.close()
+
+
+def open_tables(run: StoredRun, manifest: Manifest, version: tuple[Any, ...]) -> OpenedRun:
+    """Return a run with its tables; the caller closes it."""
+    opened = OpenedRun(run, manifest, version)
+    with ExitStack() as stack:
+        if manifest.state is State.COMPLETED:
+            _open_ended(opened, stack)
+        else:
+            _open_unended(opened, stack)
+        opened.closing = stack.pop_all()
+    return opened
+
+
+def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
+    from evalcore.analytics.case_table import CaseTable
+    from evalcore.pipeline import view_run
+
+    view = stack.enter_context(view_run(opened.run))
+    opened.view, opened.connection = view, view.tables.connection
+    opened.cases = CaseTable(
+        view.tables.connection, view.plan, _questions(opened), _directions(view.report)
+    )
+
+
+def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
+    """Open what there is of a run that goes on or was stopped."""
+    from evalcore.analytics.case_table import CaseTable
+    from evalcore.analytics.summarise import Aggregates
+
+    run, plan = opened.run, opened.manifest.plan
+    written = {shard for shard in run.written_shards() if shard < plan.shards}
+    if not written or not opened.manifest.is_planned:
+        return
+    parts = stack.enter_context(run.result_files(plan, written))
+    tables = stack.enter_context(Aggregates(parts, plan, run.definition.policy))
+    opened.connection = tables.connection
+    opened.cases = CaseTable(tables.connection, plan, _questions(opened), {})
+
+
+def _questions(opened: OpenedRun) -> Iterator[str | None]:
+    plan = opened.manifest.plan
+    for part in range(plan.parts):
+        for case in opened.run.cases(part, plan):
+            yield question_of(case.input)
+
+
+def _directions(report: Report) -> Mapping[tuple[str, str], str]:
+    """Return how listed cases changed; a regression counts before an improvement."""
+    directions: dict[tuple[str, str], str] = {}
+    for change in changes(report):
+        directions.setdefault((change.case, change.variant), change.direction)
+    return directions

@@ -1,0 +1,116 @@
+"""Pages from templates. Every foreign text reaches a page escaped; addresses are quoted."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from evalcore.report.durations import duration_text
+from evalcore.report.escape import visible
+from evalcore.version import VERSION
+from evalcore.viewer.site import Site
+
+_PACKAGE: Final = Path(__file__).parent
+TEMPLATES: Final = _PACKAGE / "templates"
+STATIC: Final = _PACKAGE / "static"
+_ABSENT: Final = "–"
+_OUTCOME_MARKS: Final = {
+    "pass": "✓",
+    "passed": "✓",
+    "fail": "✗",
+    "failed": "✗",
+    "error": "!",
+    "damaged": "!",
+    "inconclusive": "?",
+    "blocked": "?",
+    "running": "…",
+    "regression": "▼",
+    "improvement": "▲",
+    "missing": "?",
+}
+
+
+def render(
+    request: Request, site: Site, template: str, *, status: int = 200, **values: Any
+) -> HTMLResponse:
+    """Return a page. `url(path…, **query)` in templates makes addresses of this viewer."""
+
+    def url(*parts: object, **query: Any) -> str:
+        return page_url(site, *parts, **query)
+
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            url=url,
+            here=request.url.path,
+            query=dict(request.query_params),
+            store_name=site.store.url,
+            version=VERSION,
+            asset=lambda name: f"{site.prefix}/static/{name}?v={asset_digest(name)}",
+            **values,
+        )
+    )
+    return HTMLResponse(text, status, {"Cache-Control": "no-store"})
+
+
+def page_url(site: Site, *parts: object, **query: Any) -> str:
+    """Return the address of a page: its parts quoted, and what of the query is not None."""
+    path = "/".join(quote(str(part), safe="") for part in parts)
+    chosen = {name: value for name, value in query.items() if value not in {None, "", False}}
+    return f"{site.prefix}/{path}" + (f"?{urlencode(chosen)}" if chosen else "")
+
+
+@cache
+def asset_digest(name: str) -> str:
+    """Return what an asset's address ends in, so that it can be cached for good."""
+    return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        visible=lambda text: visible(str(text)),
+        share=lambda value: _ABSENT if value is None else f"{value:.1%}",
+        score=lambda value: _ABSENT if value is None else f"{value:.3f}",
+        usd=_usd,
+        ms=lambda value: _ABSENT if value is None else f"{value:,.0f}",
+        number=lambda value: _ABSENT if value is None else f"{value:,}",
+        seconds=lambda value: _ABSENT if value is None else duration_text(value),
+        mark=lambda outcome: _OUTCOME_MARKS.get(str(outcome), "·"),
+        moment=lambda moment: f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}",
+        ago=_ago,
+    )
+    return environment
+
+
+def _usd(value: float | None) -> str:
+    """Return dollars as people write them: 4 decimals, more for what is smaller."""
+    if value is None:
+        return _ABSENT
+    if value == 0 or abs(value) >= 0.001:
+        return f"{value:,.4f}"
+    return f"{value:.8f}".rstrip("0")
+
+
+def _ago(moment: datetime) -> str:
+    seconds = max(0.0, (datetime.now(UTC) - moment).total_seconds())
+    for unit_s, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:.0f} {name} ago"
+    return "just now"

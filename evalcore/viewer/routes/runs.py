@@ -1,0 +1,113 @@
+"""One run: its gates, what changed, its cases as a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
+
+from evalcore.analytics.case_table import CASE_ORDERS, CaseChoice, CaseKey, CasePage
+from evalcore.errors import UsageError
+from evalcore.report.changes import changes, no_comparison
+from evalcore.report.intervals import rate_text, score_text
+from evalcore.viewer.opened_runs import OpenedRun
+from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.site import CurrentSite, Site
+
+router = APIRouter()
+_CASES_PER_PAGE: Final = 100
+_MOST_CHANGES: Final = 50
+
+
+class CaseQuery(BaseModel):
+    """What an address chooses of a run's cases; an empty value chooses nothing."""
+
+    outcome: str = ""
+    variant: str = ""
+    tag: str = ""
+    assertion: str = ""
+    q: str = ""
+    changed: bool = False
+    order: str = "worst"
+    after: str = ""
+
+    @property
+    def choice(self) -> CaseChoice:
+        """The filters."""
+        return CaseChoice(
+            outcome=self.outcome or None,
+            variant=self.variant or None,
+            tag=self.tag or None,
+            assertion=self.assertion or None,
+            text=self.q or None,
+            changed=self.changed,
+        )
+
+
+@router.get("/runs/{run_id}")
+def one_run(
+    request: Request, site: CurrentSite, run_id: str, query: Annotated[CaseQuery, Query()]
+) -> Response:
+    """Show a run: gates first, then what changed, its counts, its cases."""
+    if query.order not in CASE_ORDERS:
+        raise UsageError(f"order={query.order!r}: one of {', '.join(CASE_ORDERS)}")
+    choice, key = query.choice, parse_key(query.after)
+    with site.opened.open(run_id) as opened:
+        table = opened.cases
+        page = CasePage((), None)
+        if table is not None:
+            page = table.page(choice, order=query.order, after=key, most=_CASES_PER_PAGE)
+        return render(
+            request,
+            site,
+            "run.html.j2",
+            run=opened.manifest,
+            entry=site.catalogue.entry(run_id),
+            facts=_facts(opened),
+            page=page,
+            chosen=0 if table is None else table.count(choice),
+            facets=None if table is None else table.facets(),
+            choice=choice,
+            order=query.order,
+            orders=tuple(CASE_ORDERS),
+            next_url=_next_url(site, request, run_id, page),
+        )
+
+
+def parse_key(text: str | None) -> CaseKey | None:
+    """Return the key in an address; raises `UsageError`."""
+    if not text:
+        return None
+    value, _, number = text.partition("~")
+    try:
+        return CaseKey(float(value), int(number))
+    except ValueError as error:
+        raise UsageError(f"after={text!r} is not where a page ends") from error
+
+
+def _next_url(site: Site, request: Request, run_id: str, page: CasePage) -> str | None:
+    if page.following is None:
+        return None
+    query = dict(request.query_params)
+    query["after"] = f"{page.following.key!r}~{page.following.number}"
+    return page_url(site, "runs", run_id, **query)
+
+
+def _facts(opened: OpenedRun) -> dict[str, Any] | None:
+    report = opened.report
+    if report is None:
+        return None
+    summary = report.summary
+    listed = changes(report)
+    return {
+        "report": report,
+        "summary": summary,
+        "counts": asdict(summary.counts),
+        "rate": rate_text(summary.pass_rate, summary.pass_sample),
+        "score": score_text(summary.score, summary.score_sample),
+        "changes": listed[:_MOST_CHANGES],
+        "unlisted_changes": max(0, len(listed) - _MOST_CHANGES),
+        "no_comparison": no_comparison(report),
+    }

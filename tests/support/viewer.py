@@ -1,0 +1,34 @@
+"""The viewer in this process, over stores that small runs were made in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from starlette.testclient import TestClient
+
+from evalcore.storage.address import open_store
+from evalcore.viewer.application import create_viewer
+from evalcore.viewer.site import Site
+from tests.support.shell import evalcore
+
+
+def run_suite(folder: Path, document: dict[str, Any], *flags: str) -> str:
+    """Run a suite into `folder/store` and return the run's id."""
+    path = folder / "suite.yaml"
+    path.write_text(yaml.safe_dump(document))
+    import orjson
+
+    ended = evalcore("run", "suite.yaml", "--json", *flags, store=folder / "store", cwd=folder)
+    return str(orjson.loads(ended.out)["run"]["id"])
+
+
+@contextmanager
+def viewer(store: Path, prefix: str = "") -> Iterator[TestClient]:
+    """Give a client of the viewer's application."""
+    application = create_viewer(Site(open_store(str(store)), prefix))
+    with TestClient(application, base_url="http://127.0.0.1") as client:
+        yield client

@@ -37,8 +37,8 @@ class _Connection(asyncio.Protocol):
 
     def _complete_request(self) -> bytes | None:
         """Return the body of the next request and forget it; None if more is to come."""
-        head, found, rest = self._received.partition(_END_OF_HEAD)
-        if not found:
+        head, separator, rest = self._received.partition(_END_OF_HEAD)
+        if not separator:
             return None
         headers = head.lower().split(b"\r\n")
         length = next(int(line[15:]) for line in headers if line.startswith(b"content-length:"))
@@ -89,5 +89,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8123)
     parser.add_argument("--latency-ms", type=float, default=0.0)
-    given = parser.parse_args()
-    asyncio.run(_serve(given.port, given.latency_ms / 1000))
+    options = parser.parse_args()
+    asyncio.run(_serve(options.port, options.latency_ms / 1000))

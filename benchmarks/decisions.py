@@ -102,8 +102,8 @@ def against_variant(differences: Array, margin: float) -> Night:
 
 def against_history(differences: Array, margin: float) -> Night:
     gate = NoDropFromHistory(20, margin, ALPHA)
-    found = paired(differences)
-    row = ("b", CASES, 0, found.mean, found.square_sum, None, None)
+    sample = paired(differences)
+    row = ("b", CASES, 0, sample.mean, sample.square_sum, None, None)
     return Night(gate.decide(summary_of(gate, [row], 20), POLICY).outcome)
 
 
@@ -293,15 +293,15 @@ def main() -> int:
         nights = [claim.decide(source) for _ in range(options.nights)]
         share = sum(night.outcome is claim.counted for night in nights) / len(nights)
         used = sum(night.cases for night in nights) / len(nights) / CASES
-        kept = holds(claim, share, options.nights)
+        holds_bound = holds(claim, share, options.nights)
         bound = "–"
         if claim.at_most is not None:
             bound = f"≤ {claim.at_most:.1%} + 2 SE"
         if claim.at_least is not None:
             bound = f"≥ {claim.at_least:.0%}"
         cells = claim.gate, claim.nights, str(claim.counted), f"{share:.1%}", bound, f"{used:.0%}"
-        rows.append(Row(cells, "" if kept else "beyond the bound"))
-        print(" | ".join((*cells, rows[-1].kept)), flush=True)
+        rows.append(Row(cells, "" if holds_bound else "beyond the bound"))
+        print(" | ".join((*cells, rows[-1].verdict)), flush=True)
     took = f"{options.nights} nights each, seed {options.seed}, {time.monotonic() - began:.0f} s"
     header = ("rule", "nights", "counted", "share", "bound", "cases run")
     if not options.dry:

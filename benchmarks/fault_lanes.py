@@ -29,12 +29,12 @@ _ERRORS: Final = 4
 
 def main(suite: str, store: str, run_id: str | None = None) -> int:
     """Return the exit code of the run, 4 if its flow run ended without a decision."""
-    given = {"suite": suite, "store": store, "lanes": 2}
+    parameters = {"suite": suite, "store": store, "lanes": 2}
     if run_id is not None:
-        given["resume"] = run_id
+        parameters["resume"] = run_id
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name(_DEPLOYMENT)
-        flow_run = client.create_flow_run_from_deployment(deployment.id, parameters=given)
+        flow_run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters)
     run = _wait(flow_run.id, store)
     if run is None:
         return _ERRORS

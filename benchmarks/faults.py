@@ -135,26 +135,26 @@ def tries(
     ways: Sequence[str], count: int, attempt: Callable[[str, int], str]
 ) -> dict[str, tuple[int, int]]:
     """Make so many tries, the ways in turn; return for each how many and how many survived."""
-    found = dict.fromkeys(ways, (0, 0))
+    tries_by_way = dict.fromkeys(ways, (0, 0))
     for number in range(count):
         way = ways[number % len(ways)]
         wrong = attempt(way, number)
         if wrong:
             print(f"{way}, try {number}: {wrong}", file=sys.stderr)
-        made, survived = found[way]
-        found[way] = (made + 1, survived + (not wrong))
-    return found
+        tries, survived = tries_by_way[way]
+        tries_by_way[way] = (tries + 1, survived + (not wrong))
+    return tries_by_way
 
 
-def rows_of(kind: str, found: dict[str, tuple[int, int]]) -> list[Row]:
+def rows_of(kind: str, tries_by_way: dict[str, tuple[int, int]]) -> list[Row]:
     """Return the lines of the table."""
     return [
         Row(
-            (kind, way, f"{made}", f"{survived}"),
-            "" if made == survived else f"{made - survived} lost",
+            (kind, way, f"{tries}", f"{survived}"),
+            "" if tries == survived else f"{tries - survived} lost",
         )
-        for way, (made, survived) in found.items()
-        if made
+        for way, (tries, survived) in tries_by_way.items()
+        if tries
     ]
 
 

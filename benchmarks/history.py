@@ -88,7 +88,7 @@ class Sizes(NamedTuple):
 
     runs: int
     cases: int
-    known: int
+    known_runs: int
     large: int
     assertions: int
 
@@ -119,10 +119,10 @@ def sync_one(folder: Path, sizes: Sizes) -> Row:
     """Measure the sync of one new run where many are known."""
     run = make_run(folder, sizes.cases)
     run_measured(sync_command(folder))
-    know_runs(LocalStore(folder / "store"), run, sizes.known)
-    copy_run(run, sizes.known)
+    know_runs(LocalStore(folder / "store"), run, sizes.known_runs)
+    copy_run(run, sizes.known_runs)
     measured = run_measured(sync_command(folder))
-    return timed(f"sync of one run, {sizes.known} known", measured, ONE_RUN_S)
+    return timed(f"sync of one run, {sizes.known_runs} known", measured, ONE_RUN_S)
 
 
 def sync_large(folder: Path, sizes: Sizes) -> Row:
@@ -262,7 +262,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the history.")
     parser.add_argument("--runs", type=int, default=365)
     parser.add_argument("--cases", type=int, default=1_000)
-    parser.add_argument("--known", type=int, default=10_000)
+    parser.add_argument("--known", dest="known_runs", type=int, default=10_000)
     parser.add_argument("--large", type=int, default=1_000_000)
     parser.add_argument("--assertions", type=int, default=10_000_000)
     sizes = Sizes(**vars(parser.parse_args()))

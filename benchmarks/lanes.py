@@ -74,10 +74,10 @@ def rows_of(alone_s: float, one_s: float, two_s: float) -> list[Row]:
         ("one worker, no workers", one_s, alone_s, OVERHEAD_BOUND),
     )
     rows = []
-    for what, measured, against, bound in compared:
-        ratio = measured / against
+    for what, measured, reference, bound in compared:
+        ratio = measured / reference
         missed = f"{ratio:.3f}× > {bound:g}×" if ratio > bound else ""
-        cells = (what, f"{measured:.2f}", f"{against:.2f}", f"{ratio:.3f}×", f"{bound:g}×")
+        cells = (what, f"{measured:.2f}", f"{reference:.2f}", f"{ratio:.3f}×", f"{bound:g}×")
         rows.append(Row(cells, missed))
     return rows
 
@@ -92,15 +92,18 @@ def main() -> int:
         suite = write_suite(Path(name))
         try:
             for _ in range(options.rounds):
-                for workers, found in ways.items():
+                for workers, durations_s in ways.items():
                     flags = ("--workers", workers) if workers else ()
-                    found.append(execution_s(suite, Path(name) / "store", flags))
-                print(", ".join(f"{found[-1]:.2f} s" for found in ways.values()), file=sys.stderr)
+                    durations_s.append(execution_s(suite, Path(name) / "store", flags))
+                print(
+                    ", ".join(f"{durations_s[-1]:.2f} s" for durations_s in ways.values()),
+                    file=sys.stderr,
+                )
         except CommandFailedError as error:
             print(error, file=sys.stderr)
             return 1
-    alone, one, two = (statistics.median(found) for found in ways.values())
-    rows = rows_of(alone, one, two)
+    alone_s, one_s, two_s = (statistics.median(durations_s) for durations_s in ways.values())
+    rows = rows_of(alone_s, one_s, two_s)
     text = table(("what, compared with", "measured (s)", "that (s)", "ratio", "bound"), rows)
     print(text)
     about = (

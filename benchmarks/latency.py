@@ -42,7 +42,7 @@ IDEAL_BOUND = 1.25
 LOOP_AT = 400
 LOOP_BOUND = 1.5
 
-# What somebody would write by hand.
+# A loop as it is written by hand.
 LOOP = """\
 import asyncio, json, sys
 import aiohttp, yaml

@@ -59,8 +59,8 @@ def run_measured(command: Sequence[str]) -> Measured:
         seconds, code, peak = json.loads(measured.stdout)
         if code:
             errors.seek(0)
-            said = errors.read().decode(errors="replace")
-            raise CommandFailedError(f"{' '.join(command)}: exit code {code}\n{said}")
+            message = errors.read().decode(errors="replace")
+            raise CommandFailedError(f"{' '.join(command)}: exit code {code}\n{message}")
     # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return Measured(seconds, peak * unit / 1e6)
@@ -71,11 +71,14 @@ def in_turn(*runs: Callable[[], Measured], rounds: int) -> list[Measured]:
 
     In turn, so that a machine that is busy for a while slows all of them.
     """
-    found: list[list[Measured]] = [[] for _ in runs]
+    measured_runs: list[list[Measured]] = [[] for _ in runs]
     for _ in range(rounds):
-        for one, run in zip(found, runs, strict=True):
-            one.append(run())
-    return [Measured(median(m.seconds for m in one), max(m.peak_mb for m in one)) for one in found]
+        for rounds_of_run, run in zip(measured_runs, runs, strict=True):
+            rounds_of_run.append(run())
+    return [
+        Measured(median(m.seconds for m in rounds_of_run), max(m.peak_mb for m in rounds_of_run))
+        for rounds_of_run in measured_runs
+    ]
 
 
 class Row(NamedTuple):
@@ -85,7 +88,7 @@ class Row(NamedTuple):
     missed: str
 
     @property
-    def kept(self) -> str:
+    def verdict(self) -> str:
         """What the table says about the bounds."""
         return f"no: {self.missed}" if self.missed else "yes"
 
@@ -96,7 +99,7 @@ def table(header: Sequence[str], rows: Sequence[Row]) -> str:
         f"| {' | '.join((*header, 'kept'))} |",
         f"|---|{'---:|' * (len(header) - 1)}---|",
     ]
-    lines += [f"| {' | '.join((*row.cells, row.kept))} |" for row in rows]
+    lines += [f"| {' | '.join((*row.cells, row.verdict))} |" for row in rows]
     return "\n".join(lines)
 
 

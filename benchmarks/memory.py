@@ -1,4 +1,4 @@
-"""The peak memory of every process of a run, whoever executes it.
+"""The peak memory of every process of a run, in each way of execution.
 
     uv run python -m benchmarks.memory [--items N] [--only alone|workers|tasks|lanes]
 
@@ -90,7 +90,7 @@ def role(command: list[str]) -> str:
     return "worker" if "worker" in command else "command" if "run" in command else ""
 
 
-class Place:
+class BenchmarkFolder:
     """A folder with the suite, and an environment that marks every process begun in it."""
 
     def __init__(self, folder: Path, items: int) -> None:
@@ -99,9 +99,9 @@ class Place:
         self.suite = folder / "cases.jsonl"
         write_cases(self.suite, items, "own-values")
         own = ("EVALCORE_", "PREFECT_")
-        kept = {name: text for name, text in os.environ.items() if not name.startswith(own)}
+        inherited = {name: text for name, text in os.environ.items() if not name.startswith(own)}
         home = {"PREFECT_HOME": str(folder / "prefect"), "DO_NOT_TRACK": "1"}
-        self.environment = kept | home | {_MARK: str(folder)}
+        self.environment = inherited | home | {_MARK: str(folder)}
 
     def call(self, *command: str, **more: str) -> None:
         """Run a command to its end."""
@@ -140,35 +140,35 @@ class Place:
             process.wait()
 
 
-def alone(place: Place, store: Path) -> None:
+def alone(site: BenchmarkFolder, store: Path) -> None:
     """Run in one process."""
-    place.call(EVALCORE, "run", str(place.suite), "--store", str(store))
+    site.call(EVALCORE, "run", str(site.suite), "--store", str(store))
 
 
-def workers(place: Place, store: Path) -> None:
+def workers(site: BenchmarkFolder, store: Path) -> None:
     """Run in two workers beside the command."""
-    place.call(EVALCORE, "run", str(place.suite), "--workers", "2", "--store", str(store))
+    site.call(EVALCORE, "run", str(site.suite), "--workers", "2", "--store", str(store))
 
 
-def tasks(place: Place, store: Path) -> None:
+def tasks(site: BenchmarkFolder, store: Path) -> None:
     """Run as tasks through the embedded server."""
-    place.call(EVALCORE, "run", "--prefect", str(place.suite), "--store", str(store))
+    site.call(EVALCORE, "run", "--prefect", str(site.suite), "--store", str(store))
 
 
-def lanes(place: Place, store: Path) -> None:
+def lanes(site: BenchmarkFolder, store: Path) -> None:
     """Run a deployment in two lanes, served by a worker."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     api = f"http://127.0.0.1:{port}/api"
     more = {"PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    given = json.dumps({"suite": place.suite.name, "store": str(store), "lanes": 2})
-    run = ("deployment", "run", "evaluate/on-demand", "--params", given, "--watch")
-    with place.serving("server", _PREFECT, "server", "start", "--port", port):
+    parameters = json.dumps({"suite": site.suite.name, "store": str(store), "lanes": 2})
+    run = ("deployment", "run", "evaluate/on-demand", "--params", parameters, "--watch")
+    with site.serving("server", _PREFECT, "server", "start", "--port", port):
         _wait_for(f"{api}/health")
-        place.call(EVALCORE, "deploy", **more)
-        with place.serving("worker", _PREFECT, "worker", "start", "--pool", "evalcore", **more):
-            place.call(_PREFECT, *run, **more)
+        site.call(EVALCORE, "deploy", **more)
+        with site.serving("worker", _PREFECT, "worker", "start", "--pool", "evalcore", **more):
+            site.call(_PREFECT, *run, **more)
 
 
 def _wait_for(url: str) -> None:
@@ -180,7 +180,7 @@ def _wait_for(url: str) -> None:
     raise CommandFailedError(f"{url}: no answer within {_READY_S:.0f} s")
 
 
-WAYS: Final[dict[str, Callable[[Place, Path], None]]] = {
+WAYS: Final[dict[str, Callable[[BenchmarkFolder, Path], None]]] = {
     "alone": alone,
     "workers": workers,
     "tasks": tasks,
@@ -188,22 +188,22 @@ WAYS: Final[dict[str, Callable[[Place, Path], None]]] = {
 }
 
 
-def measure(place: Place, way: str) -> Row:
+def measure(site: BenchmarkFolder, way: str) -> Row:
     """Run one way with a new store; return the line of the table."""
-    store = place.folder / f"store-{way}"
+    store = site.folder / f"store-{way}"
     began = time.monotonic()
-    with Watch(str(place.folder)) as watch:
-        WAYS[way](place, store)
+    with Watch(str(site.folder)) as watch:
+        WAYS[way](site, store)
     seconds = time.monotonic() - began
     (manifest,) = store.glob("runs/*/*/manifest.json")
     passed = json.loads(manifest.read_bytes())["counts"]["passed"]
-    if passed != place.items:
-        raise CommandFailedError(f"{way}: only {passed} of {place.items} items passed")
-    found = sorted((peak, what) for peak, what in watch.peaks.values() if what)
-    told = ", ".join(f"{what} {peak:.0f} MB" for peak, what in reversed(found))
-    largest = found[-1][0]
+    if passed != site.items:
+        raise CommandFailedError(f"{way}: only {passed} of {site.items} items passed")
+    peaks = sorted((peak, what) for peak, what in watch.peaks.values() if what)
+    listed = ", ".join(f"{what} {peak:.0f} MB" for peak, what in reversed(peaks))
+    largest = peaks[-1][0]
     missed = f"{largest:.0f} MB ≥ {MEMORY_MB:.0f} MB" if largest >= MEMORY_MB else ""
-    return Row((way, f"{seconds:.0f}", told), missed)
+    return Row((way, f"{seconds:.0f}", listed), missed)
 
 
 def main() -> int:
@@ -213,9 +213,9 @@ def main() -> int:
     parser.add_argument("--only", choices=WAYS, action="append", help="repeatable; all by default")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="evalcore-bench-") as name:
-        place = Place(Path(name), options.items)
+        site = BenchmarkFolder(Path(name), options.items)
         try:
-            rows = [measure(place, way) for way in options.only or WAYS]
+            rows = [measure(site, way) for way in options.only or WAYS]
         except CommandFailedError as error:
             print(error, file=sys.stderr)
             return 1

@@ -93,9 +93,9 @@ def promptfoo_command(work: Work, home: Path) -> Command:
     """Return promptfoo's command: no cache, no database, no table."""
     tests = []
     for case in read_work(work):
-        given = {"output": case["fixtures"]["output"]} if work.kind == FIXTURES else {}
-        given = given or {"output": case["input"]}
-        tests.append({"vars": given, "assert": case["assertions"]})
+        variables = {"output": case["fixtures"]["output"]} if work.kind == FIXTURES else {}
+        variables = variables or {"output": case["input"]}
+        tests.append({"vars": variables, "assert": case["assertions"]})
     model = {"id": "openai:chat:m", "config": {"apiBaseUrl": work.url, "apiKey": "none"}}
     config = {
         "prompts": ["{{output}}"],
@@ -159,12 +159,12 @@ def agentv_command(work: Work, home: Path) -> Command:
     return Command(words, env, folder, output / "index.jsonl", note)
 
 
-def passed_cases(name: str, command: Command, said: str) -> int:
+def passed_cases(name: str, command: Command, stdout: str) -> int:
     """Return how many cases a command says have passed."""
     if name == "evalcore":
-        return int(json.loads(said.splitlines()[-1])["counts"]["passed"])
+        return int(json.loads(stdout.splitlines()[-1])["counts"]["passed"])
     if command.result is None:
-        return int(json.loads(said.strip().splitlines()[-1])["passed"])
+        return int(json.loads(stdout.strip().splitlines()[-1])["passed"])
     if name == "promptfoo":
         results = json.loads(command.result.read_bytes())["results"]
         return int(results["stats"]["successes"])
@@ -172,7 +172,7 @@ def passed_cases(name: str, command: Command, said: str) -> int:
     return sum(float(json.loads(line).get("score") or 0) >= 1 for line in lines)
 
 
-def shown(command: Command, folder: Path, cache: Path) -> str:
+def command_line(command: Command, folder: Path, cache: Path) -> str:
     """Return a command as it is printed: without the folders of this machine."""
     text = " ".join(command.words)
     for path, name in ((folder, "WORK"), (cache, "CACHE"), (ROOT, "."), (Path(sys.prefix), "VENV")):

@@ -33,11 +33,11 @@ from benchmarks.peer_work import (
     Command,
     Work,
     agentv_command,
+    command_line,
     evalcore_command,
     passed_cases,
     promptfoo_command,
     python_command,
-    shown,
     write_work,
 )
 
@@ -102,14 +102,14 @@ def _call(*words: str) -> str:
 
 
 def measure(peer: Peer, work: Work, home: Path, version: str, timeout_s: float) -> Outcome:
-    """Run a peer's command once, after whatever it needs was written."""
+    """Run a peer's command once, after its files are written."""
     command = peer.command(work, home)
-    line = shown(command, work.folder, CACHE)
+    line = command_line(command, work.folder, CACHE)
     make = partial(Outcome, peer.name, version, work.kind, line=line)
-    said, errors = work.folder / "stdout", work.folder / "stderr"
+    stdout, errors = work.folder / "stdout", work.folder / "stderr"
     env = {name: text for name, text in os.environ.items() if not name.startswith("EVALCORE_")}
     began = time.perf_counter()
-    with said.open("wb") as out, errors.open("wb") as err:
+    with stdout.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
             command.words,
             stdin=subprocess.DEVNULL,
@@ -129,9 +129,9 @@ def measure(peer: Peer, work: Work, home: Path, version: str, timeout_s: float) 
             time.sleep(0.02)
     seconds = time.perf_counter() - began
     try:
-        passed = passed_cases(peer.name, command, said.read_text("utf-8", "replace"))
+        passed = passed_cases(peer.name, command, stdout.read_text("utf-8", "replace"))
     except (OSError, ValueError, KeyError, IndexError, TypeError):
-        tail = (errors.read_text(errors="replace") + said.read_text(errors="replace")).split("\n")
+        tail = (errors.read_text(errors="replace") + stdout.read_text(errors="replace")).split("\n")
         last = next((text.strip() for text in reversed(tail) if text.strip()), "nothing")
         return make(None, peak_mb, f"exit code {process.returncode}: {last[:120]}")
     if passed != work.cases:
@@ -140,7 +140,7 @@ def measure(peer: Peer, work: Work, home: Path, version: str, timeout_s: float) 
 
 
 def _resident_mb(pid: int) -> float:
-    """Return a process's resident memory in MB (10⁶ bytes), 0 where nobody tells."""
+    """Return a process's resident memory in MB (10⁶ bytes), 0 where the system does not say."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -162,19 +162,19 @@ def run_all(options: argparse.Namespace, url: str, folder: Path) -> list[Outcome
         try:
             homes[peer.name] = install(peer)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
-            said = getattr(error, "stderr", None) or str(error)
-            homes[peer.name] = f"cannot be installed here: {said.strip().splitlines()[-1][:120]}"
+            reason = getattr(error, "stderr", None) or str(error)
+            homes[peer.name] = f"cannot be installed here: {reason.strip().splitlines()[-1][:120]}"
     for work in works:
         write_work(work)
         shutil.rmtree(folder / "evalcore-store", ignore_errors=True)
         outcomes.append(measure(OURS, work, folder, "this version", options.timeout))
         print(outcomes[-1], file=sys.stderr)
         for peer in PEERS:
-            found = homes.get(peer.name)
-            if isinstance(found, str):
-                outcomes.append(Outcome(peer.name, "–", work.kind, None, 0.0, found, ""))
-            elif found is not None:
-                outcomes.append(measure(peer, work, *found, options.timeout))
+            home = homes.get(peer.name)
+            if isinstance(home, str):
+                outcomes.append(Outcome(peer.name, "–", work.kind, None, 0.0, home, ""))
+            elif home is not None:
+                outcomes.append(measure(peer, work, *home, options.timeout))
                 print(outcomes[-1], file=sys.stderr)
     return outcomes
 
@@ -183,7 +183,11 @@ def missed_bounds(outcomes: Sequence[Outcome]) -> list[str]:
     """Return which bounds evalcore missed."""
     missed = []
     for kind in (FIXTURES, MODEL):
-        times = {one.name: one.seconds for one in outcomes if one.kind == kind and one.seconds}
+        times = {
+            outcome.name: outcome.seconds
+            for outcome in outcomes
+            if outcome.kind == kind and outcome.seconds
+        }
         ours = times.pop(OURS.name, None)
         if ours is None:
             missed.append(f"{kind}: evalcore gave no result")
@@ -200,21 +204,27 @@ def missed_bounds(outcomes: Sequence[Outcome]) -> list[str]:
 def table_of(outcomes: Sequence[Outcome], kind: str, ideal_s: float | None) -> str:
     """Return the Markdown table of one kind of work."""
     ours = next(
-        (one.seconds for one in outcomes if one.kind == kind and one.name == OURS.name), None
+        (
+            outcome.seconds
+            for outcome in outcomes
+            if outcome.kind == kind and outcome.name == OURS.name
+        ),
+        None,
     )
     lines = [
         f"| program | version | seconds | {'of the ideal' if ideal_s else 'of evalcore'} "
         "| peak memory | remark |",
         "|---|---|---:|---:|---:|---|",
     ]
-    for one in outcomes:
-        if one.kind != kind:
+    for outcome in outcomes:
+        if outcome.kind != kind:
             continue
-        against = ideal_s or ours
-        ratio = f"{one.seconds / against:.2f}×" if one.seconds and against else "–"
-        taken = f"{one.seconds:.1f}" if one.seconds else "–"
-        memory = f"{one.peak_mb:.0f} MB" if one.peak_mb else "–"
-        lines.append(f"| {one.name} | {one.version} | {taken} | {ratio} | {memory} | {one.why} |")
+        reference_s = ideal_s or ours
+        ratio = f"{outcome.seconds / reference_s:.2f}×" if outcome.seconds and reference_s else "–"
+        seconds = f"{outcome.seconds:.1f}" if outcome.seconds else "–"
+        memory = f"{outcome.peak_mb:.0f} MB" if outcome.peak_mb else "–"
+        cells = (outcome.name, outcome.version, seconds, ratio, memory, outcome.why)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -230,9 +240,13 @@ def draw(outcomes: Sequence[Outcome], titles: dict[str, str], ideal_s: float) ->
             "title": title,
             "ideal": ideal_s if kind == MODEL else None,
             "bars": [
-                {"name": one.name, "seconds": one.seconds, "label": f"{one.seconds:.1f} s"}
-                for one in outcomes
-                if one.kind == kind and one.seconds
+                {
+                    "name": outcome.name,
+                    "seconds": outcome.seconds,
+                    "label": f"{outcome.seconds:.1f} s",
+                }
+                for outcome in outcomes
+                if outcome.kind == kind and outcome.seconds
             ],
         }
         for kind, title in titles.items()
@@ -261,7 +275,11 @@ def main() -> int:
         FIXTURES: f"{options.cases} given outputs, five checks each",
         MODEL: f"{options.calls} calls of {LATENCY_S * 1000:.0f} ms, {CONCURRENCY} at once",
     }
-    lines = "\n".join(f"- {one.name}, {one.kind}: `{one.line}`" for one in outcomes if one.line)
+    lines = "\n".join(
+        f"- {outcome.name}, {outcome.kind}: `{outcome.line}`"
+        for outcome in outcomes
+        if outcome.line
+    )
     missed = missed_bounds(outcomes)
     text = (
         "## Peers\n\n`uv run python -m benchmarks.peers`, whole commands one after another in one "

@@ -147,8 +147,8 @@ def server_disturbed(site: Site, folder: Path, *, restarts: bool) -> str:
         return ""
     if code == _NO_SERVER:  # it was away when the command looked for it first
         return resumed(site, folder)
-    told = (folder / "err.txt").read_text()[-300:]
-    return f"exit code {code}: {told}; resumed: {resumed(site, folder) or 'the whole report'}"
+    errors = (folder / "err.txt").read_text()[-300:]
+    return f"exit code {code}: {errors}; resumed: {resumed(site, folder) or 'the whole report'}"
 
 
 def matching(fits: Callable[[bytes, Path], bool]) -> list[int]:
@@ -305,8 +305,8 @@ def main() -> int:
         server.keep_new_database()
         os.environ |= server.environment
         # This process has read its settings already; else it would start a server of its own.
-        here = {PREFECT_API_URL: server.url, PREFECT_HOME: home}
-        stack.enter_context(temporary_settings(here))
+        prefect_settings = {PREFECT_API_URL: server.url, PREFECT_HOME: home}
+        stack.enter_context(temporary_settings(prefect_settings))
         stack.enter_context(worker(folder))
         site = Site(folder, server, undisturbed(folder / "whole"), Random(options.seed))
         rows = [row_of(site, fault.strip(), options.tries) for fault in options.faults.split(",")]

@@ -86,7 +86,7 @@ def rows_of(part: Scale, whole: Scale) -> list[Row]:
             missed.append(f"{scale.end_s:.0f} s ≥ {REPORT_S:.0f} s")
         cells = (
             f"{scale.items:,}".replace(",", " "),
-            *(f"{taken:.1f}" for taken in scale[1:4]),
+            *(f"{seconds:.1f}" for seconds in scale[1:4]),
             f"{scale.end_s:.1f} (< {REPORT_S:.0f})",
             f"{growth:.2f}×" + (f" (≤ {bound:g}×)" if scale is whole else ""),
             f"{scale.peak_mb:.0f} MB (< {MEMORY_MB:.0f})",

@@ -120,8 +120,8 @@ def main() -> None:
             ideal = TESTS * LATENCY_S / CONCURRENCY
             with model_server() as url:
                 env = {**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
-                places = ("--concurrency", str(CONCURRENCY))
-                command = (PROGRAM, "run", str(suite), "--store", store, *places)
+                concurrency = ("--concurrency", str(CONCURRENCY))
+                command = (PROGRAM, "run", str(suite), "--store", store, *concurrency)
                 wall = best_of(1, *command, env=env).wall
             print(f"{TESTS} calls: {wall:.2f} s, ideal {ideal:.0f} s: {wall / ideal:.2f}x (1.25x)")
 

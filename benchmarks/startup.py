@@ -50,8 +50,8 @@ def imported_modules(arguments: list[str]) -> set[str]:
         cwd=ROOT,
         check=True,
     )
-    found = re.findall(r"^import time:.*\| +([\w.]+)$", ended.stderr, flags=re.MULTILINE)
-    return {name.partition(".")[0] for name in found}
+    modules = re.findall(r"^import time:.*\| +([\w.]+)$", ended.stderr, flags=re.MULTILINE)
+    return {name.partition(".")[0] for name in modules}
 
 
 def main() -> int:

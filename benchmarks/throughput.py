@@ -38,7 +38,7 @@ WORDS = (
 OUTPUT_CHARACTERS = 400
 MEMORY_MB = 600
 
-# What somebody would write by hand; `{parse}` yields the cases of the file.
+# A loop as it is written by hand; `{parse}` yields the cases of the file.
 LOOP = """\
 import json, re, sys
 
@@ -81,7 +81,7 @@ PARSE_YAML = """\
 """
 
 
-class Bench(NamedTuple):
+class Workload(NamedTuple):
     """One line of the table. `bound` is the allowed multiple of the loop's time."""
 
     cases: int
@@ -90,10 +90,10 @@ class Bench(NamedTuple):
     memory_mb: float | None = None
 
 
-BENCHES = (
-    Bench(10_000, "jsonl", 8.0),
-    Bench(10_000, "yaml", 2.0),
-    Bench(100_000, "jsonl", 6.0, MEMORY_MB),
+WORKLOADS = (
+    Workload(10_000, "jsonl", 8.0),
+    Workload(10_000, "yaml", 2.0),
+    Workload(100_000, "jsonl", 6.0, MEMORY_MB),
 )
 # Patterns are a variant of their own: each has to be translated and compiled once.
 VARIANTS = {
@@ -129,23 +129,23 @@ def make_case(number: int, variant: str, random: Random) -> dict[str, Any]:
 def write_cases(path: Path, cases: int, variant: str) -> None:
     """Write a suite file of that many cases, always the same ones."""
     random = Random(20_24)
-    made = (make_case(number, variant, random) for number in range(cases))
+    rows = (make_case(number, variant, random) for number in range(cases))
     with path.open("w", encoding="utf-8") as file:
         if path.suffix == ".jsonl":
-            file.writelines(json.dumps(case) + "\n" for case in made)
+            file.writelines(json.dumps(case) + "\n" for case in rows)
             return
         import yaml
 
         file.write("tests:\n")
-        for case in made:
+        for case in rows:
             file.write(yaml.dump([case], Dumper=yaml.CSafeDumper, sort_keys=False, width=1000))
 
 
-def measure(bench: Bench, variant: str, folder: Path, rounds: int) -> Row:
-    """Return the line of one bench with one variant of the data."""
-    suite = folder / f"cases-{bench.cases}-{variant}.{bench.kind}"
-    write_cases(suite, bench.cases, variant)
-    loop = LOOP.format(parse=PARSE_JSONL if bench.kind == "jsonl" else PARSE_YAML)
+def measure(workload: Workload, variant: str, folder: Path, rounds: int) -> Row:
+    """Return the line of one workload with one variant of the data."""
+    suite = folder / f"cases-{workload.cases}-{variant}.{workload.kind}"
+    write_cases(suite, workload.cases, variant)
+    loop = LOOP.format(parse=PARSE_JSONL if workload.kind == "jsonl" else PARSE_YAML)
     store = folder / "store"
 
     def run_evalcore() -> Measured:
@@ -159,18 +159,18 @@ def measure(bench: Bench, variant: str, folder: Path, rounds: int) -> Row:
     suite.unlink()
     ratio = ours.seconds / bare.seconds
     missed = []
-    if ratio > bench.bound:
-        missed.append(f"{ratio:.2f}× > {bench.bound:g}×")
-    if bench.memory_mb is not None and ours.peak_mb >= bench.memory_mb:
-        missed.append(f"{ours.peak_mb:.0f} MB ≥ {bench.memory_mb:.0f} MB")
+    if ratio > workload.bound:
+        missed.append(f"{ratio:.2f}× > {workload.bound:g}×")
+    if workload.memory_mb is not None and ours.peak_mb >= workload.memory_mb:
+        missed.append(f"{ours.peak_mb:.0f} MB ≥ {workload.memory_mb:.0f} MB")
     cells = (
-        f"{bench.cases:,} {bench.kind.upper()}, {VARIANTS[variant]}".replace(",", " ", 1),
+        f"{workload.cases:,} {workload.kind.upper()}, {VARIANTS[variant]}".replace(",", " ", 1),
         f"{ours.seconds:.2f}",
         f"{bare.seconds:.2f}",
         f"{ratio:.2f}×",
-        f"{bench.bound:g}×",
+        f"{workload.bound:g}×",
         f"{ours.peak_mb:.0f} MB",
-        "–" if bench.memory_mb is None else f"{bench.memory_mb:.0f} MB",
+        "–" if workload.memory_mb is None else f"{workload.memory_mb:.0f} MB",
     )
     return Row(cells, ", ".join(missed))
 
@@ -186,16 +186,16 @@ def main() -> int:
     header = ("what", "evalcore (s)", "loop (s)", "ratio", "bound", "peak memory", "bound")
     rows = []
     with TemporaryDirectory(prefix="evalcore-bench-") as folder:
-        for bench in BENCHES:
-            if options.quick and bench.cases > 10_000:
+        for workload in WORKLOADS:
+            if options.quick and workload.cases > 10_000:
                 continue
             for variant in VARIANTS:
                 try:
-                    rows.append(measure(bench, variant, Path(folder), options.rounds))
+                    rows.append(measure(workload, variant, Path(folder), options.rounds))
                 except CommandFailedError as error:
                     print(error, file=sys.stderr)
                     return 1
-                print(" | ".join((*rows[-1].cells, rows[-1].kept)), file=sys.stderr)
+                print(" | ".join((*rows[-1].cells, rows[-1].verdict)), file=sys.stderr)
     text = table(header, rows)
     print(text)
     if not options.quick:

@@ -103,14 +103,14 @@ def _run(suite: Path, store: Path) -> Measured:
     return run_measured([EVALCORE, "run", str(suite), "--store", str(store)])
 
 
-def _copy(template: Path, place: Path) -> Measured:
-    place.mkdir()
+def _copy(template: Path, folder: Path) -> Measured:
+    folder.mkdir()
     started = time.perf_counter()
     with ThreadPoolExecutor(CONCURRENCY) as pool:
-        targets = [place / str(number) for number in range(TESTS)]
+        targets = [folder / str(number) for number in range(TESTS)]
         list(pool.map(partial(shutil.copytree, template), targets))
     seconds = time.perf_counter() - started
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
     return Measured(seconds, 0.0)
 
 

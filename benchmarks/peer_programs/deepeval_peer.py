@@ -45,8 +45,10 @@ class Check(BaseMetric):
         self.include_reason = False
 
     def measure(self, test_case, *args, **kwargs):
-        one = test_case.metadata["assertions"][self.index]
-        self.score = float(check(one["type"], one.get("value"), test_case.actual_output))
+        assertion = test_case.metadata["assertions"][self.index]
+        self.score = float(
+            check(assertion["type"], assertion.get("value"), test_case.actual_output)
+        )
         self.success = self.score >= self.threshold
         self.reason = None
         return self.score
@@ -66,16 +68,16 @@ async def ask(raw):
     from openai import AsyncOpenAI
 
     client = AsyncOpenAI(base_url=URL, api_key="none")
-    places = asyncio.Semaphore(CONCURRENCY)
+    slots = asyncio.Semaphore(CONCURRENCY)
 
-    async def one(case):
-        async with places:
-            made = await client.chat.completions.create(
+    async def ask(case):
+        async with slots:
+            completion = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": case["input"]}]
             )
-        return made.choices[0].message.content
+        return completion.choices[0].message.content
 
-    return await asyncio.gather(*map(one, raw))
+    return await asyncio.gather(*map(ask, raw))
 
 
 with open(PATH) as file:
@@ -102,4 +104,4 @@ result = evaluate(
     ),
     cache_config=CacheConfig(write_cache=False, use_cache=False),
 )
-print(json.dumps({"passed": sum(one.success for one in result.test_results)}))
+print(json.dumps({"passed": sum(result_of_case.success for result_of_case in result.test_results)}))

@@ -33,7 +33,7 @@ def check(kind, value, output):
 
 
 @solver
-def given():
+def fixed_output():
     async def solve(state, generate):
         state.output.completion = state.metadata["output"]
         return state
@@ -43,14 +43,14 @@ def given():
 
 def scorer_of(index, kind):
     @scorer(metrics=[accuracy()], name=f"check{index}")
-    def made():
+    def check_scorer():
         async def score(state, target):
             value = state.metadata["assertions"][index].get("value")
             return Score(value=1 if check(kind, value, state.output.completion) else 0)
 
         return score
 
-    return made()
+    return check_scorer()
 
 
 @task
@@ -69,7 +69,7 @@ def peer(cases):
     ]
     return Task(
         dataset=MemoryDataset(samples),
-        solver=given() if KIND == "fixtures" else generate(),
+        solver=fixed_output() if KIND == "fixtures" else generate(),
         scorer=[scorer_of(index, kind) for index, kind in enumerate(kinds)],
     )
 

@@ -40,23 +40,24 @@ class Check(Evaluator):
         return f"check{self.index}"
 
     def evaluate(self, ctx):
-        one = ctx.metadata["assertions"][self.index]
-        return check(one["type"], one.get("value"), ctx.output)
+        assertion = ctx.metadata["assertions"][self.index]
+        return check(assertion["type"], assertion.get("value"), ctx.output)
 
 
 async def main():
     with open(PATH) as file:
         raw = [json.loads(line) for line in file]
-    outputs = {one["id"]: one.get("fixtures", {}).get("output") for one in raw}
+    outputs = {case["id"]: case.get("fixtures", {}).get("output") for case in raw}
     cases = [
-        Case(name=one["id"], inputs=one, metadata={"assertions": one["assertions"]}) for one in raw
+        Case(name=case["id"], inputs=case, metadata={"assertions": case["assertions"]})
+        for case in raw
     ]
     checks = [Check(index) for index in range(len(raw[0]["assertions"]))]
     dataset = Dataset(name="peer", cases=cases, evaluators=checks)
     if KIND == "fixtures":
 
-        async def answer(one):
-            return outputs[one["id"]]
+        async def answer(question):
+            return outputs[question["id"]]
 
         report = await dataset.evaluate(answer, progress=False)
     else:
@@ -64,14 +65,16 @@ async def main():
 
         client = AsyncOpenAI(base_url=URL, api_key="none")
 
-        async def answer(one):
-            made = await client.chat.completions.create(
-                model="m", messages=[{"role": "user", "content": one["input"]}]
+        async def answer(question):
+            completion = await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": question["input"]}]
             )
-            return made.choices[0].message.content
+            return completion.choices[0].message.content
 
         report = await dataset.evaluate(answer, max_concurrency=CONCURRENCY, progress=False)
-    passed = sum(all(one.value for one in case.assertions.values()) for case in report.cases)
+    passed = sum(
+        all(verdict.value for verdict in case.assertions.values()) for case in report.cases
+    )
     print(json.dumps({"passed": passed}))
 
 

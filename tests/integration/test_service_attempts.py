@@ -39,8 +39,10 @@ def dies(*_: Any, **__: Any) -> Any:
 
 
 def one_shard(is_over: threading.Event, shards: Iterable[int]) -> Iterator[int]:
-    yield next(iter(shards))
-    is_over.set()
+    for shard in shards:
+        yield shard
+        is_over.set()
+        return
 
 
 async def die(worker: QueueWorker[Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -42,6 +42,11 @@ from evalcore.pipeline import (
 )
 from evalcore.planning.shards import pending_shards
 from evalcore.planning.spool import CaseSpool
+from evalcore.service.execution.deadly_shards import (
+    DeadlyShards,
+    hand_back_shards,
+    note_deaths,
+)
 from evalcore.service.execution.end_signals import EndSignals
 from evalcore.service.execution.soul_providers import soul_providers
 from evalcore.service.execution.stored_items import details_of, error_of, stored_items, time_of
@@ -51,6 +56,11 @@ from evalcore.settings import Settings
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, open_run
 from evalcore.targets.block import HANDLE_OUTPUTS
+
+PROCESS_ENDED: Final = (
+    "the process ended three times while it executed this eval, the last time nothing else: does "
+    "the block end the process, or need more memory than it has? A new run tries again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +102,27 @@ def planned_run(store: ObjectStore, workflow_id: str, run_id: str) -> StoredRun:
 def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -> bool:
     """Execute what is left of a planned run and finish it; whether it is complete.
 
-    Stopped, it keeps what is committed and can be executed again.
+    Stopped, it keeps what is committed and can be executed again. Evals that may have ended the
+    process are executed last, one after another; one that has is in error.
     """
+    manifest = run.manifest()
+    deadly = note_deaths(run, manifest.plan) if manifest.times_resumed else DeadlyShards()
     reopen_run(run)
     reopened = run.manifest()
     stopped, watch = end_signals.is_stopped, end_signals.watch
     options = ExecuteOptions(settings=settings, stopped=stopped, on_start=watch)
     if reopened.plan.settled:
-        plan, written = reopened.plan, run.written_shards()
-        shards = end_signals.until_stopped(pending_shards(plan, written))
-        receipts = execute_shards(run, plan, shards, options)
+        plan, pending = reopened.plan, pending_shards(reopened.plan, run.written_shards())
+        together = [shard for shard in pending if shard not in deadly.isolated]
+        # An eval that is not executed any more is a result at once.
+        together.sort(key=lambda shard: shard not in deadly.culprits)
+        receipts = execute_shards(run, plan, end_signals.until_stopped(together), options)
+        for shard in end_signals.until_stopped(deadly.isolated):
+            receipts += execute_shards(run, plan, (shard,), options)
     else:
         receipts = execute_run(run, options)
     if stopped():
+        hand_back_shards(run)
         # Another worker may have reopened the run meanwhile: then it goes on.
         cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=reopened)
         return False
@@ -129,7 +147,7 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
             orjson.loads(check_details) if isinstance(check_details, str) else check_details
         )
         assertion = _without_large_value((check_details or {}).get("assertion_result"))
-    error = None if row["status"] == "completed" else error_of(row)
+    error = None if row["status"] == "completed" else _error_of(row)
     return ItemResult(
         row["case_id"],
         time_of(row["started_at"]),
@@ -138,6 +156,14 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
         assertion,
         error,
     )
+
+
+def _error_of(row: Mapping[str, Any]) -> dict[str, str]:
+    error = error_of(row)
+    if error["code"] == "not_executable":
+        # Of all evals, only those that have ended the process are not executed.
+        return {"code": "ProcessEndedError", "message": PROCESS_ENDED}
+    return error
 
 
 def _without_large_value(assertion: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

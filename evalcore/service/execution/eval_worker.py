@@ -25,6 +25,7 @@ from evalcore.service.database.tables import (
     EvalRunRow,
     WorkflowVersionRow,
 )
+from evalcore.service.execution.deadly_shards import note_deaths
 from evalcore.service.execution.engine_run import (
     FrozenEval,
     ItemResult,
@@ -35,7 +36,7 @@ from evalcore.service.execution.engine_run import (
 )
 from evalcore.service.execution.lease import LeaseEndedError, RowLease
 from evalcore.service.execution.planned_runs import end_run, end_unused, new_engine_run, take_up
-from evalcore.service.execution.queue_worker import LOG, OPEN, QueueWorker
+from evalcore.service.execution.queue_worker import LOG, MOST_ATTEMPTS, OPEN, QueueWorker
 from evalcore.service.execution.submitted_run import attend_submitted, is_complete
 from evalcore.service.execution.threads import in_thread
 from evalcore.service.fingerprints import result_fingerprints
@@ -62,6 +63,18 @@ class EvalWorker(QueueWorker[EvalRunRow]):
     async def execute(self, row: EvalRunRow, lease: RowLease) -> None:
         """Execute a run to its end, unless it is cancelled or the service ends."""
         await _RunExecution(self, row, lease).run()
+
+    async def goes_on(self, row: EvalRunRow, lease: RowLease) -> bool:
+        """Whether the attempts until now have a result, or blame an eval of the run."""
+        if row.engine_run is None:
+            return False
+        if await _RunExecution(self, row, lease).has_come_forward():
+            return True
+        if row.attempts > MOST_ATTEMPTS + 1:
+            return False
+        run = planned_run(self.parts.store, row.workflow_id, row.engine_run)
+        deadly = await in_thread(lambda: note_deaths(run, run.manifest().plan))
+        return bool(deadly.culprits)
 
     async def claimed(self, session: AsyncSession, row: EvalRunRow) -> None:
         """Queue the children that are not final."""
@@ -160,6 +173,14 @@ class _RunExecution:
         await look()
         if complete:
             await self._end()
+
+    async def has_come_forward(self) -> bool:
+        """Write the results that are in the store and not in the database; whether there are."""
+        await self._read()
+        assert self._row.engine_run is not None  # noqa: S101 - it is asked before
+        store, suite = self._parts.store, self._row.workflow_id
+        await self._write_committed(planned_run(store, suite, self._row.engine_run))
+        return not self._counts
 
     async def _execution(self, run: StoredRun) -> Any:
         """Execute the run by the configured runner, without one in this process."""

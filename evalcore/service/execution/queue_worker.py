@@ -57,6 +57,10 @@ class QueueWorker(Generic[Row]):
     async def claimed(self, session: AsyncSession, row: Row) -> None:
         """Change what else a claim changes, in its transaction."""
 
+    async def goes_on(self, row: Row, lease: RowLease) -> bool:  # noqa: ARG002 - of all workers
+        """Whether a row is executed again although its worker has died too often."""
+        return False
+
     async def close_exhausted(self, row: Row) -> None:
         """End what a row that is not tried again has left running elsewhere."""
 
@@ -155,7 +159,7 @@ class QueueWorker(Generic[Row]):
         database, lease_s = self.parts.database, self.parts.lease_s
         lease = RowLease(database, self.table, row.id, self.name, self.is_stopping, lease_s)
         try:
-            if row.attempts > MOST_ATTEMPTS:
+            if row.attempts > MOST_ATTEMPTS and not await self.goes_on(row, lease):
                 await self.close_exhausted(row)
                 raise _process_ended(row.attempts - 1)
             # A run that is planned into a store that is not mounted would be lost with it.

@@ -60,7 +60,7 @@ class AnnotationQueue:
         try:
             self.tasks = _distinct(self._questions.tasks())
             self.book.refresh()
-        except BaseException:
+        except BaseException:  # also an interrupt must not leave the tables open
             self.close()
             raise
         self._by_key = {task.key: task for task in self.tasks}

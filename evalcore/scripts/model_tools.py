@@ -7,51 +7,55 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from evalcore.mistakes.wording import describe, suggest
+from pydantic import field_validator
+
+from evalcore.declared.types import OrAbsent
+from evalcore.mistakes.wording import describe
 from evalcore.model.exchange import Reply
 from evalcore.scripts.failure import ToolError, is_caught, kind_of
 from evalcore.scripts.iteration import Iteration, Scope, Tool, WaitingTool
 from evalcore.scripts.score import text_of
+from evalcore.scripts.statements.statement import ScriptPart
 
 DEFAULT_MODEL: Final = "default"
-_PARAMETERS: Final = (
-    "temperature",
-    "max_tokens",
-    "top_p",
-    "seed",
-    "stop",
-    "response_format",
-    "tool_choice",
-)
-_CONFIG: Final = (
-    "model_ref",
-    "system",
-    "system_message",
-    "prompt",
-    "tools",
-    "extract_json",
-    "parameters",
-    *_PARAMETERS,
-)
 _CALL: Final = ("prompt", "system", "system_message", "model_ref", "config")
-_EXTRACT: Final = (True, False, None, "first", "last", "all", "none")
+_EXTRACT: Final = ("first", "last", "all", "none")
 _BLOCK: Final = re.compile(r"(?:^|\n)```json\s*\n(.*?)\n```(?:\n|$)", re.DOTALL)
 _MOST_TURNS: Final = 25
 
 
-def read_model_config(config: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the key and the message of the first thing that is wrong; None if nothing is."""
-    for key, value in config.items():
-        if key not in _CONFIG:
-            return str(key), f"unknown key '{key}'.{suggest(key, _CONFIG)}"
-        wants_text = key in ("model_ref", "system", "system_message", "prompt")
-        if wants_text and value is not None and not isinstance(value, str):
-            return key, f"expected text, got {describe(value)}"
-        if key == "parameters" and not isinstance(value, Mapping):
-            return key, f"expected a mapping, got {describe(value)}"
-    if config.get("extract_json") not in _EXTRACT:
-        return "extract_json", "expected true, false, first, last, all or none"
-    return None
+class ModelParameters(ScriptPart):
+    """What a request takes beside its messages; the provider checks the values."""
+
+    temperature: Any = None
+    max_tokens: Any = None
+    top_p: Any = None
+    seed: Any = None
+    stop: Any = None
+    response_format: Any = None
+    tool_choice: Any = None
+
+
+class ModelConfig(ModelParameters):
+    """The `config` of a tool that asks a model."""
+
+    model_ref: str | None = None
+    system: str | None = None
+    system_message: str | None = None
+    prompt: str | None = None
+    tools: Any = None
+    extract_json: Any = None
+    parameters: OrAbsent[dict[Any, Any]] = None
+
+    @field_validator("extract_json")
+    @classmethod
+    def _check_extract(cls, written: Any) -> Any:
+        if not isinstance(written, bool | None) and written not in _EXTRACT:
+            raise ValueError("expected true, false, first, last, all or none")
+        return written
+
+
+_PARAMETERS: Final = tuple(ModelParameters.model_fields)
 
 
 class ModelTool(WaitingTool):

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from evalcore.declared.types import OrAbsent
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.mistake_collector import MistakeCollector
+from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.statements.statement import ScriptPart
 
 PROTOCOLS: Final = ("openai", "anthropic")
-_OWN: Final = ("name", "provider", "config", "params", "rate_limiter", "pricing")
 _RENAMED: Final = {
     "openai_api_base": "base_url",
     "anthropic_api_url": "base_url",
@@ -25,6 +27,20 @@ _RENAMED: Final = {
 # What clients of other libraries take and what is decided here otherwise.
 _DROPPED: Final = frozenset({"max_retries", "rate_limiter", "streaming", "configurable_fields"})
 _ENV: Final = re.compile(r"\$\{\s*env\.([A-Za-z_]\w*)\s*\}|\$\{\s*env\[['\"](\w+)['\"]\]\s*\}")
+
+
+class WrittenModel(ScriptPart, extra="allow"):
+    """A model as a script writes it; further keys are options of a chat model."""
+
+    model: str
+    provider: Any = "openai"
+    config: OrAbsent[dict[Any, Any]] = None
+    params: OrAbsent[dict[Any, Any]] = None
+    rate_limiter: OrAbsent[dict[Any, Any]] = None
+    pricing: OrAbsent[dict[Any, Any]] = None
+
+
+_OWN: Final = ("name", *(key for key in WrittenModel.model_fields if key != "model"))
 
 
 class ModelEntry(NamedTuple):
@@ -64,23 +80,17 @@ def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dic
 
 
 def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> None:
-    for key in ("config", "params", "rate_limiter", "pricing"):
-        if not isinstance(entry.get(key, {}), Mapping):
-            mistakes.add((*loc, key), f"expected a mapping, got {describe(entry[key])}")
-            return
     if "import_from" in entry:
         message = "a model in Python is not supported; give 'provider' and 'model'"
         mistakes.add((*loc, "import_from"), message)
+        return
+    if read_shape(WrittenModel, entry, loc, mistakes) is None:
         return
     provider = entry.get("provider", "openai")
     if provider not in PROTOCOLS and not _has_address(entry):
         hint = suggest(provider, PROTOCOLS)
         message = f"unknown provider {describe(provider)}.{hint} With 'base_url' any name will do"
         mistakes.add((*loc, "provider"), message)
-        return
-    if not isinstance(entry.get("model"), str):
-        message = f"expected text, got {entry['model']!r}" if "model" in entry else "is required"
-        mistakes.add((*loc, "model"), message)
         return
     _check_options(entry, loc, mistakes)
 

@@ -15,7 +15,7 @@ from evalcore.scripts.custom_tool import CustomTool
 from evalcore.scripts.iteration import Tool
 from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, matches, read_mcp_reference
 from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.model_tools import ModelTool, read_model_config
+from evalcore.scripts.model_tools import ModelConfig, ModelTool
 from evalcore.scripts.python_tools import PythonTool, reference_of
 from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statement_compiler import StatementCompiler
@@ -169,9 +169,7 @@ class ToolReader:
 
     def _check_model(self, tool: ModelTool, loc: Loc) -> None:
         at = (*loc, "config")
-        wrong = read_model_config(tool.config)
-        if wrong is not None:
-            self._mistakes.add((*at, wrong[0]), wrong[1])
+        read_shape(ModelConfig, tool.config, at, self._mistakes)
         name = tool.config.get("model_ref", "default")
         if "model_ref" in tool.config and self._models is not None and name not in self._models:
             message = f"there is no model '{name}'.{suggest(name, self._models)}"

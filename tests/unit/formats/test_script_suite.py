@@ -171,6 +171,28 @@ SCRIPTS = {
         "models[0].provider",
         "Did you mean 'openai'?",
     ),
+    "a model without the provider's name of it": (
+        "models: [{name: m, provider: openai}]",
+        "models[0].model",
+        "is required",
+    ),
+    "options of a model that are no mapping": (
+        "models: [{name: m, model: x, params: null}]",
+        "models[0].params",
+        "expected a mapping, got null",
+    ),
+    "an unknown key of a tool that asks a model": (
+        "tools: [{name: t, import_tool: llm_workers.tools.llm_tool.build_llm_tool, "
+        "config: {promt: x}}]",
+        "tools[0].config.promt",
+        "Did you mean 'prompt'?",
+    ),
+    "a wrong choice of a tool that asks a model": (
+        "tools: [{name: t, import_tool: llm_workers.tools.llm_tool.build_llm_tool, "
+        "config: {extract_json: maybe}}]",
+        "tools[0].config.extract_json",
+        "expected true, false, first, last, all or none",
+    ),
     "a key in the file": (
         "models: [{name: m, provider: openai, model: x, config: {api_key: sk-1}}]",
         "models[0].config.api_key",

@@ -15,37 +15,31 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy
 
 from benchmarks.measure import Row, machine, table, write_section
-from evalcore.gates.comparing import NoSignificantRegression
-from evalcore.gates.drift import NoDrift
-from evalcore.gates.over_time import NoDropFromHistory
-from evalcore.gates.sequential import CaseValue, SeenValue, SequentialGate, SequentialRule
-from evalcore.model.comparison import CaseState, Comparison, Paired, VariantComparison
+from benchmarks.nights import (
+    ALPHA,
+    CASES,
+    Night,
+    drift_night,
+    history_night,
+    naive_night,
+    new_failures_night,
+    regressions_night,
+    reliable_night,
+    suite_night,
+    variant_night,
+)
 from evalcore.model.gate import GateOutcome
-from evalcore.model.past import PastRuns
-from evalcore.model.suite import Policy, ScoreRule
-from evalcore.model.summary import Counts, Summary, VariantSummary
 
-CASES, ITERATIONS = 400, 3
-ALPHA = 0.05
 _MEANING = (
     "A night is a run of 400 cases × 3 iterations, mean pass rate 0.8. At the margin a gate that "
     "fails or passes is wrong. `cases run` is what early stopping leaves of them."
 )
-POLICY = Policy(ScoreRule.WEIGHTED, ())
-Array = Any
-
-
-class Night(NamedTuple):
-    """What a gate decided, and after how many of the cases."""
-
-    outcome: GateOutcome
-    cases: int = CASES
 
 
 class Claim(NamedTuple):
@@ -57,141 +51,6 @@ class Claim(NamedTuple):
     decide: Callable[[numpy.random.Generator], Night]
     at_most: float | None = None
     at_least: float | None = None
-
-
-def probabilities(source: numpy.random.Generator) -> Array:
-    return source.beta(8, 2, CASES)
-
-
-def run_of(source: numpy.random.Generator, p: Array, iterations: int = ITERATIONS) -> Array:
-    """Return the scores of a night's cases: the share of iterations that passed."""
-    return source.binomial(iterations, numpy.clip(p, 0, 1)) / iterations
-
-
-def fallen(p: Array, drop: float) -> Array:
-    """Return probabilities whose mean is lower by `drop`, each of them in proportion."""
-    return p * (1 - drop / p.mean())
-
-
-def summary_of(gate: Any, rows: Sequence[Any], runs: int) -> Summary:
-    past = PastRuns(tuple(f"run-{number}" for number in range(runs)))
-    counts = Counts(planned=CASES, completed=CASES, passed=CASES)
-    return Summary(counts, CASES, CASES, 0.8, past=past, gate_rows={gate.key: tuple(rows)})
-
-
-def paired(differences: Array) -> Paired:
-    mean = float(differences.mean())
-    return Paired(len(differences), mean, float(((differences - mean) ** 2).sum()))
-
-
-def against_variant(differences: Array, margin: float) -> Night:
-    measured = {CaseState.MEASURED: CASES}
-    candidate = VariantComparison(
-        "b", "a", None, measured, measured, CASES, compared=CASES, paired=paired(differences)
-    )
-    summary = Summary(
-        Counts(),
-        CASES,
-        0,
-        0.8,
-        variants=(VariantSummary("b", CASES, 0, 0.8),),
-        comparison=Comparison((candidate,)),
-    )
-    return Night(NoSignificantRegression(margin, ALPHA).decide(summary, POLICY).outcome)
-
-
-def against_history(differences: Array, margin: float) -> Night:
-    gate = NoDropFromHistory(20, margin, ALPHA)
-    sample = paired(differences)
-    row = ("b", CASES, 0, sample.mean, sample.square_sum, None, None)
-    return Night(gate.decide(summary_of(gate, [row], 20), POLICY).outcome)
-
-
-def stopped(rule: SequentialRule, values: Array) -> Night | None:
-    """Return the decision of a run that stops early; None if it goes to its end."""
-    gate = SequentialGate(rule, [""], CASES)
-    for number, value in enumerate(values):
-        gate.add([SeenValue(number, rule.value, "", float(value))])
-        if gate.outcome is not None:
-            return Night(gate.outcome, number + 1)
-    return None
-
-
-def early_difference(margin: float, differences: Array, whole: Callable[..., Night]) -> Night:
-    rule = SequentialRule(CaseValue.DIFFERENCE, -margin, ALPHA / 2, per_variant=True)
-    return stopped(rule, differences) or whole(differences, margin)
-
-
-def variant_night(drop: float, margin: float, *, early: bool = False) -> Callable[..., Night]:
-    def decide(source: numpy.random.Generator) -> Night:
-        p = probabilities(source)
-        differences = run_of(source, fallen(p, drop)) - run_of(source, p)
-        if early:
-            return early_difference(margin, differences, against_variant)
-        return against_variant(differences, margin)
-
-    return decide
-
-
-def history_night(drop: float, margin: float, *, early: bool = False) -> Callable[..., Night]:
-    def decide(source: numpy.random.Generator) -> Night:
-        p = probabilities(source)
-        before = run_of(source, p, 20 * ITERATIONS)
-        differences = run_of(source, fallen(p, drop)) - before
-        if early:
-            return early_difference(margin, differences, against_history)
-        return against_history(differences, margin)
-
-    return decide
-
-
-def drift_night(drop: float, nights: int = 1) -> Callable[..., Night]:
-    """Return a night after 30 others; the score has fallen by `drop` for `nights` of them."""
-
-    def decide(source: numpy.random.Generator) -> Night:
-        p = probabilities(source)
-        means = [float(run_of(source, p).mean()) for _ in range(31 - nights)]
-        means += [float(run_of(source, fallen(p, drop)).mean()) for _ in range(nights)]
-        rows = [
-            ("b", None if number == 30 else f"run-{number}", CASES, mean, mean, None, None)
-            for number, mean in enumerate(means)
-        ]
-        gate = NoDrift()
-        return Night(gate.decide(summary_of(gate, rows, 30), POLICY).outcome)
-
-    return decide
-
-
-def naive_night(drop: float) -> Callable[..., Night]:
-    """Return a night by the rule "the pass rate is below that of the night before"."""
-
-    def decide(source: numpy.random.Generator) -> Night:
-        p = probabilities(source)
-        fell = run_of(source, fallen(p, drop)).mean() < run_of(source, p).mean()
-        return Night(GateOutcome.FAIL if fell else GateOutcome.PASS)
-
-    return decide
-
-
-def suite_night(rate: float, threshold: float, *, wrong: bool) -> Callable[..., Night]:
-    """Return a night of `pass_rate` that stops early on a suite with this rate.
-
-    With `wrong` the outcome is `fail` if it is not that of the whole suite, else `pass`.
-    """
-
-    def decide(source: numpy.random.Generator) -> Night:
-        values = source.permutation(numpy.arange(CASES) < round(rate * CASES)).astype(float)
-        night = stopped(SequentialRule(CaseValue.PASSED, threshold, ALPHA), values)
-        right = GateOutcome.PASS if rate >= threshold else GateOutcome.FAIL
-        if night is None:
-            night = Night(right)
-        if not wrong:
-            return night
-        return night._replace(
-            outcome=GateOutcome.PASS if night.outcome is right else GateOutcome.FAIL
-        )
-
-    return decide
 
 
 FAIL, PASS = GateOutcome.FAIL, GateOutcome.PASS
@@ -232,6 +91,43 @@ CLAIMS = (
         ALPHA,
     ),
     Claim("no_drift", "unchanged, 30 runs before", FAIL, drift_night(0.0), ALPHA),
+    Claim("no_new_failures", "unchanged, 20 runs before", FAIL, new_failures_night(), ALPHA),
+    Claim(
+        "no_new_failures",
+        "unchanged, 1 iteration, 20 runs before",
+        FAIL,
+        new_failures_night(iterations=1),
+        ALPHA,
+    ),
+    Claim(
+        "no_new_failures",
+        "unchanged, 1 iteration, 5 runs before",
+        FAIL,
+        new_failures_night(iterations=1, runs=5),
+        ALPHA,
+    ),
+    Claim(
+        "no_new_failures",
+        "unchanged, steady cases, 1 iteration",
+        FAIL,
+        new_failures_night(iterations=1, steady=True),
+        ALPHA,
+    ),
+    Claim(
+        "reliable=2, stopped early",
+        "suite at the threshold: not as the whole suite",
+        FAIL,
+        reliable_night(0.0, wrong=True),
+        ALPHA,
+    ),
+    Claim(
+        "reliable=2, stopped early",
+        "suite 1 point below: not as the whole suite",
+        FAIL,
+        reliable_night(-0.01, wrong=True),
+        ALPHA,
+    ),
+    Claim("no_regressions (a rule without a level)", "unchanged", FAIL, regressions_night()),
     Claim(
         "pass_rate=0.8, stopped early",
         "suite at 0.80: not as the whole suite",
@@ -259,6 +155,15 @@ CLAIMS = (
     Claim(HISTORY, "5 points worse, margin 2", FAIL, history_night(0.05, 0.02)),
     Claim("no_drift", "5 points worse, the first night", FAIL, drift_night(0.05)),
     Claim("no_drift", "5 points worse, the third night", FAIL, drift_night(0.05, 3)),
+    Claim("no_new_failures", "5 cases break", FAIL, new_failures_night(5), at_least=0.8),
+    Claim(
+        "no_new_failures",
+        "1 case of a steady suite breaks",
+        FAIL,
+        new_failures_night(1, steady=True),
+        at_least=0.8,
+    ),
+    Claim("reliable=2, stopped early", "20 points below", FAIL, reliable_night(-0.2, wrong=False)),
     Claim(
         f"{REGRESSION}, stopped early",
         "15 points worse, margin 2",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evalcore.gates.sequential import SequentialRule
 
 _MAX_EXAMPLES = 3
+_CHANCE = 0.05
 
 
 class PastGate(Gate):
@@ -197,6 +198,21 @@ def _held_together(
     ]
 
 
+def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
+    """Whether cases that fail in this run only are no more than fail in some run only.
+
+    Where nothing has changed, a case that failed in one run failed in each of the runs, this one
+    included, with the same probability: the number that fails in this one is binomial. Where no
+    case failed in one of the earlier runs only, nothing shows that the suite is noisy.
+    """
+    from evalcore.statistics.distributions import incomplete_beta
+
+    if not failed_once:
+        return False
+    p = incomplete_beta(new_failures, failed_once + 1, 1 / (runs + 1))
+    return p > _CHANCE
+
+
 @dataclass(frozen=True)
 class NoNewFailures(
     PastGate,
@@ -205,13 +221,22 @@ WITH past AS (
     SELECT
         variant, case_id, bool_or(wavered) AS wavered,
         count(*) FILTER (number > latest - $runs) AS seen,
-        bool_and(passed) FILTER (number > latest - $runs) AS passed
+        bool_and(passed) FILTER (number > latest - $runs) AS passed,
+        count(*) FILTER (NOT passed) AS failed_runs,
+        count(*) FILTER (NOT passed AND score = 0) AS lost_runs
     FROM past_cases CROSS JOIN (SELECT max(number) AS latest FROM past_runs)
     GROUP BY variant, case_id
+),
+once AS (
+    SELECT count(*) AS failed_once
+    FROM measured_cases JOIN past USING (variant, case_id)
+    WHERE measured AND now_passed AND NOT now_wavered AND wavered AND failed_runs = 1
+        AND (attempts = 1 OR lost_runs = 1)
 )
 SELECT
     variant, case_id, measured, coalesce(wavered, false) OR now_wavered,
-    coalesce(seen = $runs AND past.passed, false), now_passed
+    coalesce(seen = $runs AND past.passed, false), now_passed,
+    (SELECT failed_once FROM once)
 FROM measured_cases LEFT JOIN past USING (variant, case_id)
 WHERE NOT (measured AND now_passed)
 ORDER BY variant_number, case_number
@@ -219,7 +244,7 @@ ORDER BY variant_number, case_number
 ):
     """No case fails that passed in all of the last `runs` runs with the same cases. A flaky case
     (one that differed between iterations or between runs of the same work) never counts. Fewer
-    runs are inconclusive.
+    runs are inconclusive, and so are failures that [may be chance](#over-time).
     """
 
     runs: Count = 5
@@ -257,7 +282,16 @@ ORDER BY variant_number, case_number
             message = (
                 f"{counted(len(failures), 'new failure')} since {used.named}: {listed}{ignored}"
             )
-            return self.passes_if(False, message, details)
+            failed_once, runs = rows[0][6], len(past.run_ids)
+            if not may_be_chance(len(failures), failed_once, runs):
+                return self.passes_if(False, message, details)
+            chance = (
+                f"{message}; may be chance: {counted(failed_once, 'case')} that passes now failed "
+                f"in one of the last {runs} runs"
+            )
+            details["failed_once"] = failed_once
+            remedy = "several iterations of each case would settle it"
+            return GateResult(self.gate, GateOutcome.INCONCLUSIVE, chance, details, remedy)
         if unmeasured:
             message = f"{counted(unmeasured, 'case')} that passed in {used.named} not measured now"
             return GateResult(self.gate, GateOutcome.INCONCLUSIVE, message + ignored, details)

@@ -1,5 +1,6 @@
 -- Each case × variant as gates over time compare it: `measured` where all its items are completed
 -- and none is blocked. `now_wavered`: its iterations differ.
+-- `attempts`: how many iterations it has.
 CREATE OR REPLACE TEMP VIEW measured_cases AS
 SELECT
     cases.case_number, cases.variant_number, cases.variant, cases.case_id,
@@ -7,7 +8,7 @@ SELECT
 FROM cases
 JOIN (
     SELECT
-        case_number AS number, variant_number AS place,
+        case_number AS number, variant_number AS place, count(*) AS attempts,
         bool_and(status = 'completed' AND outcome <> 'blocked') AS measured,
         bool_or(passed) AND NOT bool_and(passed) AS now_wavered
     FROM items

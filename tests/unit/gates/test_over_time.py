@@ -111,6 +111,26 @@ def test_a_new_failure_fails() -> None:
     assert decided.message.startswith("1 new failure since 5 runs (run 1 – run 5): a [default]")
 
 
+@pytest.mark.parametrize(
+    ("broken", "failed_once", "outcome"),
+    [
+        pytest.param(1, 3, "inconclusive", id="as many as in any run"),
+        pytest.param(3, 3, "fail", id="more than in any run"),
+        pytest.param(1, 0, "fail", id="in a suite without noise"),
+    ],
+)
+def test_as_many_new_failures_as_in_any_earlier_run_may_be_chance(
+    broken: int, failed_once: int, outcome: str
+) -> None:
+    passes = {f"c{number}": 1.0 for number in range(8)}
+    history = [passes | ({f"c{run}": 0.0} if run < failed_once else {}) for run in range(8)]
+    now = passes | {f"c{7 - number}": 0.0 for number in range(broken)}
+    decided = decide("no_new_failures:runs=5", results(now), [results(each) for each in history])
+    assert decided.outcome == outcome, decided.message
+    assert ("may be chance: 3 cases" in decided.message) == (outcome == "inconclusive")
+    assert (decided.remedy is not None) == (outcome == "inconclusive")
+
+
 def test_too_few_runs_are_inconclusive_with_their_number() -> None:
     decided = decide("no_new_failures", results({"a": 0.0}), [results({"a": 1.0})] * 4)
     assert (decided.outcome, "there are 4" in decided.message) == ("inconclusive", True)

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-import httpx2
 import orjson
 import pytest
 from mcp import Client, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from evalcore.service.wire.eval_runs import CreateEvalRun
 from evalcore.service.wire.evals import CreateEval, UpdateEval
+from tests.support.mcp_client import over_http
 from tests.support.service import EVALCORE, Service, eval_body, service, token_of
 
 pytestmark = [
@@ -44,16 +43,6 @@ TOOLS = {
 }
 Answer = TypeVar("Answer")
 Transport = Callable[[Service], Any]
-
-
-@asynccontextmanager
-async def over_http(served: Service, mode: str = "auto") -> AsyncIterator[Client]:
-    headers = {} if served.token is None else {"Authorization": f"Bearer {served.token}"}
-    async with (
-        httpx2.AsyncClient(headers=headers) as http,
-        Client(streamable_http_client(f"{served.url}/mcp", http_client=http), mode=mode) as client,
-    ):
-        yield client
 
 
 @asynccontextmanager

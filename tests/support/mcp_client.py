@@ -1,0 +1,22 @@
+"""The SDK's client of the service's tools over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.support.service import Service
+
+
+@asynccontextmanager
+async def over_http(served: Service, mode: str = "auto") -> AsyncIterator[Client]:
+    headers = {} if served.token is None else {"Authorization": f"Bearer {served.token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(f"{served.url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client

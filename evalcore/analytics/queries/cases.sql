@@ -1,5 +1,5 @@
 -- Case × variant after its iterations are reduced (docs/reference/engine.md#scores).
--- `cases_single.sql` stands in for it where a case has one iteration: change both.
+-- `cases_single.sql` stands in for it where a case has one iteration: change the columns in both.
 -- $reducer, $k: the policy's; $by_score: whether a reduced score that meets the threshold passes.
 CREATE OR REPLACE TEMP TABLE cases AS
 WITH reduced AS (
@@ -21,28 +21,7 @@ WITH reduced AS (
     GROUP BY case_number, variant_number
 ),
 scored AS (
-    SELECT
-        *,
-        CASE $reducer
-            WHEN 'median' THEN list_median(scores)
-            WHEN 'min' THEN list_min(scores)
-            WHEN 'max' THEN list_max(scores)
-            WHEN 'pass_at_k' THEN
-                CASE WHEN n - c < k THEN 1.0
-                -- The product of no factors is 1, DuckDB says NULL.
-                ELSE 1.0 - coalesce(
-                    list_product(list_transform(range(n - c + 1, n + 1), i -> 1.0 - k / i)), 1.0
-                )
-                END
-            WHEN 'pass_all_k' THEN
-                CASE WHEN c < k THEN 0.0
-                ELSE list_product(list_transform(range(0, k), i -> (c - i) / (n - i)))
-                END
-            WHEN 'at_least_k' THEN CASE WHEN c >= wanted THEN 1.0 ELSE 0.0 END
-            ELSE CASE WHEN len(scores) = 1 THEN scores[1]
-                 ELSE list_aggregate(scores, 'fsum') / len(scores) END
-        END AS score
-    FROM reduced
+    SELECT *, reduced_score($reducer, scores, n, c, k, wanted) AS score FROM reduced
 )
 SELECT
     case_number, variant_number, case_id, case_group, variant,

@@ -60,13 +60,13 @@ def render(view: ReportView) -> Iterator[str]:
     allowed = report.decision is Decision.PASS
     noted = [
         *_of_gates(report, position),
-        *(_of_change(change, view) for change in changes(report) if change.direction == REGRESSION),
         *(
-            _of_failure(
-                failure,
-                view,
-                allowed=allowed or report.quarantine.entry_of(failure.case) is not None,
-            )
+            _of_change(change, view, level=_level(report, change.case, "warning"))
+            for change in changes(report)
+            if change.direction == REGRESSION
+        ),
+        *(
+            _of_failure(failure, view, level=_failure_level(report, failure))
             for failure in failures
             if failure.status != "skipped"
         ),
@@ -122,15 +122,24 @@ def _of_gates(report: Report, position: SourceLine) -> Iterator[Annotation]:
             yield Annotation(level, f"gate {gate.name}: {gate.outcome}", _why(gate), position)
 
 
-def _of_change(change: CaseChange, view: ReportView) -> Annotation:
+def _level(report: Report, case: str, level: str) -> str:
+    """Return the level of what is said of a case: a quarantined one is only noted."""
+    return level if report.quarantine.entry_of(case) is None else "notice"
+
+
+def _failure_level(report: Report, failure: Failure) -> str:
+    """Return `error` for a failure; `warning` in a run that passes in spite of it."""
+    allowed = report.decision is Decision.PASS or failure.outcome == "blocked"
+    return _level(report, failure.case, "warning" if allowed else "error")
+
+
+def _of_change(change: CaseChange, view: ReportView, *, level: str) -> Annotation:
     message = f"against {change.baseline}: {change.detail}"
     title = f"regression: {change.case} [{change.variant}]"
-    return Annotation("warning", title, message, view.source_line(change.case))
+    return Annotation(level, title, message, view.source_line(change.case))
 
 
-def _of_failure(failure: Failure, view: ReportView, *, allowed: bool) -> Annotation:
-    """Return a failure as an error; as a warning in a run that passes in spite of it."""
-    level = "warning" if allowed or failure.outcome == "blocked" else "error"
+def _of_failure(failure: Failure, view: ReportView, *, level: str) -> Annotation:
     title = f"{failure.case} [{failure.variant}]: {failure.outcome or failure.status}"
     if failure.status != "completed":
         lines = [failure.error_message or failure.reason or failure.status]

@@ -73,6 +73,31 @@ def test_a_quarantined_case_runs_and_is_reported_and_does_not_gate(tmp_path: Pat
     assert report["quarantine"][0]["owner"] == "ann"
 
 
+@pytest.mark.parametrize(
+    "options", [["--workers", "2"], ["--stop-when-decided"]], ids=lambda o: o[0]
+)
+@pytest.mark.multiprocess
+def test_a_quarantined_case_does_not_gate_however_the_run_is_executed(
+    tmp_path: Path, options: list[str]
+) -> None:
+    code, report = _run(tmp_path, _suite(tmp_path, _ACTIVE), *options)
+    assert (code, report["decision"], report["counts"]["planned"]) == (0, "pass", 2)
+
+
+def test_a_quarantined_case_does_not_gate_when_a_run_is_graded_again(tmp_path: Path) -> None:
+    path = _suite(tmp_path, _ACTIVE)
+    _, report = _run(tmp_path, path)
+    again = CliRunner().invoke(
+        cli,
+        ["regrade", report["run"]["id"], "--json", "--store", str(tmp_path / "store")],
+        standalone_mode=False,
+    )
+    graded = json.loads(again.stdout)
+    assert (again.return_value, graded["decision"]) == (0, "pass")
+    assert graded["counts"]["failed"] == 1
+    assert [case.get("quarantined") for case in graded["cases"]] == [None, True]
+
+
 def test_an_expired_entry_gates_again_and_the_report_says_so(tmp_path: Path) -> None:
     code, report = _run(tmp_path, _suite(tmp_path, _EXPIRED))
     assert code == 1

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.model.gate import Decision
+from evalcore.model.quarantine import Quarantine, QuarantineEntry
 from evalcore.report.github import MOST_OF_A_KIND, render
 from evalcore.report.view import SourceLine
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
@@ -84,6 +86,21 @@ def test_a_regression_is_a_warning() -> None:
         {"file": "suites/demo.eval.yaml", "title": "regression%3A a [new]"},
         "against base: passed → failed",
     )
+
+
+def test_what_is_said_of_a_quarantined_case_is_a_notice() -> None:
+    difference = Difference("new", "a", DifferenceKind.ASSERTION, 1.0, 0.0)
+    compared = VariantComparison("new", "base", regressions=(difference,))
+    run = run_of(
+        case("a", item("failed"), variant="new"),
+        case("b", item("failed"), variant="new"),
+        comparison=Comparison((compared,)),
+    )
+    entry = QuarantineEntry("a", "2999-01-01", "ann", "flaky")
+    run = replace(run, report=replace(run.report, quarantine=Quarantine((entry,))))
+    levels = {properties["title"]: level for level, properties, _ in commands(run)}
+    assert levels["regression%3A a [new]"] == levels["a [new]%3A failed"] == "notice"
+    assert levels["b [new]%3A failed"] == "error"
 
 
 @pytest.mark.parametrize("failed", [7, 8, 9, 10, 500])

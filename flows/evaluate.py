@@ -46,13 +46,14 @@ from flows.lanes import (
     work_left,
 )
 from flows.late_cancellation import settle_at_exit
-from flows.notices import tell_decision
+from flows.notices import tell_decision, tell_refusal
 from flows.parameters import EvaluateParameters, load_options, takes_parameters
 from flows.permitted import permitted_store, permitted_suite, this_worker
 from flows.publish import (
     RUN_LABEL,
     STORE_LABEL,
     RunProgress,
+    best_effort,
     earlier_run,
     introduce,
     logged,
@@ -111,7 +112,10 @@ def evaluate(**fields: Any) -> State[Any]:
         with covered():
             return _evaluate(EvaluateParameters(**fields))
     except EvalError as error:
-        return states.refused(error)
+        refused = states.refused(error)
+        with best_effort("tell of the suite without a decision"):
+            tell_refusal(first_name(), refused, this_worker().settings)
+        return refused
 
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:

@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from evalcore.model.notification import NotifyOn, NotifyPolicy
 from evalcore.report.message import MARKDOWN, PLAIN, MessageForm, Notice, plain
 from flows import states
-from flows.night_report import PASSED, SuiteEnd
+from flows.night_report import PASSED, SuiteEnd, failing_since
 
 
 def is_night_due(policy: NotifyPolicy, ends: Sequence[SuiteEnd]) -> bool:
@@ -48,17 +48,7 @@ def _lines(
         yield form.heading("Suites without a decision")
         for end in undecided:
             yield f"- {safe(end.suite)}: {end.decision}: {safe(end.state.message or '')}"
-    failing = [
-        (end, case)
-        for end in ends
-        if end.history is not None
-        for case in end.history.failing
-        if case.is_new
-    ]
-    if failing:
-        yield form.heading("Cases that passed the night before")
-        for end, case in failing:
-            yield f"- {safe(end.suite)}: {safe(f'{case.case} [{case.variant}]')}"
+    yield from _failing_cases(ends, form)
     still = [end for end in ends if end.decision != PASSED and not end.has_changed]
     if still:
         yield form.heading("Suites that still do not pass")
@@ -66,3 +56,29 @@ def _lines(
             yield f"- {safe(end.suite)}: {end.decision}"
     for name, address in links:
         yield form.link(name, address)
+    yield from _run_links(ends, form)
+
+
+def _failing_cases(ends: Sequence[SuiteEnd], form: MessageForm) -> Iterator[str]:
+    safe = form.safe
+    failing = [
+        (end, case) for end in ends if end.history is not None for case in end.history.failing
+    ]
+    for heading, is_new in (
+        ("Cases that passed the night before", True),
+        ("Cases that fail for longer", False),
+    ):
+        cases = [(end, case) for end, case in failing if case.is_new is is_new]
+        if cases:
+            yield form.heading(heading)
+        for end, case in cases:
+            since = "" if case.since is None else f", fails since {failing_since(case)}"
+            yield f"- {safe(end.suite)}: {safe(f'{case.case} [{case.variant}]')}{safe(since)}"
+
+
+def _run_links(ends: Sequence[SuiteEnd], form: MessageForm) -> Iterator[str]:
+    for end in ends:
+        if end.published is not None:
+            run = f"{end.suite}, run {end.published.report.run.id}"
+            for name, address in end.published.links:
+                yield form.link(f"{run}: {name}", address)

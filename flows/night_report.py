@@ -120,14 +120,15 @@ def _failing_cases(end: SuiteEnd) -> list[str]:
         actual = (missed.actual if missed else None) or "–"
         history = histories.get((failure.case, failure.variant))
         name = f"{failure.case} [{failure.variant}]"
-        rows.append((name, why, expected, actual, _since(history)))
+        rows.append((name, why, expected, actual, failing_since(history)))
     lines = ["", *_table(("case", "why", "expected", "actual", "fails since"), rows)]
     more = end.published.report.summary.counts
     unlisted = more.planned - more.passed - more.skipped - len(rows)
     return [*lines, "", f"{unlisted} more did not pass."] if unlisted > 0 else lines
 
 
-def _since(history: FailingCase | None) -> str:
+def failing_since(history: FailingCase | None) -> str:
+    """Return since which run a case fails and in which it passed last; a dash where unknown."""
     if history is None or history.since is None:
         return "–"
     if history.is_new:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prefect import get_run_logger, runtime
+from prefect.client.schemas.objects import State
 
 from evalcore.model.notification import NotifyPolicy
 from evalcore.pipeline import RunView
 from evalcore.pipeline.notify import configured_receivers, notify_decision, send
-from evalcore.report.message import Notice
+from evalcore.report.message import MARKDOWN, PLAIN, Notice, plain
 from evalcore.settings import Settings
 from flows.publish import best_effort, is_listened_to, logged
+from flows.states import named
 
 
 def flow_links() -> tuple[tuple[str, str], ...]:
@@ -27,6 +31,29 @@ def tell_decision(view: RunView, settings: Settings) -> None:
         configured = not is_listened_to()
         for warning in notify_decision(view, settings, links=flow_links(), configured=configured):
             get_run_logger().warning("%s", logged(warning))
+
+
+def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
+    """Tell the configuration's receivers of a suite that came to no decision, unless a night does.
+
+    Each kind of `on` is due: a suite that does not load is a failure, and a change.
+    """
+    policy = settings.notify
+    if is_listened_to() or policy is None or not policy.to:
+        return
+    with best_effort("tell of the suite without a decision"):
+        for warning in send(refusal_message(suite, state), configured_receivers(policy)):
+            get_run_logger().warning("%s", logged(warning))
+
+
+def refusal_message(suite: str, state: State[Any]) -> Notice:
+    """Return the message of a suite without a decision: why, and the flow run."""
+    title = plain(f"{suite}: {named(state)}")
+    body, text = (
+        "\n".join([form.safe(state.message or ""), *(form.link(*link) for link in flow_links())])
+        for form in (MARKDOWN, PLAIN)
+    )
+    return Notice(title, body, text)
 
 
 def tell_night(message: Notice, policy: NotifyPolicy) -> None:

@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import State
 
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
+from flows.evaluate import evaluate
 from flows.nightly import GATES_KEY, REPORT_KEY, nightly
 from tests.support.message_receiver import Receiver
 from tests.support.prefect_api import artifacts, children, ended_run, trigger
@@ -113,7 +114,10 @@ def test_the_night_says_what_changed_and_tells_it_once(
     text = message["message"]
     assert "s.eval.yaml: GateFailed (was pass)" in text
     assert "t.eval.yaml: SuiteInvalid: t.eval.yaml:1" in text
-    assert "Cases that passed the night before:\n- s.eval.yaml: <b>* [default]" in text
+    assert (
+        "Cases that passed the night before:\n"
+        "- s.eval.yaml: <b>* [default], fails since this run; passed in 2"
+    ) in text
     identity = night.state_details.flow_run_id
     assert identity is not None
     shown = artifacts(identity)
@@ -127,3 +131,23 @@ def test_the_night_says_what_changed_and_tells_it_once(
     assert "this run; passed in 2" in markdown
     assert "old (ann) gates again" in markdown
     assert str(shown["evalcore-s-trend"]).startswith("data:image/png;base64,")
+
+
+def test_a_suite_alone_that_does_not_load_is_told(
+    deployed: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = Receiver()
+    monkeypatch.setenv("OPS", receiver.address)
+    monkeypatch.setenv("EVALCORE_ALLOW_STORES", str(tmp_path))
+    (tmp_path / "evalcore.toml").write_text('[notify]\nto = ["OPS"]\n')
+    (tmp_path / "t.eval.yaml").write_text("tests: 3\n")
+    monkeypatch.chdir(tmp_path)
+    ended: State[Any] = evaluate(
+        suite="t.eval.yaml", store=str(tmp_path / "store"), return_state=True
+    )
+    assert ended.name == "SuiteInvalid"
+    (message,) = receiver.messages
+    assert message["title"] == "t: SuiteInvalid"
+    assert "t.eval.yaml:1" in message["message"]

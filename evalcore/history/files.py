@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _FETCHERS: Final = 16
+_CACHE_BYTES: Final = 2 * 1024**3
+# A query that another process has begun may still open its files.
+_IN_USE_S: Final = 3_600.0
 
 
 class TableFile(NamedTuple):
@@ -89,7 +95,33 @@ def local_files(store: ObjectStore, files: Sequence[TableFile]) -> list[Path]:
 
         with ThreadPoolExecutor(_FETCHERS) as fetchers:
             list(fetchers.map(lambda pair: _fetch(store, *pair), missing))
+    for path in cached:
+        # The cache forgets what was not asked for the longest.
+        with suppress(OSError):
+            os.utime(path)
+    if missing:
+        prune_cache(folder.parent, now_s=time.time())
     return cached
+
+
+def prune_cache(folder: Path, *, now_s: float, most_bytes: int = _CACHE_BYTES) -> None:
+    """Delete the files below a folder that were not used for the longest, until the rest fits.
+
+    Files used within the hour before `now_s` (Unix time) stay.
+    """
+    files = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((status.st_mtime, status.st_size, path))
+    surplus = sum(size for _, size, _ in files) - most_bytes
+    for used_s, size, path in sorted(files):
+        if surplus <= 0 or used_s > now_s - _IN_USE_S:
+            return
+        with suppress(OSError):
+            path.unlink()
+        surplus -= size
 
 
 def _fetch(store: ObjectStore, file: TableFile, path: Path) -> None:

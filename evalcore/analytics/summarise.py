@@ -16,6 +16,7 @@ from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
+from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
@@ -42,7 +43,8 @@ class Aggregates:
 
     With `comparison` the summary holds a comparison; without, nothing of it is computed. `past` are
     the earlier runs that gates over time look back on. The cases `left_out` are in no table: what
-    is computed is computed without them.
+    is computed is computed without them. Items that lack labels of people count in the
+    `best_variants` (by number) as if the labels were those that are expected.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Aggregates:
         past: PastTables | None = None,
         *,
         left_out: Sequence[str] = (),
+        best_variants: Sequence[int] = (),
     ) -> None:
         self._plan = plan
         self._left_out = tuple(left_out)
@@ -64,6 +67,7 @@ class Aggregates:
         self.connection = BoundedConnection(rows)
         self._reduction = reduction_of(policy)
         self._run("case_rules")
+        self.connection.execute("SET VARIABLE best_variants = []::BIGINT[]")
         self._comparer = (
             None if comparison is None else Comparer(self.connection, comparison, self._reduction)
         )
@@ -71,6 +75,8 @@ class Aggregates:
             # By this run's policy: only what is reduced by the same rule can be compared.
             self._load(earlier.parts, earlier.plan)
             self._comparer.keep_baseline(earlier.plan)
+        numbers = list(best_variants)
+        self.connection.execute("SET VARIABLE best_variants = $1::BIGINT[]", [numbers])
         self._load(parts, plan)
         self._quarantined: list[str] = []
         self._past = past
@@ -134,6 +140,7 @@ class Aggregates:
             unmeasured_tokens=row["unmeasured_tokens"],
             each_item_once=bool(row["each_item_once"] or self._left_out),
             quarantined=self._left_out,
+            awaiting=self._awaiting() if row["awaiting"] else None,
             avg_cost_usd=row["avg_cost_usd"],
             total_cost_usd=row["total_cost_usd"],
             judge_cost_usd=row["judge_cost_usd"],
@@ -151,6 +158,10 @@ class Aggregates:
             latency_sample=samples.latency,
             cost_sample=samples.cost,
         )
+
+    def _awaiting(self) -> AwaitedLabels:
+        labels, items = self._run("awaiting").fetchone()
+        return AwaitedLabels(labels or 0, items)
 
     def _costliest(self) -> tuple[Extreme | None, Extreme | None]:
         """Return the most expensive work item, by its target and with its judges."""

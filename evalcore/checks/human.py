@@ -44,7 +44,7 @@ class Human(Check):
         return AnswerForm(scale=(low, high))
 
     def check(self, subject: Subject) -> Verdict:
-        """Look for labels of this output; the score of a scale is 0 at its lower end, 1 above."""
+        """Look for labels of this output; the score is 1 or 0, of a scale, too."""
         key = content_key(self.question, subject.case.input, subject.output)
         form = self.form
         question = HumanQuestion(self.question, form, self.annotators, self.instructions)
@@ -59,24 +59,24 @@ class Human(Check):
             details["missing"] = consensus.missing
             message = f"{AWAITING}: {_progress(consensus, self.annotators)}"
             return Verdict(Outcome.BLOCKED, 0.0, message, details=details)
-        score, message = self._measured(consensus)
-        outcome = Outcome.PASSED if self._passes(consensus) else Outcome.FAILED
-        return Verdict(outcome, score, message, details=details)
+        if consensus.mean is not None:
+            details["mean"] = consensus.mean
+        passes = self._passes(consensus)
+        outcome = Outcome.PASSED if passes else Outcome.FAILED
+        return Verdict(outcome, float(passes), self._answer_text(consensus), details=details)
 
     def _passes(self, consensus: Consensus) -> bool:
         if consensus.mean is None:
             return consensus.label == self.expected
         return reaches(consensus.mean, self.min_score or 0.0)
 
-    def _measured(self, consensus: Consensus) -> tuple[float, str]:
+    def _answer_text(self, consensus: Consensus) -> str:
         if consensus.mean is None:
             count = consensus.votes.count(consensus.label or "")
-            message = f"people say {consensus.label} ({count} of {len(consensus.votes)})"
-            return float(consensus.label == self.expected), message
-        low, high = self.scale or (0, 1)
-        score = (consensus.mean - low) / (high - low)
+            return f"people say {consensus.label} ({count} of {len(consensus.votes)})"
         sign = "≥" if self._passes(consensus) else "<"
-        return score, f"mean {consensus.mean:.4g} {sign} {self.min_score:g} of {high}"
+        (low, high), least = self.scale or (0, 1), self.min_score or 0.0
+        return f"mean {consensus.mean:.4g} {sign} {least:g} (of {low} to {high})"
 
     def expected_text(self) -> str | None:
         """Return the label, or the least mean."""
@@ -100,14 +100,7 @@ class Human(Check):
     def required_score(cls, written: Mapping[str, Any]) -> float | None:
         """Return the score that is required; with `required: true` the check has to pass."""
         required = written.get("required")
-        if required is None or required is False:
-            return None
-        if required is not True:
-            return float(required)
-        if "scale" not in written:
-            return 1.0
-        low, high = written["scale"]
-        return float((written["min_score"] - low) / (high - low))
+        return None if required in (None, False) else float(required)
 
 
 def _read_labels(written: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,11 @@ COMMANDS = {
     "compare": ("evalcore.cli.compare:compare", "Compare two completed runs."),
     "baseline": ("evalcore.cli.baseline:baseline", "Name runs that others are compared with."),
     "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
+    "annotate": ("evalcore.cli.annotate:annotate", "Answer what a run asks people."),
+    "annotations": (
+        "evalcore.cli.annotations:annotations_",
+        "Export, import labels; agreement of annotators.",
+    ),
     "query": ("evalcore.cli.query:query", "Ask the history by SQL, read-only."),
     "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
     "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),

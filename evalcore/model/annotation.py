@@ -32,6 +32,20 @@ class AnnotationPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedLabels:
+    """How many labels of people a run lacks, and how many work items are blocked for them."""
+
+    labels: int
+    items: int
+
+    @property
+    def message(self) -> str:
+        """The number of labels for people, after the reason."""
+        are = "label is" if self.labels == 1 else "labels are"
+        return f"{AWAITING}: {self.labels} {are} missing"
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerForm:
     """What may be answered: one of `labels`, or a whole number from `scale[0]` to `scale[1]`.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.gate import GateSpec
@@ -152,6 +153,7 @@ class Policy:
     cluster: str | None = None
     stop_when_decided: bool = False
     notify: NotifyPolicy | None = None
+    annotation: AnnotationPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

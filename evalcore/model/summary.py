@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.comparison import Comparison
 from evalcore.model.past import PastRuns
 from evalcore.model.sample import NO_SAMPLE, Sample
@@ -94,7 +95,8 @@ class Summary:
     gates' own queries (`gates.gate.Gate.query`), `past` the earlier runs that gates look back on.
     The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
     from. `quarantined` are the cases that are left out of every other value here: the summary that
-    gates decide over has some, the one that reports show has none.
+    gates decide over has some, the one that reports show has none. `awaiting` says which labels of
+    people are missing, None if none are.
     """
 
     counts: Counts
@@ -129,6 +131,7 @@ class Summary:
     latency_sample: Sample = NO_SAMPLE
     cost_sample: Sample = NO_SAMPLE
     quarantined: tuple[str, ...] = ()
+    awaiting: AwaitedLabels | None = None
 
     @property
     def nothing_gates(self) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         reopen_run,
         settle_plan,
     )
-    from evalcore.pipeline.finish import DecideOptions, RunView, finish_run, view_run
+    from evalcore.pipeline.finish import RunView, finish_run, view_run
     from evalcore.pipeline.lane import LaneEnd, execute_lane
     from evalcore.pipeline.plan import (
         DEFAULT_CONCURRENCY,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         plan_size,
     )
     from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
+    from evalcore.pipeline.run_gates import DecideOptions
     from evalcore.pipeline.whole_run import evaluate
 
 __all__ = [
@@ -57,7 +58,7 @@ __all__ = [
 
 _MODULES = {
     "DEFAULT_CONCURRENCY": "evalcore.pipeline.plan",
-    "DecideOptions": "evalcore.pipeline.finish",
+    "DecideOptions": "evalcore.pipeline.run_gates",
     "ExecuteOptions": "evalcore.pipeline.run_calls",
     "LaneEnd": "evalcore.pipeline.lane",
     "PlanOptions": "evalcore.pipeline.plan",

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from evalcore.errors import (
-    Damage,
-    DamagedRunError,
     ObjectNotFoundError,
     RunConflictError,
 )
 from evalcore.execution.lanes.claims import read_history
 from evalcore.execution.stored_shards import ShardReceipt
-from evalcore.gates.decide import decide_gates, decide_run
-from evalcore.gates.own_functions import CustomGate, GateFunctions
-from evalcore.isolation.mode import Isolation
+from evalcore.gates.decide import decide_run
 from evalcore.model.failure import Failure
-from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.gate import Decision, GateResult
 from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, Plan, State, StoredPart
@@ -41,13 +35,12 @@ from evalcore.pipeline.integrity import (
 from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
+from evalcore.pipeline.run_gates import DecideOptions, gate_results, without_secrets
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.planning.shards import pending_shards
-from evalcore.redaction.redactor import PROCESS
-from evalcore.report.document import Report, RunFacts, report_chunks, undecided_head
+from evalcore.report.document import Report, RunFacts, report_chunks
 from evalcore.report.view import shown_text
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
@@ -108,30 +101,6 @@ class RunView:
         for part in range(self.plan.parts):
             for case in self.run.cases(part, self.plan):
                 yield shown_text(case.input)
-
-
-@dataclass(frozen=True, slots=True)
-class DecideOptions:
-    """What custom gates may call: functions given as objects by their reference, and imports.
-
-    `isolation` says where imported functions are called.
-    """
-
-    imports: ImportPolicy = field(default_factory=ImportPolicy)
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    isolation: Isolation = Isolation.INLINE
-
-    def decide_elsewhere(self, gate: CustomGate, report: Mapping[str, Any]) -> GateResult | None:
-        """Return what a custom gate decides in another process; None for a function of this one."""
-        if gate.fn in self.functions:
-            return None
-        from evalcore.isolation.gate_calls import decide_in_process
-
-        return decide_in_process(gate, report, self.imports)
-
-    def resolve(self, reference: str) -> Callable[..., Any]:
-        """Return the function that a custom gate names; raise `EvalError`."""
-        return self.functions.get(reference) or self.imports.load(reference)
 
 
 @contextmanager
@@ -294,63 +263,29 @@ def _view(
                 Aggregates(parts, manifest.plan, policy, comparison, past, left_out=left_out)
             )
             gating = replace(undecided, summary=replace(gated.summary(), no_baseline=no_baseline))
-        functions = _gate_functions(run, gating, gated, options)
-        # A custom gate is foreign code.
-        results: Sequence[GateResult] = decide_gates(policy, gating.summary, functions)
-        if policy.stop_when_decided and not gating.summary.nothing_gates:
-            from evalcore.pipeline.stop_rule import early_results
+        results = gate_results(run, manifest, gating, gated, options)
+        if (awaited := gating.summary.awaiting) is not None:
+            from evalcore.pipeline.awaited_labels import decide_awaiting
 
-            results = early_results(definition, manifest, gated, results)
-        gates = tuple(map(_covered, results))
+            def gates_of(variants: Sequence[int]) -> Sequence[GateResult]:
+                with Aggregates(
+                    parts,
+                    manifest.plan,
+                    policy,
+                    comparison,
+                    past,
+                    left_out=gating.summary.quarantined,
+                    best_variants=variants,
+                ) as tables:
+                    answered = replace(tables.summary(), no_baseline=no_baseline)
+                    report = replace(gating, summary=answered)
+                    return gate_results(run, manifest, report, tables, options)
+
+            results = decide_awaiting(definition, manifest, awaited, results, gates_of)
+        gates = tuple(map(without_secrets, results))
         decision = decide_run(gates, summary, gating.summary)
         report = replace(undecided, gates=gates, decision=decision)
         yield RunView(run, manifest.plan, report, tables, stored)
-
-
-def _gate_functions(
-    run: StoredRun, undecided: Report, tables: Aggregates, options: DecideOptions | None
-) -> GateFunctions | None:
-    """Return what custom gates need, None if there is none."""
-    if not any(gate.gate == CustomGate.gate for gate in run.definition.policy.gates):
-        return None
-    if options is None:
-        return GateFunctions(stored=dict(enumerate(_stored_gates(run))))
-
-    def values() -> dict[str, Any]:
-        cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
-        return undecided_head(undecided) | {"cases": cases}
-
-    return GateFunctions(
-        resolve=options.resolve,
-        report=values,
-        elsewhere=options.decide_elsewhere if options.isolation is Isolation.PROCESS else None,
-    )
-
-
-def _stored_gates(run: StoredRun) -> list[GateResult]:
-    """Return the gates as the stored report has them; raise `DamagedRunError`."""
-    try:
-        stored = orjson.loads(run.store.get(run.keys.report).data)["gates"]
-        return [
-            GateResult(
-                raw["name"],
-                GateOutcome(raw["outcome"]),
-                raw["message"],
-                raw["details"],
-                raw.get("remedy"),
-            )
-            for raw in stored
-        ]
-    except (ObjectNotFoundError, ValueError, LookupError, TypeError) as error:
-        reason = f"does not tell what its own gates said: {error}"
-        raise DamagedRunError(run.run_id, (Damage("report.json", reason),)) from error
-
-
-def _covered(gate: GateResult) -> GateResult:
-    """Return a gate's result without secrets."""
-    if not PROCESS.knows:
-        return gate
-    return replace(gate, message=PROCESS.text(gate.message), details=PROCESS.value(gate.details))
 
 
 def _run_facts(manifest: Manifest) -> RunFacts:

@@ -20,6 +20,7 @@ from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
+from evalcore.pipeline.awaited_labels import SINCE
 from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
@@ -147,6 +148,7 @@ def plan_run(
         **({} if order is None else {"order": order}),
         **({} if past is None else {"history": past.runs.settings()}),
         **({"quarantine": quarantine.settings()} if quarantine else {}),
+        **(_annotation_start(store, options.reuse) if regraded else {}),
     }
     manifest = _first_manifest(run, definition, options, plan, settings, iso_time(now))
     keys = read_plan_keys(os.environ)
@@ -208,6 +210,12 @@ def _seed(store: ObjectStore, regraded: str | None) -> int | None:
     order = find_run(store, str(regraded)).manifest().settings.get("order") or {}
     seed: int | None = order.get("seed")
     return seed
+
+
+def _annotation_start(store: ObjectStore, regraded: str | None) -> dict[str, Any]:
+    """Return since when people have been able to answer: since the run that was executed."""
+    earlier = find_run(store, str(regraded)).manifest()
+    return {SINCE: earlier.settings.get(SINCE) or earlier.created_at}
 
 
 def _planned(stored: Manifest, settings: Mapping[str, Any]) -> Manifest:

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.finish import DecideOptions, RunView, finish_run
+from evalcore.pipeline.finish import RunView, finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.run_calls import ExecuteOptions
+from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.storage.object_store import ObjectStore
 
 

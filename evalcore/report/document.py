@@ -99,6 +99,7 @@ def report_head(report: Report) -> dict[str, Any]:
             for gate in report.gates
         ],
         "cases_complete": report.cases_complete,
+        **({} if summary.awaiting is None else {"awaiting": asdict(summary.awaiting)}),
         **({"quarantine": report.quarantine.settings()} if report.quarantine else {}),
     }
 

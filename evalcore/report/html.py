@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from evalcore.model.gate import Decision, GateOutcome
+from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
@@ -146,7 +147,7 @@ def _head(report: Report, source: str) -> dict[str, Any]:
             }
             for gate in report.gates
         ],
-        "quarantine": list(quarantine_lines(report.quarantine)),
+        "quarantine": [*awaiting_lines(report), *quarantine_lines(report.quarantine)],
     }
 
 

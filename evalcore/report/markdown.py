@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
+from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     MISSING,
     REGRESSION,
@@ -62,6 +63,9 @@ def _lines(
     if not report.summary.adds_up:
         yield ""
         yield "**The counts do not add up: planned items are missing from the results.**"
+    for text in awaiting_lines(report):
+        yield ""
+        yield escape(text)
     if report.quarantine:
         yield ""
         yield "## Quarantine"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from evalcore.model.comparison import VariantComparison
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import Decision, GateOutcome
+from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
@@ -91,7 +92,7 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
-    for text in quarantine_lines(report.quarantine):
+    for text in (*awaiting_lines(report), *quarantine_lines(report.quarantine)):
         yield style.line(f"  {text}", "yellow")
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]

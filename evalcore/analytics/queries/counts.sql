@@ -10,6 +10,7 @@ SELECT
     count(*) FILTER (status = 'completed' AND outcome = 'blocked') AS blocked,
     count(*) = count(DISTINCT item) AND min(item) = 0 AND max(item) = $items - 1
         AND count(*) = $items AS each_item_once,
+    count(*) FILTER (awaiting) AS awaiting,
     sum(asserted_errors) AS asserted_errors,
     sum(len(missed)) AS missed,
     count(latency_ms) AS measured_latency,

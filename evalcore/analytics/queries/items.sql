@@ -4,6 +4,9 @@
 -- `counted`: false for an item in error that the policy excludes. `counted_score`: the score of a
 -- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
 -- assertions below their thresholds. `left_out`: skipped since the gates were decided before.
+-- `awaiting`: labels of people are missing. Such an item counts as it is, what is required of people
+-- as not met; in the variants of the variable `best_variants` (by number) it counts as if people
+-- answered as expected.
 CREATE OR REPLACE TEMP TABLE items AS
 SELECT
     item, case_id, case_group, variant, status, outcome, threshold,
@@ -17,17 +20,36 @@ SELECT
     coalesce(status = 'completed' AND outcome = 'passed', false) AS passed,
     NOT (status = 'error' AND $errors = 'exclude') AND NOT left_out AS counted,
     left_out,
+    awaiting,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
     list_transform(
         list_filter(
             assertions,
-            a -> a.required IS NOT NULL AND a.outcome IN ('passed', 'failed')
-                AND a.score < a.required - 1e-9
+            a -> a.required IS NOT NULL AND a.score < a.required - 1e-9
+                AND (a.outcome IN ('passed', 'failed') OR (
+                    awaiting AND best IS NULL AND contains(a.details, '"if_passed":')
+                ))
         ),
         a -> {'name': a.name, 'score': a.score, 'required': a.required}
     ) AS missed,
     list_sum(list_transform(assertions, a -> a.cost_usd)) AS judged_usd
 FROM (
-    SELECT *, coalesce(status = 'skipped' AND reason = 'decided', false) AS left_out
-    FROM read_parquet(getvariable('files'), hive_partitioning = false)
+    SELECT
+        * REPLACE (
+            CASE WHEN best IS NULL THEN score
+                ELSE CAST(json_extract(best, '$.if_passed.score') AS DOUBLE) END AS score,
+            CASE WHEN best IS NULL THEN outcome
+                ELSE json_extract_string(best, '$.if_passed.outcome') END AS outcome
+        )
+    FROM (
+        SELECT
+            *,
+            coalesce(status = 'skipped' AND reason = 'decided', false) AS left_out,
+            coalesce(reason = 'awaiting annotation', false) AS awaiting,
+            CASE WHEN reason = 'awaiting annotation' AND list_contains(
+                getvariable('best_variants'), (item // $iterations) % $variants
+            ) THEN list_filter(assertions, a -> contains(a.details, '"if_passed":'))[1].details
+            END AS best
+        FROM read_parquet(getvariable('files'), hive_partitioning = false)
+    )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from evalcore.declared.parameters import parameters_of
 from evalcore.formats.parts.load_options import LoadOptions
@@ -15,6 +16,7 @@ from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
+from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.gate import GateSpec
 from evalcore.model.notification import (
     LITERAL_ADDRESS,
@@ -31,6 +33,8 @@ from evalcore.model.suite import (
     ScoreRule,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
+
+_UNIT_S: Final = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def in_evalcore(key: str) -> Loc:
@@ -108,6 +112,7 @@ class SectionReader:
             cluster=section.get("cluster"),
             stop_when_decided=self._stops(),
             notify=self._notify(),
+            annotation=self._annotation(),
         )
 
     def _gates(self) -> Sequence[GateSpec] | None:
@@ -132,6 +137,14 @@ class SectionReader:
                 loc = (*self._loc_of("notify"), "to", index)
                 self._problems.add(loc, LITERAL_ADDRESS)
         return NotifyPolicy(tuple(written["to"]), NotifyOn(written.get("on", NotifyOn.CHANGE)))
+
+    def _annotation(self) -> AnnotationPolicy | None:
+        if "annotation" not in self._section:
+            return None
+        written = self._section["annotation"]
+        number, unit = written["deadline"][:-1], written["deadline"][-1]
+        then = AfterDeadline(written.get("then", AfterDeadline.INCONCLUSIVE))
+        return AnnotationPolicy(int(number) * _UNIT_S[unit], then)
 
     def _stops(self) -> bool:
         chosen = self._options.stop_when_decided

@@ -94,6 +94,14 @@ class NotifyShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class AnnotationShape(TypedDict, total=False):
+    """How long people have to answer, such as `48h` or `3d`, and what follows if they do not."""
+
+    deadline: Required[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}[mhdw]$")]]
+    then: Literal["inconclusive", "fail"]
+
+
+@with_config(STRICT)
 class EvalcoreSection(TypedDict, total=False):
     """What evalcore adds to a format: repetitions, gates, policies."""
 
@@ -112,5 +120,6 @@ class EvalcoreSection(TypedDict, total=False):
     cluster: Text
     stop_when_decided: bool
     notify: NotifyShape
+    annotation: AnnotationShape
     judge: Text
     require_calibrated: bool

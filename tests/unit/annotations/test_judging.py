@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ votes = st.lists(st.sampled_from(FORM.labels or ()), max_size=9)
 steps = st.lists(st.integers(1, 5), max_size=9)
 
 
-def records(labels: list[str] | list[int]) -> list[LabelRecord]:
+def records(labels: Sequence[str | int]) -> list[LabelRecord]:
     return [LabelRecord(f"annotator-{number}", label, AT) for number, label in enumerate(labels)]
 
 

@@ -1,0 +1,234 @@
+"""What people are asked, from the run that waits to the run that is decided."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.model.gate import Decision
+from evalcore.pipeline import execute_run, finish_run, load, plan_run
+from evalcore.storage.address import open_store
+from tests.support.shell import Ended, evalcore
+
+SUITE = """
+name: Polite
+{section}
+tests:
+  - id: hello
+    input: Say hello
+    fixtures: {{output: Hello dear}}
+    assertions:
+      - {{type: contains, value: Hello}}
+      - {{type: human, question: Is it polite?, labels: [yes, no], expected: yes}}
+  - id: bye
+    input: Say bye
+    fixtures: {{output: Bye}}
+    assertions:
+      - {{type: human, name: warmth, question: How warm?, scale: [1, 5], min_score: 3,
+         annotators: 2}}
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    return write_suite(tmp_path)
+
+
+def write_suite(folder: Path, section: str = "") -> Path:
+    path = folder / "polite.eval.yaml"
+    path.write_text(SUITE.format(section=section), "utf-8")
+    return path
+
+
+def command(suite: Path, *arguments: str | Path, stdin: str = "") -> Ended:
+    return evalcore(*arguments, store=suite.parent / "store", cwd=suite.parent, stdin=stdin)
+
+
+def label(case: str, assertion: str, value: Any, annotator: str, **more: Any) -> dict[str, Any]:
+    row = {"run": "latest", "case": case, "assertion": assertion, "label": value}
+    return {**row, "annotator": annotator, **more}
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+ALL = (
+    label("hello", "human", "yes", "ann"),
+    label("bye", "warmth", 2, "ann"),
+    label("bye", "warmth", 5, "bo"),
+)
+
+
+def test_a_run_that_only_lacks_labels_is_inconclusive_until_people_answered(suite: Path) -> None:
+    waiting = command(suite, "run", suite, "--json")
+    assert waiting.code == 3
+    report = waiting.report
+    assert report["decision"] == "inconclusive"
+    assert report["awaiting"] == {"labels": 3, "items": 2}
+    (gate,) = (gate for gate in report["gates"] if gate["name"] == "pass_rate")
+    assert gate["message"].startswith("awaiting annotation: 3 labels are missing")
+    messages = [a["message"] for case in report["cases"] for a in case["items"][0]["assertions"]]
+    assert messages == [
+        "",
+        "awaiting annotation: 0 of 1 labels",
+        "awaiting annotation: 0 of 2 labels",
+    ]
+    assert {case["items"][0]["reason"] for case in report["cases"]} == {"awaiting annotation"}
+
+    assert command(suite, "annotations", "import", "-", stdin=lines(*ALL)).code == 0
+    decided = command(suite, "regrade", report["run"]["id"], "--json")
+    assert decided.code == 0
+    assert "awaiting" not in decided.report
+    assert decided.report["cases"][1]["score"] == 1.0
+    # A new run of the same outputs uses them, too.
+    assert command(suite, "run", suite, "--json").code == 0
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "html", "junit", "github", "json"])
+def test_every_form_of_the_report_says_how_many_labels_are_missing(suite: Path, form: str) -> None:
+    command(suite, "run", suite)
+    arguments = {"terminal": (), "json": ("--json",)}.get(form, ("--report", form))
+    shown = command(suite, "report", "latest", *arguments)
+    written = [path.read_text("utf-8") for path in (suite.parent / "store").rglob("report.*")]
+    texts = [shown.out + shown.err] if form in ("terminal", "json") else written
+    assert any("3 labels are missing" in text for text in texts)
+
+
+def test_a_gate_that_no_label_can_save_fails_at_once(suite: Path) -> None:
+    text = suite.read_text("utf-8").replace("value: Hello", "value: Goodbye")
+    suite.write_text(text, "utf-8")
+
+    ended = command(suite, "run", suite, "--json")
+
+    assert ended.code == 1
+    assert ended.report["awaiting"]["labels"] == 3
+
+
+def test_a_gate_that_no_label_can_break_passes_at_once(suite: Path) -> None:
+    ended = command(suite, "run", suite, "--json", "--gate", "pass_rate=0")
+
+    assert ended.code == 0
+    assert ended.report["awaiting"]["labels"] == 3
+
+
+def test_an_assertion_that_is_required_of_people_leaves_its_gate_open(suite: Path) -> None:
+    text = suite.read_text("utf-8").replace("expected: yes}", "expected: yes, required: true}")
+    suite.write_text(text, "utf-8")
+
+    ended = command(suite, "run", suite, "--json", "--gate", "required_assertions")
+    assert ended.code == 3
+
+    command(suite, "annotations", "import", "-", stdin=lines(label("hello", "human", "no", "a")))
+    assert command(suite, "regrade", "latest", "--gate", "required_assertions").code == 1
+
+
+@pytest.mark.parametrize(("then", "code"), [("fail", 1), ("inconclusive", 3)])
+def test_after_the_deadline_the_suite_says_what_missing_labels_mean(
+    tmp_path: Path, then: str, code: int
+) -> None:
+    section = f"evalcore: {{annotation: {{deadline: 48h, then: {then}}}}}"
+    suite = write_suite(tmp_path, section)
+    store = open_store(str(tmp_path / "store"))
+    run = plan_run(load(suite), store, now=datetime.now(UTC) - timedelta(days=3))
+    receipts = execute_run(run)
+    with finish_run(run, receipts, now=datetime.now(UTC) - timedelta(days=2)) as view:
+        assert view.report.decision is Decision.INCONCLUSIVE
+    late = command(suite, "regrade", run.run_id, "--json")
+
+    assert late.code == code
+    (gate,) = (gate for gate in late.report["gates"] if gate["name"] == "pass_rate")
+    assert "the deadline is over" in gate["message"]
+
+
+def test_annotators_answer_in_the_terminal_and_take_back(suite: Path) -> None:
+    command(suite, "run", suite)
+    order = command(suite, "annotate", "latest", "--as", "ann", stdin="s\ns\n").out
+    first = "yes" if order.index("Is it polite?") < order.index("How warm?") else "4"
+    second = "4" if first == "yes" else "1"
+
+    ended = command(
+        suite, "annotate", "latest", "--as", "ann", stdin=f"{first}\nu\n{first} # sure\n{second}\n"
+    )
+
+    assert ended.code == 0
+    assert "2 labels of ann stored; 1 missing in the run" in ended.out
+    rows = command(suite, "annotations", "export", "latest").lines
+    assert [(row["case"], row["label"], row["annotator"]) for row in rows] == [
+        ("hello", "yes", "ann"),
+        ("bye", 4, "ann"),
+    ]
+    assert "sure" in [row["comment"] for row in rows]
+    assert "variant" not in ended.out
+
+
+def test_a_wrong_answer_in_a_pipe_ends_the_command_and_keeps_those_before_it(
+    suite: Path,
+) -> None:
+    command(suite, "run", suite)
+    ended = command(suite, "annotate", "latest", "--as", "ann", stdin="bogus\n")
+
+    assert ended.code == 2
+    assert "'bogus' is not one of" in ended.err
+    assert command(suite, "annotations", "export", "latest").out == ""
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_what_is_exported_can_be_imported_elsewhere_and_twice(
+    suite: Path, tmp_path: Path, form: str
+) -> None:
+    command(suite, "run", suite)
+    rows = (*ALL, label("bye", "How warm?", 1, "=cmd", comment="+1 'x'\nline"))
+    command(suite, "annotations", "import", "-", stdin=lines(*rows))
+    file = tmp_path / f"labels.{form}"
+    command(suite, "annotations", "export", "latest", file)
+    objects = sorted((tmp_path / "store" / "annotations").rglob("*.json"))
+    contents = {path: json.loads(path.read_bytes()) for path in objects}
+    assert len(objects) == 4
+    for path in objects:
+        path.unlink()
+
+    for stored in (4, 0):
+        ended = command(suite, "annotations", "import", file, "--json")
+        assert ended.lines == [{"stored": stored, "unchanged": 4 - stored, "outdated": 0}]
+    assert {path: json.loads(path.read_bytes()) for path in objects} == contents
+
+
+def test_all_wrong_rows_are_named_and_nothing_is_stored(suite: Path) -> None:
+    command(suite, "run", suite)
+    wrong = [
+        label("helo", "human", "yes", "ann"),
+        label("hello", "humane", "yes", "ann"),
+        label("hello", "human", "maybe", "ann"),
+        label("hello", "human", "yes", "ann", variant="other"),
+        label("hello", "human", "yes", "ann", at="yesterday"),
+        label("bye", "warmth", 6, "ann"),
+        {"run": "nope", "case": "hello"},
+        label("hello", "human", "yes", "ann", colour="red"),
+    ]
+    text = lines(ALL[0]) + "{\n" + lines(*wrong)
+
+    ended = command(suite, "annotations", "import", "-", stdin=text)
+
+    assert ended.code == 2
+    for line in range(2, 11):
+        assert f"standard input:{line}: " in ended.err
+    assert "Did you mean 'hello'?" in ended.err
+    assert not (suite.parent / "store" / "annotations").exists()
+
+
+def test_an_old_export_does_not_undo_a_change_of_mind(suite: Path) -> None:
+    command(suite, "run", suite)
+    old = label("hello", "human", "no", "ann", at="2026-01-01T00:00:00Z")
+    new = label("hello", "human", "yes", "ann", at="2026-01-02T01:00:00+01:00")
+    command(suite, "annotations", "import", "-", stdin=lines(new, old))
+
+    ended = command(suite, "annotations", "import", "-", "--json", stdin=lines(old))
+
+    assert ended.lines == [{"stored": 0, "unchanged": 0, "outdated": 1}]
+    (row,) = command(suite, "annotations", "export", "latest").lines
+    assert (row["label"], row["at"]) == ("yes", "2026-01-02T00:00:00.000Z")

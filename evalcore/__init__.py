@@ -1,7 +1,7 @@
 """evalcore: evaluation of LLM workflows as a distributed job pipeline.
 
 The public API is loaded when it is first asked for: `from evalcore import define_suite, variant,
-gates, run_suite, run_suite_async, run_eval`.
+gates, run_suite, run_suite_async, run_eval, capture`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from evalcore.version import VERSION
 
 if TYPE_CHECKING:
     from evalcore import gates
+    from evalcore.capture.capturing import capture
     from evalcore.checks.scorers.score import Score
     from evalcore.history.opened import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.artifact import Artifact
@@ -36,6 +37,7 @@ __all__ = [
     "SuiteError",
     "SuiteReport",
     "__version__",
+    "capture",
     "define_suite",
     "gates",
     "history",
@@ -68,8 +70,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `import evalcore.cli` pays for none of them."""
     from importlib import import_module
 
-    if name == "history":  # a package that can be called
-        return import_module("evalcore.history")
+    if name in {"capture", "history"}:  # packages that can be called
+        return import_module(f"evalcore.{name}")
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'evalcore' has no attribute {name!r}")

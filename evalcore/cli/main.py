@@ -42,6 +42,10 @@ COMMANDS = {
         "evalcore.cli.quarantine:quarantine",
         "Keep cases from gating until a day.",
     ),
+    "dataset": (
+        "evalcore.cli.dataset:dataset",
+        "Keep cases from files and real usage in versions.",
+    ),
     "compact": ("evalcore.cli.compact:compact", "Make the history's small files large ones."),
     "view": ("evalcore.cli.view:view", "Show runs in the browser."),
     "workspaces": (

@@ -136,6 +136,15 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetSource:
+    """The version of a dataset that a suite's cases came from, and the SHA-256 of its cases."""
+
+    name: str
+    version: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How results become a decision: repetitions, reducer, error policy, gates.
 
@@ -167,7 +176,7 @@ class SuiteDefinition:
     digests of the code that the suite names (`model.code_names`), as it was planned;
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
-    None where the cases were not looked through.
+    None where the cases were not looked through. `datasets` are the versions that cases came from.
     """
 
     name: str
@@ -189,6 +198,7 @@ class SuiteDefinition:
     code: Mapping[str, str] = field(default_factory=dict)
     executed_code: Mapping[str, str] | None = None
     absent_fields: tuple[str, ...] | None = None
+    datasets: tuple[DatasetSource, ...] = ()
 
 
 class CaseSource(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -197,12 +197,19 @@ def _first_manifest(
             "workers": options.workers,
             "reuse": options.reuse,
             "isolation": options.isolation,
+            **_datasets(definition),
             "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
             **settings,
         },
         engine={"evalcore": VERSION},
         execution={PLANNING: True},
     )
+
+
+def _datasets(definition: SuiteDefinition) -> dict[str, Any]:
+    """Return the versions of datasets that the cases came from, if there are any."""
+    named = [asdict(source) for source in definition.datasets]
+    return {"datasets": named} if named else {}
 
 
 def _seed(store: ObjectStore, regraded: str | None) -> int | None:

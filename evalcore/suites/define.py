@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from evalcore.errors import LoadError
+from evalcore.formats.parts.dataset_tests import names_stored_cases
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.quarantine_file import load_quarantined
 from evalcore.formats.parts.remote_tests import names_objects
@@ -106,7 +107,8 @@ def define_suite(
     `flow` is a workflow factory or any function that answers (docs/reference/suites.md), a workflow
     definition or file, `module:function`, or a target's name. Cases are mappings with `id`,
     `input`, `tags`, `fixtures`, `assertions` (mappings or functions), or the path of a file; with
-    those at an address (`s3://…`) the suite is checked when it is run.
+    those at an address (`s3://…`) or of a dataset (`dataset:support@3`) the suite is checked when
+    it is run.
     Without `gates`: no regressions if there is a baseline, else every case has to pass.
     """
     folder, file = _place_of_caller(sys._getframe(1).f_globals.get("__file__"), more)
@@ -131,7 +133,7 @@ def define_suite(
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects)
     # Which addresses may be read depends on the run's store; each is read once, by the run.
-    if not names_objects(raw["cases"]):
+    if not names_objects(raw["cases"]) and not names_stored_cases(raw["cases"]):
         suite.read(LoadOptions(environment=os.environ, secrets_required=False))
     return suite
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,22 +23,30 @@ _FIELDS: Final = (
 )
 
 
+REQUIRED: Final = ("id", "input")
+"""The columns without which a table is no table of tests."""
+
+
 def is_table(path: Path) -> bool:
     """Whether the file is read as a table, by its suffix."""
     return path.suffix.lower() in {".csv", ".parquet"}
 
 
 def table_tests(
-    path: Path, name: str, columns: Mapping[str, str], suite: Problems
+    path: Path,
+    name: str,
+    columns: Mapping[str, str],
+    suite: Problems,
+    required: Sequence[str] = REQUIRED,
 ) -> Iterator[RawTest]:
     """Yield each row as a raw test.
 
     `columns` maps a test's field (or `metadata.x`, or an assertion type) to the table's column;
     mistakes in it are noted in `suite`. Columns named like a field or a simple assertion type are
-    taken as such; any other becomes metadata. A table that lacks a column gives no test. Raises
-    `LoadError` for a table that cannot be read.
+    taken as such; any other becomes metadata. A table that lacks a column of `columns`, or a
+    `required` one, gives no test. Raises `LoadError` for a table that cannot be read.
     """
-    table = _Table(path, name, columns)
+    table = _Table(path, name, columns, required)
     yield RawTest(NO_TEST, (), table)
     rows = table.csv.read(table) if table.csv else _parquet_rows(path, name)
     for table.index, row in enumerate(rows):
@@ -76,7 +84,7 @@ def _has_columns(
         if column not in header:
             message = f"{table.file} has no column '{column}'."
             suite.add(loc, message + suggest(column, header))
-    for field in ("id", "input"):
+    for field in table.required:
         if field not in columns and field not in header:
             message = f"has no column '{field}'; name another with `columns: {{{field}: …}}`."
             line = 1 if table.csv else None
@@ -90,7 +98,10 @@ class _Table(Problems):
     As a collector it names the column in the place of the path into a test.
     """
 
-    def __init__(self, path: Path, name: str, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: Path, name: str, columns: Mapping[str, str], required: Sequence[str]
+    ) -> None:
+        self.required = required
         super().__init__(name, lambda _: self.line(), cheap=True)
         self.csv = CsvRows(path, name) if path.suffix.lower() == ".csv" else None
         self.index = -1

@@ -7,16 +7,19 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.formats.parts.dataset_tests import dataset_tests
 from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.remote_tests import is_remote, remote_tests
-from evalcore.formats.parts.table_rows import is_table, table_tests, text_of
+from evalcore.formats.parts.table_rows import REQUIRED, is_table, table_tests, text_of
 from evalcore.formats.text.documents import parse_json, read_document
 from evalcore.formats.text.syntax_reasons import json_reason
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path
+from evalcore.model.suite import DatasetSource
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.globs import has_magic, matching_files
 
@@ -27,12 +30,14 @@ class NamedFiles(NamedTuple):
     """How files of tests that a suite names are read.
 
     `columns` maps fields of a test to columns of tables; addresses `s3://…` have to lie below one
-    of `datasets`.
+    of `datasets`, of which the first is the store of the run. In it stand the datasets that
+    `dataset:NAME@VERSION` names; which versions were read is noted in `versions`.
     """
 
     folder: Path
     columns: Mapping[str, str]
     datasets: Sequence[str] = ()
+    versions: list[DatasetSource] | None = None
 
 
 def suite_tests(
@@ -61,16 +66,21 @@ def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTe
 
 
 def file_tests(
-    path: Path, name: str, columns: Mapping[str, str], suite: Problems
+    path: Path,
+    name: str,
+    columns: Mapping[str, str],
+    suite: Problems,
+    required: Sequence[str] = REQUIRED,
 ) -> Iterator[RawTest]:
     """Yield the tests of a file of tests: JSONL, a table, or YAML/JSON with a list.
 
-    Mistakes in `columns` are noted in `suite`, the collector of the file that holds them.
+    Mistakes in `columns` are noted in `suite`, the collector of the file that holds them. A table
+    has to have the `required` columns.
     """
     if path.suffix.lower() == ".jsonl":
         yield from jsonl_tests(path, name)
     elif is_table(path):
-        yield from table_tests(path, name, columns, suite)
+        yield from table_tests(path, name, columns, suite, required)
     else:
         document = read_document(path, name)
         problems = Problems(name, document.locate)
@@ -165,6 +175,10 @@ def named_tests(
     root = repository_root(folder)
     for index, written in enumerate(names):
         name_loc = (*loc, index) if len(names) > 1 else loc
+        if names_dataset(written):
+            used = [] if files.versions is None else files.versions
+            yield from dataset_tests(written, files.datasets, name_loc, problems, used)
+            continue
         if is_remote(written):
             yield from remote_tests(
                 written, files.datasets, files.columns, name_loc, problems, file_tests
@@ -184,7 +198,7 @@ def named_tests(
 
 def names_path(written: str, path: Path) -> bool:
     """Whether a name or a glob, written in a file beside `path`, names `path`."""
-    if is_remote(written):
+    if is_remote(written) or names_dataset(written):
         return False
     name = written.removeprefix("file://")
     if not has_magic(name):

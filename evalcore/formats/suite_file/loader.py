@@ -32,6 +32,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_lookup import fields_of
 from evalcore.model.suite import (
+    DatasetSource,
     Format,
     Policy,
     ScorerSpec,
@@ -104,8 +105,10 @@ def read_suite(
     )
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
+    versions: list[DatasetSource] = []
+    files = NamedFiles(folder, sound.get("columns", {}), options.datasets, versions)
     spool, collectors, absent = spool_rows(
-        _raw_cases(cases, NamedFiles(folder, sound.get("columns", {}), options.datasets), problems),
+        _raw_cases(cases, files, problems),
         reader,
         selection,
         [problems, *([targets.file_problems] if targets.file_problems else [])],
@@ -125,6 +128,7 @@ def read_suite(
         targets={**targets.used, **flow.targets},
         judge=graders.default,
         absent_fields=absent,
+        datasets=tuple(versions),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 

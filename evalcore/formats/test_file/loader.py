@@ -43,6 +43,7 @@ from evalcore.formats.text.documents import Document
 from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.model.suite import (
+    DatasetSource,
     Format,
     Limits,
     Policy,
@@ -113,7 +114,8 @@ def _load(
     level = _SuiteLevel(suite, path, options, variables, problems)
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
     selection = Selection(options)
-    files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets)
+    versions: list[DatasetSource] = []
+    files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
     rows = (
         file_tests(path, tests, files.columns, problems)
         if path.suffix.lower() in ROW_SUFFIXES
@@ -152,6 +154,7 @@ def _load(
         require_calibrated=bool(level.section.get("require_calibrated")),
         tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
         absent_fields=absent,
+        datasets=tuple(versions),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 

@@ -1,0 +1,252 @@
+"""From captured calls to objects of a store: redacted, as JSON lines, many in one object.
+
+Runs in the writing thread only: everything that costs time or may fail happens here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from evalcore.capture.calls import OWNERS, WRITTEN, CaptureCall
+from evalcore.capture.snapshot import Unreadable
+from evalcore.planning.zstd_frames import compress_frame
+from evalcore.redaction.personal import PersonalRedactor, RedactionError
+from evalcore.redaction.redactor import PROCESS, REDACTED
+from evalcore.settings import read_settings
+from evalcore.storage.address import open_store
+from evalcore.storage.dataset_keys import DatasetKeys
+from evalcore.storage.layout import suite_key
+from evalcore.storage.object_store import ObjectStore
+
+LARGEST_CAPTURE_BYTES: Final = 256 * 1024
+_LARGEST_BATCH: Final = 500
+_LARGEST_BATCH_BYTES: Final = 2 * 1024 * 1024
+_OLDEST_BATCH_S: Final = 5.0
+_RETRY_AFTER_S: Final = 5.0
+_IDLE_S: Final = 3_600.0
+_BITS: Final = 63
+
+
+@dataclass
+class _Batch:
+    """Captures of one dataset that are not stored yet, by their id."""
+
+    opened_at: float
+    lines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    captures: int = 0
+    size: int = 0
+    retry_at: float = 0.0
+
+
+class CaptureBatches:
+    """Captures by store and dataset until they are written; `count` is told what became of them.
+
+    A batch is written once it is 5 s old or large. While its store does not take it, it is tried
+    again every 5 s and takes nothing more when it is full.
+    """
+
+    def __init__(
+        self, count: Callable[[str, int], None], working: AbstractContextManager[Any]
+    ) -> None:
+        """Take what counts, and the lock that is held while anything but a store works."""
+        self._count = count
+        self._working = working
+        self._batches: dict[tuple[str | ObjectStore | None, str], _Batch] = {}
+        self._stores: dict[str | None, ObjectStore] = {}
+        self._redactors: dict[tuple[Any, ...], PersonalRedactor] = {}
+        self._is_configured = False
+
+    def take(self, call: CaptureCall) -> None:
+        """Redact a call and add it to its batch; count it if it cannot be."""
+        try:
+            self._configure()
+            redactor = self._redactors.get(call.redact)
+            if redactor is None:
+                redactor = self._redactors[call.redact] = PersonalRedactor(PROCESS, call.redact)
+            record = _record(call, redactor)
+            line = orjson.dumps(record)
+        except RedactionError:
+            self._count("redaction", 1)
+            return
+        # A captured value is foreign: its capture is lost and counted, the thread goes on.
+        except Exception:  # noqa: BLE001 - of values of foreign types
+            self._count("failed", 1)
+            return
+        if len(line) > LARGEST_CAPTURE_BYTES:
+            self._count("too large", 1)
+            return
+        self._add(call, record, len(line))
+
+    def _add(self, call: CaptureCall, record: dict[str, Any], size: int) -> None:
+        key = (call.store, call.dataset)
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._batches[key] = _Batch(time.monotonic())
+        repeated = batch.lines.get(record["id"])
+        if repeated is not None:
+            repeated["times"] = repeated.get("times", 1) + 1
+        elif _is_full(batch):
+            self._count("store", 1)
+            return
+        else:
+            batch.lines[record["id"]] = record
+            batch.size += size
+        batch.captures += 1
+
+    def next_write_s(self) -> float:
+        """Return after how many seconds a batch is due."""
+        now = time.monotonic()
+        due = [max(_due_at(batch) - now, 0.0) for batch in self._batches.values()]
+        return min(due, default=_IDLE_S)
+
+    def write_due(self) -> None:
+        """Write the batches that are old or full enough."""
+        now = time.monotonic()
+        for key, batch in list(self._batches.items()):
+            if _due_at(batch) <= now:
+                self._write(key, batch)
+
+    def write_all(self) -> None:
+        """Write every batch, also those whose store did not take them a moment ago."""
+        for key, batch in list(self._batches.items()):
+            self._write(key, batch)
+
+    def _write(self, key: tuple[str | ObjectStore | None, str], batch: _Batch) -> None:
+        address, dataset = key
+        try:
+            with self._working:
+                keys = DatasetKeys(suite_key(dataset))
+                name = keys.pending_batch(datetime.now(UTC), secrets.token_bytes(6))
+                data = _frame(batch)
+                store = self._store(address)
+            store.put_if_absent(name, data)
+        # Whichever way a store fails: the batch waits, and the caller does not notice.
+        except Exception:  # noqa: BLE001 - every fault of a store
+            batch.retry_at = time.monotonic() + _RETRY_AFTER_S
+            return
+        del self._batches[key]
+        self._count(WRITTEN, batch.captures)
+
+    def _configure(self) -> None:
+        """Let the redactor know the secrets of the environment before the first capture."""
+        if not self._is_configured:
+            PROCESS.learn_environment(os.environ)
+            self._is_configured = True
+
+    def _store(self, address: str | ObjectStore | None) -> ObjectStore:
+        if address is not None and not isinstance(address, str):
+            return address
+        store = self._stores.get(address)
+        if store is None:
+            settings = read_settings(os.environ, Path.cwd())
+            store = self._stores[address] = open_store(address or settings.store)
+        return store
+
+
+def _frame(batch: _Batch) -> bytes:
+    records = batch.lines.values()
+    lines = (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in records)
+    return compress_frame(b"".join(lines), level=3)
+
+
+def _is_full(batch: _Batch) -> bool:
+    return len(batch.lines) >= _LARGEST_BATCH or batch.size >= _LARGEST_BATCH_BYTES
+
+
+def _due_at(batch: _Batch) -> float:
+    return max(batch.retry_at, 0.0 if _is_full(batch) else batch.opened_at + _OLDEST_BATCH_S)
+
+
+def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
+    """Return a capture as its line says it; nothing in it is left unredacted."""
+    at = datetime.fromtimestamp(call.moment, UTC).isoformat(timespec="milliseconds")
+    record: dict[str, Any] = {
+        "id": "",
+        "dataset": call.dataset,
+        "at": at.replace("+00:00", "Z"),
+        "function": call.function,
+        "input": redactor.value(_json_value(_input(call))),
+    }
+    if call.error is not None:
+        kind, arguments = call.error
+        parts = arguments if isinstance(arguments, list) else [arguments]
+        texts = [part if isinstance(part, str) else str(_json_value(part)) for part in parts]
+        record["error"] = {"kind": kind, "message": redactor.text(", ".join(texts))}
+    else:
+        record["output"] = _output(call, redactor)
+        if not call.complete:
+            record["complete"] = False
+    if call.metadata is not None:
+        record["metadata"] = redactor.value(_json_value(call.metadata))
+    identity = orjson.dumps(record["input"], option=orjson.OPT_SORT_KEYS)
+    record["id"] = hashlib.sha256(identity).hexdigest()
+    return record
+
+
+def _input(call: CaptureCall) -> Any:
+    """Return the arguments of a call by their names; one text, mapping or list by itself."""
+    if isinstance(call.arguments, list) and call.keywords is not None:
+        positional = call.names[1:] if call.names[:1] in OWNERS else call.names
+        numbered = (f"argument_{index + 1}" for index in range(len(call.arguments)))
+        names = (*positional, *list(numbered)[len(positional) :])
+        named = dict(zip(names, call.arguments, strict=False)) | call.keywords
+    else:
+        named = {"input": call.arguments}
+    value = next(iter(named.values())) if len(named) == 1 else named
+    return value if isinstance(value, str | dict | list) else named
+
+
+def _output(call: CaptureCall, redactor: PersonalRedactor) -> Any:
+    output = _json_value(call.output)
+    if not call.chunks:
+        return redactor.value(output)
+    if all(isinstance(chunk, str) for chunk in output):
+        return redactor.value("".join(output))
+    clean = redactor.value(output)
+    # A key or an address may be spread over several chunks.
+    whole = "".join(_texts(clean))
+    return clean if redactor.text(whole) == whole else REDACTED
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    members = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return []
+    return [text for member in members for text in _texts(member)]
+
+
+def _json_value(value: Any) -> Any:
+    """Return a snapshot as JSON has it; what JSON lacks is text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int):
+        return value if value.bit_length() <= _BITS else f"<integer of {value.bit_length()} bits>"
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    if isinstance(value, Mapping):
+        return {_name(name): _json_value(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_json_value(member) for member in value]
+    if isinstance(value, Unreadable):
+        return f"<{value.type_name}>"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _name(value: Any) -> str:
+    name = _json_value(value)
+    return name if isinstance(name, str) else str(name)

@@ -1,0 +1,1 @@
+"""Datasets: immutable versions of cases, and captures of real usage that wait to become some."""

@@ -1,0 +1,1 @@
+"""Files that become cases of a dataset: traces, JSON lines, tables."""

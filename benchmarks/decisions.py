@@ -1,6 +1,6 @@
 """How often gates are wrong, and what they find: 2 000 simulated nights for each.
 
-    uv run python -m benchmarks.decisions [--nights N] [--seed N] [--dry]
+    uv run python -m benchmarks.decisions [--nights N] [--seed N] [--only SECTION] [--dry]
 
 A night is a run of 400 cases × 3 iterations. Case i passes with probability p_i ~ Beta(8, 2), so
 that the mean is 0.8. A false alarm is a gate that fails although the score has not fallen by more
@@ -25,6 +25,8 @@ from benchmarks.nights import (
     ALPHA,
     CASES,
     Night,
+    auto_suite_night,
+    auto_variant_night,
     drift_night,
     history_night,
     naive_night,
@@ -38,8 +40,13 @@ from evalcore.model.gate import GateOutcome
 
 _MEANING = (
     "A night is a run of 400 cases × 3 iterations, mean pass rate 0.8. At the margin a gate that "
-    "fails or passes is wrong. `cases run` is what early stopping leaves of them."
+    "fails or passes is wrong. `cases run` is what early stopping leaves of them, "
+    "with `auto:8` what is executed of 8 iterations of them."
 )
+_SECTIONS = {
+    "decisions": "Decisions",
+    "decisions-auto": "Decisions with iterations that are added",
+}
 
 
 class Claim(NamedTuple):
@@ -176,6 +183,57 @@ CLAIMS = (
     Claim(
         "pass_rate=0.8, stopped early", "suite at 0.60", FAIL, suite_night(0.60, 0.8, wrong=False)
     ),
+    Claim(
+        "score_at_least=0.8, auto:8",
+        "suite at 0.80: not as all iterations",
+        FAIL,
+        auto_suite_night(0.80, 0.8, wrong=True),
+        ALPHA,
+    ),
+    Claim(
+        "score_at_least=0.8, auto:8",
+        "suite at 0.79: not as all iterations",
+        FAIL,
+        auto_suite_night(0.79, 0.8, wrong=True),
+        ALPHA,
+    ),
+    Claim(
+        "score_at_least=0.8, auto:8",
+        "suite at 0.85",
+        PASS,
+        auto_suite_night(0.85, 0.8, wrong=False),
+    ),
+    Claim(
+        "score_at_least=0.8, auto:8",
+        "suite at 0.70",
+        FAIL,
+        auto_suite_night(0.70, 0.8, wrong=False),
+    ),
+    Claim(f"{REGRESSION}, auto:8", "unchanged, margin 0", FAIL, auto_variant_night(0, 0), ALPHA),
+    Claim(
+        f"{REGRESSION}, auto:8",
+        "2 points worse, margin 2",
+        FAIL,
+        auto_variant_night(0.02, 0.02),
+        ALPHA,
+    ),
+    Claim(
+        f"{REGRESSION}, auto:8",
+        "2 points worse, margin 2",
+        PASS,
+        auto_variant_night(0.02, 0.02),
+        ALPHA,
+    ),
+    Claim(
+        f"{REGRESSION}, auto:8",
+        "5 points worse, margin 0",
+        FAIL,
+        auto_variant_night(0.05, 0),
+        at_least=0.8,
+    ),
+    Claim(
+        f"{REGRESSION}, auto:8", "8 points worse, margin 2", FAIL, auto_variant_night(0.08, 0.02)
+    ),
 )
 
 
@@ -189,11 +247,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nights", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=_SECTIONS, help="the claims of one section")
     parser.add_argument("--dry", action="store_true", help="write nothing")
     options = parser.parse_args()
+    sections = [options.only] if options.only else list(_SECTIONS)
+    missed = [section for section in sections if measure(section, options)]
+    return 1 if missed else 0
+
+
+def measure(section: str, options: argparse.Namespace) -> bool:
+    """Simulate the claims of a section and write it; return whether one does not hold."""
     began = time.monotonic()
     rows: list[Row] = []
     for number, claim in enumerate(CLAIMS):
+        if ("auto:" in claim.gate) != (section == "decisions-auto"):
+            continue
         source = numpy.random.default_rng([options.seed, number])
         nights = [claim.decide(source) for _ in range(options.nights)]
         share = sum(night.outcome is claim.counted for night in nights) / len(nights)
@@ -211,8 +279,8 @@ def main() -> int:
     header = ("rule", "nights", "counted", "share", "bound", "cases run")
     if not options.dry:
         intro = f"`uv run python -m benchmarks.decisions`, {took}, {machine()}. {_MEANING}"
-        write_section("decisions", f"## Decisions\n\n{intro}\n\n{table(header, rows)}")
-    return 1 if any(row.missed for row in rows) else 0
+        write_section(section, f"## {_SECTIONS[section]}\n\n{intro}\n\n{table(header, rows)}")
+    return any(bool(row.missed) for row in rows)
 
 
 if __name__ == "__main__":

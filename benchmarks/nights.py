@@ -11,6 +11,7 @@ from evalcore.gates.comparing import NoRegressions, NoSignificantRegression
 from evalcore.gates.drift import NoDrift
 from evalcore.gates.over_time import NoDropFromHistory, NoNewFailures
 from evalcore.gates.reliability import Reliable
+from evalcore.gates.rounds import RoundGates, RoundItem
 from evalcore.gates.sequential import CaseValue, SeenValue, SequentialGate, SequentialRule
 from evalcore.model.comparison import (
     CaseState,
@@ -27,6 +28,7 @@ from evalcore.model.summary import Counts, Summary, VariantSummary
 from evalcore.statistics.iterated import pass_all_k
 
 CASES, ITERATIONS = 400, 3
+AUTO_MOST = 8
 ALPHA = 0.05
 POLICY = Policy(ScoreRule.WEIGHTED, ())
 Array = Any
@@ -264,5 +266,52 @@ def regressions_night(drop: float = 0.0) -> Callable[..., Night]:
             comparison=Comparison((candidate,)),
         )
         return Night(NoRegressions().decide(summary, POLICY).outcome)
+
+    return decide
+
+
+def auto_suite_night(rate: float, threshold: float, *, wrong: bool) -> Callable[..., Night]:
+    """Return a night of `score_at_least` with `--iterations auto:8` on a suite with this rate.
+
+    Its cases run are the share of the iterations that were executed. With `wrong` the outcome is
+    `fail` if it is not what all iterations would say, else `pass`.
+    """
+
+    def decide(source: numpy.random.Generator) -> Night:
+        p = source.beta(2, 0.5, CASES)
+        p = numpy.clip(p * (rate / p.mean()), 0, 1)
+        scores = source.random((AUTO_MOST, CASES)) < p
+        rule = SequentialRule(CaseValue.SCORE, threshold, ALPHA)
+        gates = RoundGates({0: rule}, [""], None, AUTO_MOST)
+        for values in scores:
+            gates.add([RoundItem(i, "", "", float(x), float(x)) for i, x in enumerate(values)], ())
+        outcome = gates.gates[0].outcome or GateOutcome.INCONCLUSIVE
+        if wrong:
+            whole = GateOutcome.PASS if scores.mean() >= threshold - 1e-9 else GateOutcome.FAIL
+            outcome = GateOutcome.PASS if outcome is whole else GateOutcome.FAIL
+        return Night(outcome, round(CASES * gates.rounds / AUTO_MOST))
+
+    return decide
+
+
+def auto_variant_night(drop: float, margin: float) -> Callable[..., Night]:
+    """Return a night of `no_significant_regression` with `--iterations auto:8`."""
+
+    def decide(source: numpy.random.Generator) -> Night:
+        p = probabilities(source)
+        now = source.random((AUTO_MOST, CASES)) < numpy.clip(fallen(p, drop), 0, 1)
+        before = source.random((AUTO_MOST, CASES)) < p
+        rule = SequentialRule(CaseValue.DIFFERENCE, -margin, ALPHA / 2, per_variant=True)
+        gates = RoundGates({0: rule}, ["a", "b"], "a", AUTO_MOST)
+        sums = numpy.zeros(CASES)
+        for number in range(AUTO_MOST):
+            sums += now[number].astype(float) - before[number]
+            means = sums / (number + 1)
+            items = [RoundItem(i, "b", "", float(x), None) for i, x in enumerate(now[number])]
+            gates.add(items, [SeenValue(i, rule.value, "b", float(x)) for i, x in enumerate(means)])
+            if gates.decided:
+                break
+        outcome = gates.gates[0].outcome or against_variant(means, margin).outcome
+        return Night(outcome, round(CASES * gates.rounds / AUTO_MOST))
 
     return decide

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -240,8 +241,27 @@ def _execute(execution: FlowExecution) -> None:
         len(shards),
     )
     progress.earlier = execution.earlier_items(shards)
-    _run_shards(execution, shards, progress)
+    for part in _rounds(execution, shards):
+        if not execution.stopped:
+            _run_shards(execution, part, progress)
     progress.show(execution.executed_items, now=True)
+
+
+def _rounds(execution: FlowExecution, shards: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the shards that may be executed at the same time: one iteration after the other.
+
+    The iterations that a decided run does not need are executed together: their items are skipped.
+    """
+    plan, left = execution.plan, shards
+    for iteration in range(1, plan.iterations + 1 if plan.by_round else 1):
+        if execution.run.is_decided():
+            break
+        stop = iteration * plan.round_shards
+        if part := tuple(shard for shard in left if shard < stop):
+            yield part
+        left = tuple(shard for shard in left if shard >= stop)
+    if left:
+        yield left
 
 
 def _execute_pilot(execution: FlowExecution, progress: RunProgress) -> None:

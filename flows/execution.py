@@ -132,7 +132,9 @@ class FlowExecution:
             return shard_name
         parts = range(self.plan.parts)
         cases = [case for part in parts for case in self.run.cases(part, self.plan)]
-        return lambda shard: f"{shard_name(shard)} {self._item_name(shard, cases)}"
+        return lambda shard: (
+            f"{shard_name(shard)} {self._item_name(self.plan.shard_items(shard).start, cases)}"
+        )
 
     def _item_name(self, item: int, cases: Sequence[Case]) -> str:
         case, repetition = divmod(item, self.plan.items_per_case)

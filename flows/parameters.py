@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
+from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.settings import Settings
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -81,12 +83,13 @@ class EvaluateParameters(BaseModel):
     ] = []
     exclude_tags: Annotated[list[str], Field(description="No case with one of these tags.")] = []
     iterations: Annotated[
-        int | None,
+        Annotated[int, Field(ge=1, le=1000)]
+        | Annotated[str, Field(pattern=r"^auto(:\d{1,4})?$")]
+        | None,
         Field(
-            ge=1,
-            le=1000,
-            description="How often each case and variant is run; empty means what the suite says.",
-            examples=[5],
+            description="How often each case and variant is run, or `auto:MAX`: until the gates "
+            "are decided; empty means what the suite says.",
+            examples=[5, "auto:10"],
         ),
     ] = None
     threshold: Annotated[
@@ -181,11 +184,13 @@ def load_options(
     parameters: EvaluateParameters, settings: Settings, environment: Mapping[str, str]
 ) -> LoadOptions:
     """Return what the parameters lay over the suite's file; raise `UsageError`."""
+    iterations = _iterations(parameters.iterations)
     return LoadOptions(
         format=None if parameters.format == AUTO else parameters.format,
         target=parameters.target or None,
         threshold=parameters.threshold,
-        iterations=parameters.iterations,
+        iterations=None if iterations is None else iterations.most,
+        auto_iterations=iterations is not None and iterations.auto,
         gates=parse_gate_options(parameters.gates, "gates"),
         concurrency=parameters.concurrency,
         cases=frozenset(parameters.cases),
@@ -198,3 +203,10 @@ def load_options(
         option_names=_OPTION_NAMES,
         # The store that a parameter names grants nothing: parameters come over the network.
     ).configured(settings, environment)
+
+
+def _iterations(value: int | str | None) -> Iterations | None:
+    try:
+        return None if value is None else parse_iterations(value)
+    except ValueError as error:
+        raise UsageError(f"iterations: {error}") from error

@@ -63,6 +63,8 @@ class ExportFacts(NamedTuple):
             "pilot": self.plan.pilot,
             "shard_size": self.plan.shard_size,
             "items_per_case": self.plan.items_per_case,
+            "iterations": self.plan.iterations,
+            "round_shards": self.plan.round_shards if self.plan.by_round else 0,
         }
 
 

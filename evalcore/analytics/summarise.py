@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,19 @@ class Aggregates:
                 used = {key: value for key, value in gate.params.items() if key in names}
                 rows[gate.key] = tuple(self.connection.execute(gate.query, used).fetchall())
         return rows
+
+    def case_ids(self, among: Collection[str]) -> frozenset[str]:
+        """Return those of the cases that the tables have."""
+        if not among:
+            return frozenset()
+        query = "SELECT DISTINCT case_id FROM items WHERE case_id IN (SELECT unnest($1::VARCHAR[]))"
+        rows = self.connection.execute(query, [list(among)]).fetchall()
+        return frozenset(case for (case,) in rows)
+
+    def awaits_labels(self) -> bool:
+        """Whether labels of people are missing."""
+        row = self.connection.execute("SELECT bool_or(awaiting) FROM items").fetchone()
+        return bool(row and row[0])
 
     def stopped_items(self) -> int:
         """Return how many items were skipped since the gates were decided before."""

@@ -98,6 +98,7 @@ def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any
             "cases": size.cases,
             "variants": [variant.id for variant in definition.variants],
             "iterations": size.iterations,
+            "auto_iterations": size.by_round,
             "shards": size.shards,
             "shard_size": size.shard_size,
             "gates": [{"gate": gate.gate, **gate.params} for gate in definition.policy.gates],
@@ -110,7 +111,9 @@ def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any
             click.echo(on_one_line(orjson.dumps(described).decode()))
             continue
         click.echo(sanitize_terminal(f"{definition.name} ({definition.format})"))
-        counted = f"{size.cases} cases × {size.variants} variants × {size.iterations} iterations"
+        most = "up to " if size.by_round else ""
+        iterations = f"{most}{size.iterations} iterations"
+        counted = f"{size.cases} cases × {size.variants} variants × {iterations}"
         click.echo(f"  {counted} = {size.items} items in {size.shards} shards")
         for line in () if power is None else power_lines(power):
             click.echo(f"  {line}")

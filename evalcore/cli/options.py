@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.gates.registry import option_forms, parse_gate_options
+from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
@@ -135,7 +137,7 @@ def override_options(command: F) -> F:
         click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
         click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
         click.option("--threshold", type=click.FloatRange(0, 1), help="Instead of the suite's."),
-        click.option("-n", "--iterations", type=click.IntRange(min=1), help="Runs of each case."),
+        click.option("-n", "--iterations", type=_IterationsType(), help=_ITERATIONS_HELP),
         click.option("--stop-when-decided/--no-stop-when-decided", default=None, help=_STOP_HELP),
         click.option("--concurrency", type=click.IntRange(min=1), help=_CONCURRENCY_HELP),
         click.option("--strict", is_flag=True, help="Treat warnings as errors."),
@@ -145,6 +147,23 @@ def override_options(command: F) -> F:
     return command
 
 
+class _IterationsType(click.ParamType[Iterations]):
+    """A number of iterations, or `auto[:MAX]`."""
+
+    name = "N|auto[:MAX]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Iterations:
+        if isinstance(value, Iterations):
+            return value
+        try:
+            return parse_iterations(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_ITERATIONS_HELP = "Runs of each case; auto: until the gates are decided, at most MAX (8)."
 _SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
 _CONCURRENCY_HELP = "Items at the same time, in each process of the run."
 _STOP_HELP = "Run cases in random order, and stop as soon as the gates are decided."
@@ -175,11 +194,15 @@ def load_options(
     configured = settings()
     allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)
     listed = [case for text in flags["case_lists"] for case in _split(text)]
+    iterations = flags["iterations"]
+    is_auto = iterations is not None and iterations.auto
+    if is_auto and flags.get("stop_when_decided"):
+        raise UsageError("--iterations auto decides after whole iterations: no --stop-when-decided")
     return LoadOptions(
         format=flags["format_"],
         target=flags["target"],
         threshold=flags["threshold"],
-        iterations=flags["iterations"],
+        iterations=None if iterations is None else iterations.most,
         gates=parse_gate_options(flags["gates"], "--gate"),
         concurrency=flags["concurrency"],
         cases=frozenset([*flags["cases"], *listed]),
@@ -191,6 +214,7 @@ def load_options(
         allow_imports=allowed,
         script=flags.get("script"),
         stop_when_decided=flags.get("stop_when_decided"),
+        auto_iterations=is_auto,
     ).configured(configured, os.environ, store)
 
 

@@ -21,6 +21,7 @@ from evalcore.pipeline import cancel_run
 from evalcore.pipeline.integrity import verify_run
 from evalcore.pipeline.interruption import is_interrupted
 from evalcore.report.document import on_one_line
+from evalcore.storage.manifests import encode_manifest
 from evalcore.storage.run_names import choose_run
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
     code = ExitCode.ERRORS if damages else ExitCode.PASS
     if as_json:
         extra = {"damaged": [damage._asdict() for damage in damages]} if damages else {}
-        document = orjson.loads(orjson.dumps(manifest)) | extra
+        document = orjson.loads(encode_manifest(manifest)) | extra
         click.echo(on_one_line(orjson.dumps(document).decode()))
         return int(code)
     facts = manifest_facts(manifest)

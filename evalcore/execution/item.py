@@ -80,9 +80,9 @@ class ItemRunner:
                 finished = with_results(finished, results, rule)
         return finished
 
-    def _skip_if_the_run_has_ended(self) -> None:
+    def _skip_if_the_run_has_ended(self, item: WorkItem) -> None:
         """Raise `SkippedError` if the run is decided, or its `max_duration_s` is over."""
-        if self._inputs.decided is not None and self._inputs.decided():
+        if self._inputs.decided is not None and self._inputs.decided(item):
             raise SkippedError(DECIDED, "the gates of the run are decided")
         if self._inputs.ended is not None and self._inputs.ended():
             bound = self._suite.limits.max_duration_s
@@ -91,7 +91,7 @@ class ItemRunner:
     async def _run_in_workspace(self, running: RunningItem) -> FinishedItem:
         """Prepare the item's workspace and run the item there."""
         workspaces, item = self._inputs.workspaces, running.item
-        self._skip_if_the_run_has_ended()
+        self._skip_if_the_run_has_ended(item)
         if workspaces is None:
             raise TargetError("workspace", "no workspaces are prepared here")
         async with workspaces().entered(item.case, f"{item.number}-{item.case.id}") as workspace:
@@ -106,7 +106,7 @@ class ItemRunner:
     async def _graded(self, running: RunningItem) -> FinishedItem:
         """Return the finished item; what its target or its checks raise is part of it."""
         try:
-            self._skip_if_the_run_has_ended()
+            self._skip_if_the_run_has_ended(running.item)
             if running.calls is None:
                 finished = await self._evidence_and_grades(running)
             else:

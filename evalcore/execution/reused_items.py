@@ -90,7 +90,7 @@ class ReusedItems:
                 name = self._run.keys.reuse_part(part).removeprefix(self._run.keys.folder)
                 damage = Damage(name, "is no whole Parquet file")
                 raise DamagedRunError(self._run.run_id, (damage,)) from error
-            stored = {row["item"]: self._reused(row) for row in rows}
+            stored = {row["item"]: self._reused(row) for row in rows if row["item"] in items}
             with self._lock:
                 self._items.update(stored)
 

@@ -16,6 +16,7 @@ from evalcore.trust.imports import ImportPolicy
 if TYPE_CHECKING:
     from evalcore.execution.limits.prevented_items import PreventedItem
     from evalcore.execution.reused_items import ReusedItems
+    from evalcore.planning.expand import WorkItem
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspaces
 
@@ -25,8 +26,8 @@ class RunInputs(NamedTuple):
 
     `folder` is the suite's, `imports` says what may be imported and started. `objects` are what a
     suite made in Python refers to by name. `ended` says that the run's time is over, `decided` that
-    its gates are decided: items that have not begun then are skipped. `run_stores` says where the
-    events of an item's workflow go, `reused` which items have evidence of an earlier run,
+    its gates do not need an item: items that have not begun then are skipped. `run_stores` says
+    where the events of an item's workflow go, `reused` which items have evidence of an earlier run,
     `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
     which processes run the suite's Python. `begins` is called with each item that is executed and
     has to wait. `prevented` has, by execution key, the items that a limit cut short in the run that
@@ -38,7 +39,7 @@ class RunInputs(NamedTuple):
     mode: str = Mode.LIVE
     objects: Mapping[str, Any] = NOTHING
     ended: Callable[[], bool] | None = None
-    decided: Callable[[], bool] | None = None
+    decided: Callable[[WorkItem], bool] | None = None
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
     calibrated: Callable[[str], bool] | None = None

@@ -139,6 +139,11 @@ class RequiredCases(Gate, example="case-1,case-2"):
         ids = (self.case_ids,) if isinstance(self.case_ids, str) else tuple(self.case_ids)
         object.__setattr__(self, "case_ids", ids)
 
+    def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
+        if repeats and not policy.each_iteration_passes:
+            return False
+        return any(case.was_run and case.case in self.case_ids for case in summary.required_cases)
+
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         ids = [case for case in self.case_ids if case not in summary.quarantined]
         if not ids:
@@ -166,6 +171,9 @@ class RequiredCases(Gate, example="case-1,case-2"):
 @dataclass(frozen=True)
 class RequiredAssertions(Gate):
     """Every required assertion of every completed item reaches its threshold."""
+
+    def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
+        return summary.required_failures > 0
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         missed = summary.required_failures

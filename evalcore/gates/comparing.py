@@ -38,6 +38,14 @@ class NoRegressions(Gate, compares=True):
     allow_metric_regressions: Flag = False
     first_run: FirstRun = "inconclusive"
 
+    def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
+        # Whether several iterations differ by chance depends on how many cases do. Cases of an
+        # earlier run that have not run yet look as if they were missing.
+        variants = () if summary.comparison is None else summary.comparison.variants
+        if repeats or policy.iterations > 1 or any(each.run is not None for each in variants):
+            return False
+        return self.decide(summary, policy).outcome is GateOutcome.FAIL
+
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         # A regression over several iterations may be chance (docs/decisions/0017-regressions.md).
         comparison, first_run = summary.comparison, GateOutcome(self.first_run)

@@ -24,7 +24,8 @@ class Gate:
     `define_suite` checks the gates that Python makes. A `query` computes what the summary does not
     hold: SQL over the tables `items` and `cases` of the run (analytics/queries/), with the gate's
     parameters as `$key`.
-    `rows` returns its rows. `is_sequential`: it has a `sequential` rule.
+    `rows` returns its rows. `is_sequential`: it has a `sequential` rule; `fails_early`:
+    it has a rule `has_failed`.
     """
 
     gate: ClassVar[str]
@@ -32,6 +33,7 @@ class Gate:
     compares: ClassVar[bool] = False
     query: ClassVar[str] = ""
     is_sequential: ClassVar[bool] = False
+    fails_early: ClassVar[bool] = False
 
     def __init_subclass__(
         cls, *, example: str = "", compares: bool = False, query: str = ""
@@ -42,6 +44,7 @@ class Gate:
         cls.compares = compares
         cls.query = query
         cls.is_sequential = cls.sequential is not Gate.sequential
+        cls.fails_early = cls.has_failed is not Gate.has_failed
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -57,6 +60,19 @@ class Gate:
     def sequential(self) -> SequentialRule | None:
         """How the gate is decided before all cases are run; None if it cannot be."""
         return None
+
+    def has_failed(
+        self,
+        summary: Summary,  # noqa: ARG002  (a rule of its own reads them)
+        policy: Policy,  # noqa: ARG002
+        *,
+        repeats: bool,  # noqa: ARG002
+    ) -> bool:
+        """Whether the gate fails by some of the run's cases, and those to come cannot change it.
+
+        `repeats`: the cases of the summary will run again.
+        """
+        return False
 
     @property
     def key(self) -> str:

@@ -134,6 +134,11 @@ class SequentialGates:
         self.cases = 0
 
     @property
+    def failed(self) -> bool:
+        """Whether one of them has failed."""
+        return any(gate.outcome is GateOutcome.FAIL for gate in self.gates.values())
+
+    @property
     def decided(self) -> bool:
         """Whether each of them is decided, or one has failed: then the run fails."""
         outcomes = [gate.outcome for gate in self.gates.values()]

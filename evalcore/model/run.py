@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -33,6 +33,8 @@ class Plan:
     Shard `s` holds the items from `s × shard_size`; the plan's part `p` holds the cases from
     `p × part_cases`. With a pilot the first shard holds that many items, the others follow; how
     large those are is provisional until the pilot's items were timed and the plan is `settled`.
+    In a plan `by_round` a shard holds one iteration of some cases (`shard_size // variants`), with
+    all their variants; the shards of the first iteration of all cases come first.
     """
 
     items: int
@@ -45,17 +47,39 @@ class Plan:
     part_cases: int
     pilot: int = 0
     settled: bool = True
+    by_round: bool = False
 
     def shard_items(self, shard: int) -> range:
-        """Return the items of a shard."""
+        """Return the items of a shard; `stop - 1` is its last one."""
+        if self.by_round:
+            return self._round_items(*divmod(shard, self.round_shards))
         if self.pilot and shard == 0:
             return range(self.pilot)
         start = self.pilot + (shard - bool(self.pilot)) * self.shard_size
         return range(start, min(start + self.shard_size, self.items))
 
+    @property
+    def round_shards(self) -> int:
+        """Shards that one iteration of all cases has, in a plan `by_round`."""
+        return -(-self.cases * self.variants // self.shard_size)
+
+    def _round_items(self, iteration: int, block: int) -> range:
+        cases = self.shard_size // self.variants
+        stop = min((block + 1) * cases, self.cases) * self.items_per_case
+        first = block * cases * self.items_per_case + iteration
+        return range(first, stop - self.iterations + iteration + 1, self.iterations)
+
     def cases_of_part(self, part: int) -> int:
         """Return how many cases a part of the plan holds."""
         return max(0, min(self.part_cases, self.cases - part * self.part_cases))
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The form in which manifests and seals hold it; as in earlier versions without rounds."""
+        values = asdict(self)
+        if not self.by_round:
+            del values["by_round"]
+        return values
 
     @property
     def items_per_case(self) -> int:

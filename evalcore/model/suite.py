@@ -149,6 +149,7 @@ class Policy:
     """How results become a decision: repetitions, reducer, error policy, gates.
 
     `stop_when_decided`: the cases run in a random order until the sequential gates are decided.
+    `auto_iterations`: all cases run again, up to `iterations` times, until they are.
     """
 
     score_rule: ScoreRule
@@ -161,8 +162,16 @@ class Policy:
     max_error_share: float | None = None
     cluster: str | None = None
     stop_when_decided: bool = False
+    auto_iterations: bool = False
     notify: NotifyPolicy | None = None
     annotation: AnnotationPolicy | None = None
+
+    @property
+    def each_iteration_passes(self) -> bool:
+        """Whether a case passes only if each of its iterations does."""
+        if self.reducer in {Reducer.MEAN, Reducer.MEDIAN}:
+            return self.score_rule is not ScoreRule.WEIGHTED
+        return self.reducer in {Reducer.MIN, Reducer.PASS_ALL_K}
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,27 @@ def execute_run(run: StoredRun, options: ExecuteOptions | None = None) -> tuple[
         if not manifest.plan.settled and not run.has_result(0):
             return execute_with_pilot(run, manifest, options)
         plan = settle_plan(run, manifest)
+        if plan.by_round:
+            return _execute_rounds(run, plan, options, calls)
         return execute_shards(run, plan, pending_shards(plan, run.written_shards()), options)
+
+
+def _execute_rounds(
+    run: StoredRun, plan: Plan, options: ExecuteOptions, calls: RunCalls
+) -> tuple[ShardReceipt, ...]:
+    """Execute a round after the one before it is committed: it may not be needed."""
+    receipts: list[ShardReceipt] = []
+    for iteration in range(1, plan.iterations + 1):
+        pending = pending_shards(plan, run.written_shards())
+        if calls.stop_rule is not None and not calls.stop_rule.decided:
+            pending = tuple(shard for shard in pending if shard < iteration * plan.round_shards)
+        if not pending:
+            continue
+        committed = execute_shards(run, plan, pending, options)
+        receipts += committed
+        if len(committed) < len(pending):  # stopped
+            break
+    return tuple(receipts)
 
 
 def settle_plan(run: StoredRun, manifest: Manifest) -> Plan:
@@ -241,7 +261,7 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
         mode=calls.mode,
         objects=options.objects,
         ended=calls.ended,
-        decided=None if rule is None else lambda: rule.decided,
+        decided=None if rule is None else rule.leaves_out,
         run_stores=run_store,
         reused=calls.reused,
         calibrated=Calibrations(run.store) if definition.require_calibrated else None,

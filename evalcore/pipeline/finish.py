@@ -44,6 +44,7 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
+    from evalcore.pipeline.round_rule import RoundsReport
 
 
 @dataclass(eq=False)
@@ -264,6 +265,11 @@ def _view(
             )
             gating = replace(undecided, summary=replace(gated.summary(), no_baseline=no_baseline))
         results = gate_results(run, manifest, gating, gated, options)
+        rounds: RoundsReport | None = None
+        if policy.auto_iterations:
+            from evalcore.pipeline.round_rule import decide_rounds
+
+            results, rounds = decide_rounds(run, manifest, parts, tables, results)
         if (awaited := gating.summary.awaiting) is not None:
             from evalcore.pipeline.awaited_labels import decide_awaiting
 
@@ -285,6 +291,8 @@ def _view(
         gates = tuple(map(without_secrets, results))
         decision = decide_run(gates, summary, gating.summary)
         report = replace(undecided, gates=gates, decision=decision)
+        if rounds is not None:
+            report = replace(report, iterations=rounds.settings())
         yield RunView(run, manifest.plan, report, tables, stored)
 
 

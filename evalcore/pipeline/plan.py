@@ -25,7 +25,13 @@ from evalcore.pipeline.baseline_choice import settle_baseline
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
-from evalcore.planning.shards import PILOT_ITEMS, SINGLE_ITEM_LIMIT, count_shards, shard_size
+from evalcore.planning.shards import (
+    PILOT_ITEMS,
+    SINGLE_ITEM_LIMIT,
+    count_shards,
+    plan_rounds,
+    shard_size,
+)
 from evalcore.planning.spool import PART_CASES
 from evalcore.repository import read_head
 from evalcore.storage.layout import new_run_id
@@ -88,8 +94,9 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
     if not items:
         raise UsageError(f"suite '{definition.name}': no case is selected; check the filters")
     guess = 0.0 if is_instant(definition) else _GUESSED_LATENCY_S
+    by_round = definition.policy.auto_iterations
     pilot = 0
-    if latency_s is None and guess and items > SINGLE_ITEM_LIMIT:
+    if latency_s is None and guess and not by_round and items > SINGLE_ITEM_LIMIT:
         # So many that no place is empty while the first of them show how long an item takes.
         concurrency = definition.limits.concurrency or DEFAULT_CONCURRENCY
         pilot = max(PILOT_ITEMS, min(2 * concurrency, items // 2))
@@ -101,7 +108,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         single_items=options.single_items,
         min_items=1 if options.single_items else _MIN_LOCAL_SHARD_ITEMS,
     )
-    return Plan(
+    plan = Plan(
         items=items,
         cases=cases,
         variants=len(definition.variants),
@@ -113,6 +120,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         pilot=pilot,
         settled=not pilot,
     )
+    return plan_rounds(plan) if by_round else plan
 
 
 def is_instant(definition: SuiteDefinition) -> bool:
@@ -135,7 +143,11 @@ def plan_run(
     latency_s = 0.0 if regraded else _latency_in_history(store, definition.name)
     plan = plan_size(suite, options, latency_s=latency_s)
     order: dict[str, Any] | None = None
-    if definition.policy.stop_when_decided:
+    if definition.policy.auto_iterations:
+        from evalcore.pipeline.stopping_order import require_decidable
+
+        require_decidable(definition)
+    elif definition.policy.stop_when_decided:
         from evalcore.pipeline.stopping_order import in_stopping_order, stopping_plan
 
         suite, order = in_stopping_order(suite, _seed(store, options.reuse) if regraded else None)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.isolation.worker_pool import WorkerPool
     from evalcore.model.run import Manifest
+    from evalcore.pipeline.round_rule import RoundRule
     from evalcore.pipeline.stop_rule import StopRule
     from evalcore.workspaces.manager import Workspaces
 
@@ -81,10 +82,16 @@ class ExecuteOptions:
     isolation: Isolation = Isolation.INLINE
 
 
-def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | None:
+def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:
     from evalcore.pipeline.stop_rule import StopRule, stops_early
 
-    return StopRule(run, manifest) if stops_early(manifest, run.definition) else None
+    if not stops_early(manifest, run.definition):
+        return None
+    if not run.definition.policy.auto_iterations:
+        return StopRule(run, manifest)
+    from evalcore.pipeline.round_rule import RoundRule
+
+    return RoundRule(run, manifest)
 
 
 class RunCalls:
@@ -121,8 +128,9 @@ class RunCalls:
             from evalcore.execution.limits.run_limits import refuse_unpriced
 
             refuse_unpriced(run.definition, options.settings, self._mode)
-        self.stop_rule: StopRule | None = None
-        if run.definition.policy.stop_when_decided:
+        self.stop_rule: StopRule | RoundRule | None = None
+        policy = run.definition.policy
+        if policy.stop_when_decided or policy.auto_iterations:
             self.stop_rule = _stop_rule(run, manifest)
         self.ended: Callable[[], bool] | None = None
         bounds = run.definition.limits

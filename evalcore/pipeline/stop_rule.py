@@ -9,10 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
+from evalcore.gates.builtin import RequiredCases
+from evalcore.gates.gate import gates_of
+from evalcore.gates.registry import restore_gate
 from evalcore.gates.sequential import CaseValue, SequentialGate, SequentialGates
 from evalcore.gates.wording import number
 from evalcore.model.gate import GateOutcome, GateResult
@@ -21,6 +25,7 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest
 from evalcore.model.suite import SuiteDefinition
 from evalcore.pipeline.stopping_order import sequential_rules
+from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -30,7 +35,9 @@ if TYPE_CHECKING:
 
 def stops_early(manifest: Manifest, definition: SuiteDefinition) -> bool:
     """Whether the run stops when it is decided; one that is graded again executes nothing."""
-    return definition.policy.stop_when_decided and manifest.settings.get("reuse") in {None, HISTORY}
+    policy = definition.policy
+    stops = policy.stop_when_decided or policy.auto_iterations
+    return stops and manifest.settings.get("reuse") in {None, HISTORY}
 
 
 class StopRule:
@@ -40,9 +47,15 @@ class StopRule:
         self._run, self._manifest = run, manifest
         self._gates = _gates(run.definition, manifest)
         self._next_shard = 0
+        self._failed = False
+        self._awaited = _required_ids(run.definition, manifest)
         self._lock = threading.Lock()
         self.decided = False
         self.look()
+
+    def leaves_out(self, _: WorkItem) -> bool:
+        """Whether the gates do not need an item."""
+        return self.decided
 
     def look(self) -> None:
         """Read the shards that follow those that were read; called after each commit."""
@@ -57,12 +70,34 @@ class StopRule:
                 self._next_shard += 1
             if shards:
                 with run.result_files(plan, shards) as parts, ExitStack() as stack:
-                    tables = _open_tables(stack, run, self._manifest, parts)
+                    tables = open_tables(stack, run, self._manifest, parts)
                     _take(self._gates, tables)
-            self.decided = self._gates.decided or run.is_decided()
-            if self._gates.decided:
+                    self._failed = self._failed or has_failed(run.definition, tables)
+                    self._awaited -= tables.case_ids(self._awaited)
+            failed = self._failed or self._gates.failed
+            decided = failed or (self._gates.decided and not self._awaited)
+            self.decided = decided or run.is_decided()
+            if decided:
                 facts = {"cases": self._gates.cases}
                 run.store.put_if_absent(run.keys.decided, orjson.dumps(facts))
+
+
+def has_failed(definition: SuiteDefinition, tables: Aggregates, *, repeats: bool = False) -> bool:
+    """Whether a gate has failed by the cases in the tables, and others cannot change it."""
+    gates = [gate for gate in map(restore_gate, definition.policy.gates) if gate.fails_early]
+    if not gates:
+        return False
+    summary = tables.summary()
+    if summary.awaiting is not None:  # what people say is not known yet
+        return False
+    return any(gate.has_failed(summary, definition.policy, repeats=repeats) for gate in gates)
+
+
+def _required_ids(definition: SuiteDefinition, manifest: Manifest) -> frozenset[str]:
+    """Return the required cases, without which the run cannot pass."""
+    gates = gates_of(definition.policy, RequiredCases)
+    ids = frozenset(case for gate in gates for case in gate.case_ids)
+    return ids - set(quarantine_of(manifest.settings).case_ids)
 
 
 def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
@@ -73,9 +108,10 @@ def _gates(definition: SuiteDefinition, manifest: Manifest) -> SequentialGates:
     return SequentialGates(rules, variants, definition.baseline, cases)
 
 
-def _open_tables(
-    stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[object]
+def open_tables(
+    stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
 ) -> Aggregates:
+    """Return the aggregates of these parts of a run, without its quarantined cases."""
     from evalcore.analytics.summarise import Aggregates
     from evalcore.pipeline.opened_baseline import open_baseline
     from evalcore.pipeline.past_runs import open_past_runs
@@ -86,7 +122,7 @@ def _open_tables(
     policy = run.definition.policy
     return stack.enter_context(
         Aggregates(
-            parts,  # type: ignore[arg-type]
+            parts,
             manifest.plan,
             policy,
             comparison,

@@ -10,7 +10,7 @@ from evalcore.errors import UsageError
 from evalcore.gates.registry import GATES, restore_gate
 from evalcore.gates.sequential import CaseValue, SequentialRule
 from evalcore.model.run import Plan
-from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.model.suite import Reducer, Suite, SuiteDefinition
 
 # So many times at least the gates are looked at.
 _LOOKS = 50
@@ -31,13 +31,36 @@ def sequential_rules(definition: SuiteDefinition, groups: int) -> dict[int, Sequ
 
 def require_sequential(definition: SuiteDefinition, groups: int) -> None:
     """Raise `UsageError` if no gate of the suite can be decided early."""
-    if not sequential_rules(definition, groups):
-        names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
+    fails_early = any(restore_gate(gate).fails_early for gate in definition.policy.gates)
+    if not sequential_rules(definition, groups) and not fails_early:
+        names = ", ".join(
+            sorted(name for name, kind in GATES.items() if kind.is_sequential or kind.fails_early)
+        )
         several = " (a score over several groups cannot)" if groups > 1 else ""
         raise UsageError(
             f"suite '{definition.name}': stop_when_decided needs a gate that can be decided early"
             f"{several}: {names}"
         )
+
+
+def round_rules(definition: SuiteDefinition) -> dict[int, SequentialRule]:
+    """Return the rules of the gates that can be decided after some iterations of all cases."""
+    # A round has all cases: a score over several groups is decided as well as any.
+    return sequential_rules(definition, groups=1)
+
+
+def require_decidable(definition: SuiteDefinition) -> None:
+    """Raise `UsageError` if iterations cannot be added to the suite until it is decided."""
+    suite = f"suite '{definition.name}': --iterations auto"
+    reducer = definition.policy.reducer
+    if reducer is not Reducer.MEAN:
+        raise UsageError(
+            f"{suite} needs the reducer 'mean', not '{reducer}': a score that depends on the "
+            "number of iterations cannot be decided before the last; give a number of iterations"
+        )
+    if not round_rules(definition):
+        names = ", ".join(sorted(name for name, kind in GATES.items() if kind.is_sequential))
+        raise UsageError(f"{suite} needs a gate that can be decided early: {names}")
 
 
 def in_stopping_order(suite: Suite, seed: int | None = None) -> tuple[Suite, dict[str, Any]]:

@@ -12,6 +12,8 @@ SINGLE_ITEM_LIMIT = 100
 MAX_SHARDS = 2_000
 SHARD_SECONDS = 20.0
 PILOT_ITEMS = 32
+# Of a round at least as many, so that several processes share it.
+_ROUND_SHARDS = 16
 # A shard's rows are in memory until it is committed.
 MAX_SHARD_ITEMS = 5_000
 
@@ -49,6 +51,15 @@ def settle(plan: Plan, size: int) -> Plan:
     """Return the plan with the size that its pilot has shown to be right."""
     shards = count_shards(plan.items, size, plan.pilot)
     return replace(plan, shard_size=size, shards=shards, settled=True)
+
+
+def plan_rounds(plan: Plan) -> Plan:
+    """Return the plan in shards of one iteration each, of whole cases, all shards of one first."""
+    cases = max(1, plan.shard_size // plan.items_per_case, -(-plan.cases // _ROUND_SHARDS))
+    cases = max(min(cases, MAX_SHARD_ITEMS // plan.variants), 1)
+    cases = max(cases, math.ceil(plan.cases * plan.iterations / MAX_SHARDS))
+    sized = replace(plan, shard_size=cases * plan.variants, pilot=0, settled=True, by_round=True)
+    return replace(sized, shards=sized.iterations * sized.round_shards)
 
 
 def pending_shards(plan: Plan, written: Collection[int]) -> tuple[int, ...]:

@@ -60,6 +60,7 @@ class Report:
     gates: tuple[GateResult, ...]
     cases_complete: bool
     quarantine: Quarantine = NO_QUARANTINE
+    iterations: Mapping[str, Any] | None = None
 
 
 def json_integer(number: int | None) -> int | float | None:
@@ -100,6 +101,7 @@ def report_head(report: Report) -> dict[str, Any]:
         ],
         "cases_complete": report.cases_complete,
         **({} if summary.awaiting is None else {"awaiting": asdict(summary.awaiting)}),
+        **({} if report.iterations is None else {"iterations": dict(report.iterations)}),
         **({"quarantine": report.quarantine.settings()} if report.quarantine else {}),
     }
 

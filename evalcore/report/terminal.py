@@ -89,6 +89,8 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
         yield None, f"  {budget_line(report.run.budget)}"
     if report.run.reused:
         yield style.line(f"  {_reused(report)}")
+    if report.iterations is not None:
+        yield style.line(f"  {iterations_line(report.iterations)}")
     for reason, number in view.reasons():
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
@@ -128,6 +130,13 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"judges {summary.judge_cost_usd:.4f} USD"
     if report.run.reexecuted:
         yield f"{report.run.reexecuted} items executed again"
+
+
+def iterations_line(iterations: Mapping[str, Any]) -> str:
+    """Return how many iterations a run has added by itself, and why no more."""
+    groups = ", ".join(f"{entry['cases']} × {entry['iterations']}" for entry in iterations["cases"])
+    line = f"iterations: {iterations['rounds']} of at most {iterations['max']} (auto): "
+    return f"{line}{iterations['stopped']}; cases × iterations: {groups}"
 
 
 def budget_line(budget: Mapping[str, Any]) -> str:

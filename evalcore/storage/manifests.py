@@ -26,7 +26,8 @@ _SHA256_DIGITS = 64
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the manifest's text."""
-    return orjson.dumps(manifest, option=_INDENTED)
+    values = {field.name: getattr(manifest, field.name) for field in fields(Manifest)}
+    return orjson.dumps(values | {"plan": manifest.plan.stored}, option=_INDENTED)
 
 
 def parse_manifest(data: bytes, keys: RunKeys) -> Manifest:
@@ -79,18 +80,22 @@ def _manifest(raw: Mapping[str, Any]) -> Manifest:
     return manifest
 
 
+_SWITCHES = frozenset({"settled", "by_round"})
+
+
 def _plan(raw: Mapping[str, Any]) -> Plan:
     names = {field.name for field in fields(Plan)}
     if raw.keys() - names:
         raise _NonsenseError(f"has a plan with the unknown field {min(raw.keys() - names)!r}")
-    for name in sorted(names - {"settled"}):
+    for name in sorted(names - _SWITCHES):
         if name not in raw and name != "pilot":
             raise _NonsenseError(f"has a plan without {name!r}")
         least = 0 if name == "pilot" else 1
         if not _is_count(raw.get(name, 0)) or raw.get(name, 0) < least:
             raise _NonsenseError(f"has a plan whose {name!r} is no number of them")
-    if not isinstance(raw.get("settled", True), bool):
-        raise _NonsenseError("has a plan whose 'settled' is not true or false")
+    for name in sorted(_SWITCHES & raw.keys()):
+        if not isinstance(raw[name], bool):
+            raise _NonsenseError(f"has a plan whose {name!r} is not true or false")
     plan = Plan(**raw)
     _check_plan(plan)
     return plan
@@ -106,6 +111,10 @@ def _check_plan(plan: Plan) -> None:
     if plan.pilot > plan.items:
         raise _NonsenseError(f"plans a pilot of {plan.pilot} of {plan.items} items")
     shards = count_shards(plan.items, plan.shard_size, plan.pilot)
+    if plan.by_round:
+        if plan.pilot or plan.shard_size % plan.variants:
+            raise _NonsenseError("plans rounds in shards that do not hold whole cases")
+        shards = plan.iterations * plan.round_shards
     if plan.shards != shards:
         raise _NonsenseError(
             f"plans {plan.shards} shards, and {plan.items} items in shards of {plan.shard_size} "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import orjson
@@ -33,7 +33,7 @@ def frozen_fields(manifest: Manifest) -> dict[str, Any]:
     The state, the counts, the decision and what was measured are not among it.
     """
     values = {name: getattr(manifest, name) for name in _FROZEN}
-    values["plan"] = asdict(manifest.plan)
+    values["plan"] = manifest.plan.stored
     values |= {"settings": dict(manifest.settings), "engine": dict(manifest.engine)}
     frozen: dict[str, Any] = orjson.loads(orjson.dumps(values))
     return frozen

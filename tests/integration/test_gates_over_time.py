@@ -32,6 +32,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 
 WORDS = [f"w{number:02d}" for number in range(12)]
+PASS_RATE: Any = {"gate": "pass_rate", "threshold": 0.8}
 LOOKING_BACK: list[Any] = [
     {"gate": "no_drop_from_history", "margin": 0.1},
     {"gate": "no_new_failures", "runs": 3},
@@ -158,7 +159,7 @@ def stopping_suite(
     source = random.Random(9)
     evalcore: dict[str, Any] = {
         "stop_when_decided": True,
-        "gates": [gate or {"gate": "pass_rate", "threshold": 0.8}],
+        "gates": gate if isinstance(gate, list) else [gate or PASS_RATE],
         "iterations": iterations,
     }
     tests = []
@@ -267,6 +268,31 @@ def test_lanes_stop_when_one_of_them_has_decided(store: LocalStore, tmp_path: Pa
     assert report["counts"]["planned"] == 200
 
 
+def test_a_required_case_that_failed_ends_the_run(store: LocalStore, tmp_path: Path) -> None:
+    required: Any = {"gate": "required_cases", "case_ids": [f"c{number}" for number in range(90)]}
+    _, report = night(store, stopping_suite(tmp_path, 0.6, required))
+    assert gates(report)["required_cases"][0] == report["decision"] == "fail"
+    assert report["counts"]["skipped"] > 50
+
+
+def test_a_run_does_not_pass_before_its_required_cases_have(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    required: Any = {"gate": "required_cases", "case_ids": ["c1", "c2", "c3"]}
+    rate: Any = {"gate": "pass_rate", "threshold": 0.5}
+    _, report = night(store, stopping_suite(tmp_path, 1.0, [rate, required]))
+    assert gates(report)["required_cases"][0] == report["decision"] == "pass"
+
+
+def test_a_regression_ends_the_run(store: LocalStore, tmp_path: Path) -> None:
+    regressions = {"gate": "no_regressions"}
+    variants: dict[str, float] = {"whole": True, "worse": False}
+    suite = stopping_suite(tmp_path, 0.6, regressions, variants=variants)
+    _, report = night(store, suite)
+    assert gates(report)["no_regressions"][0] == report["decision"] == "fail"
+    assert report["counts"]["skipped"] > 100
+
+
 @pytest.mark.parametrize(("rate", "margin"), [(0.5, 0.02), (0.6, 0.0)])
 def test_a_worse_variant_is_found_early(
     store: LocalStore, tmp_path: Path, rate: float, margin: float
@@ -289,7 +315,7 @@ def test_a_regraded_run_keeps_what_was_skipped(store: LocalStore, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "gate", [{"gate": "cost_under", "max": 1}, {"gate": "required_assertions"}], ids=str
+    "gate", [{"gate": "cost_under", "max": 1}, {"gate": "tokens_under", "max": 9}], ids=str
 )
 def test_without_a_gate_that_can_be_decided_nothing_is_run(
     store: LocalStore, tmp_path: Path, gate: dict[str, Any]

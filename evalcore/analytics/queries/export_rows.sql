@@ -1,6 +1,7 @@
 -- A run's rows as they are handed to others (docs/reference/report.md), in the plan's order.
 -- The variable `files` holds the Parquet parts in the order of their shards. $suite: its name;
--- $folder: the run's prefix in the store; $pilot, $shard_size, $items_per_case: the plan's. The
+-- $folder: the run's prefix in the store; $pilot, $shard_size, $items_per_case, $iterations: the
+-- plan's, $round_shards: the shards of an iteration, 0 if the plan is not by round. The
 -- table `case_inputs` has the inputs of the plan's cases by number.
 SELECT
     strftime(ended_at, '%Y-%m-%dT%H:%M:%S.%fZ') AS timestamp,
@@ -67,7 +68,11 @@ SELECT
     END AS failure_reason,
     {
         'results': $folder || 'results/' || lpad((
-            CASE WHEN $pilot = 0 THEN item // $shard_size WHEN item < $pilot THEN 0
+            CASE
+                WHEN $round_shards > 0 THEN
+                    (item % $iterations) * $round_shards
+                    + (item // $items_per_case) // ($shard_size * $iterations // $items_per_case)
+                WHEN $pilot = 0 THEN item // $shard_size WHEN item < $pilot THEN 0
             ELSE 1 + (item - $pilot) // $shard_size END
         )::VARCHAR, 5, '0') || '.parquet',
         'output': 'blobs/' || output_ref[:2] || '/' || output_ref,

@@ -8,9 +8,11 @@ SELECT
 FROM cases
 JOIN (
     SELECT
-        case_number AS number, variant_number AS place, count(*) AS attempts,
-        bool_and(status = 'completed' AND outcome <> 'blocked') AS measured,
-        bool_or(passed) AND NOT bool_and(passed) AS now_wavered
+        case_number AS number, variant_number AS place,
+        count(*) FILTER (NOT left_out) AS attempts,
+        coalesce(bool_and(status = 'completed' AND outcome <> 'blocked')
+            FILTER (NOT left_out), false) AS measured,
+        bool_or(passed) AND NOT bool_and(passed) FILTER (NOT left_out) AS now_wavered
     FROM items
     GROUP BY ALL
 ) AS state ON state.number = cases.case_number AND state.place = cases.variant_number

@@ -23,7 +23,8 @@ class LoadOptions:
     that may be imported beside those below the suite's folder and the current one; None: it is not
     known here which functions there are. `option_names` are what the caller calls the command
     line's flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a
-    run when its sequential gates are decided.
+    run when its sequential gates are decided. `auto_iterations` adds iterations, up to
+    `iterations`, until they are.
     """
 
     format: str | None = None
@@ -46,6 +47,7 @@ class LoadOptions:
     allow_imports: tuple[str, ...] | None = None
     script: str | None = None
     stop_when_decided: bool | None = None
+    auto_iterations: bool = False
     option_names: Mapping[str, str] = field(default_factory=dict)
 
     def configured(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evalcore.planning.shards import MAX_SHARD_ITEMS, MAX_SHARDS, shard_size
+from evalcore.model.run import Plan
+from evalcore.planning.shards import MAX_SHARD_ITEMS, MAX_SHARDS, plan_rounds, shard_size
 
 RULE = [
     ("small runs show each case", 100, 16, 1.0, 2, 1),
@@ -34,3 +35,18 @@ def test_instant_items_of_one_process_share_a_shard() -> None:
         1_200, concurrency=16, latency_s=0.0, workers=1, single_items=False, min_items=1_000
     )
     assert size == 1_000
+
+
+@pytest.mark.parametrize("cases", [1, 7, 40, 1_000])
+@pytest.mark.parametrize(("variants", "iterations"), [(1, 2), (3, 4)])
+def test_rounds_hold_each_item_once_and_one_iteration_after_the_other(
+    cases: int, variants: int, iterations: int
+) -> None:
+    items = cases * variants * iterations
+    plan = plan_rounds(Plan(items, cases, variants, iterations, 1, 9, 1, 2_000))
+    shards = [plan.shard_items(shard) for shard in range(plan.shards)]
+    assert sorted(item for shard in shards for item in shard) == list(range(items))
+    rounds = [{item % iterations for item in shard} for shard in shards]
+    assert rounds == sorted(rounds, key=min)
+    assert {len(each) for each in rounds} == {1}
+    assert all(shard.stop - 1 == max(shard) for shard in shards)

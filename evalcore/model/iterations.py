@@ -1,0 +1,28 @@
+"""How often each case is run: a number, or as often as the decision needs."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+AUTO: Final = "auto"
+DEFAULT_MOST: Final = 8
+_LARGEST = 1000
+
+
+class Iterations(NamedTuple):
+    """`most` runs of each case; with `auto` fewer, if the gates are decided before."""
+
+    most: int
+    auto: bool = False
+
+
+def parse_iterations(text: str | int) -> Iterations:
+    """Return what `3`, `auto` or `auto:20` say; raise `ValueError` for anything else."""
+    name, _, most = str(text).strip().partition(":")
+    auto = name == AUTO
+    number = (most if auto else str(text).strip()) or (str(DEFAULT_MOST) if auto else "")
+    least = 2 if auto else 1
+    if not (number.isascii() and number.isdigit()) or not least <= int(number) <= _LARGEST:
+        expected = "a number from 1, 'auto' or 'auto:MAX' with a MAX from 2"
+        raise ValueError(f"{str(text)!r} is not a number of iterations: {expected} to {_LARGEST}")
+    return Iterations(int(number), auto)

@@ -1,0 +1,108 @@
+"""Gates that are looked at after each iteration of all cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from evalcore.gates.rounds import RoundGates, RoundItem
+from evalcore.gates.sequential import CaseValue, SeenValue, SequentialGate, SequentialRule
+from evalcore.model.gate import GateOutcome
+from evalcore.model.iterations import Iterations, parse_iterations
+
+PASS, FAIL = GateOutcome.PASS, GateOutcome.FAIL
+
+
+def items(scores: Sequence[float], variant: str = "a") -> list[RoundItem]:
+    return [RoundItem(number, variant, "", score, score) for number, score in enumerate(scores)]
+
+
+def gates_of(rule: SequentialRule, rounds: int = 8) -> RoundGates:
+    return RoundGates({0: rule}, ["a"], None, rounds)
+
+
+def differences(values: Sequence[float]) -> list[SeenValue]:
+    return [
+        SeenValue(number, CaseValue.PAST_DIFFERENCE, "a", value)
+        for number, value in enumerate(values)
+    ]
+
+
+def test_a_clear_score_needs_one_round() -> None:
+    gates = gates_of(SequentialRule(CaseValue.SCORE, 0.8))
+    gates.add(items([1.0] * 100), ())
+    assert (gates.rounds, gates.gates[0].outcome) == (1, PASS)
+
+
+def test_nothing_is_decided_without_cases() -> None:
+    rules = {number: SequentialRule(value, 0.5, k=2) for number, value in enumerate(CaseValue)}
+    gates = RoundGates(rules, ["a"], None, 2)
+    for _ in range(2):
+        gates.add([], ())
+    assert {gate.outcome for gate in gates.gates.values()} == {None}
+
+
+def test_each_variant_has_to_reach_the_pass_rate() -> None:
+    rule = SequentialRule(CaseValue.PASSED, 0.8, per_variant=True)
+    gates = RoundGates({0: rule}, ["a", "b"], None, 8)
+    gates.add([*items([1.0] * 100), *items([0.0] * 100, "b")], ())
+    assert gates.gates[0].outcome is FAIL
+    assert gates.gates[0].mean == 0.0
+
+
+def test_reliability_is_decided_once_the_rest_cannot_change_it() -> None:
+    gates = gates_of(SequentialRule(CaseValue.RELIABILITY, 0.9, k=3), rounds=4)
+    gates.add(items([1.0] * 8 + [0.0] * 2), ())
+    assert gates.gates[0].outcome is FAIL
+    gates = gates_of(SequentialRule(CaseValue.RELIABILITY, 0.9, k=3), rounds=4)
+    for number in range(1, 5):
+        gates.add(items([1.0] * 10), ())
+        assert (gates.gates[0].outcome is PASS) == (number == 4)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.15, 0.3])
+def test_a_difference_has_half_of_the_level_in_the_first_round(alpha: float) -> None:
+    rule = SequentialRule(CaseValue.PAST_DIFFERENCE, 0.0, alpha, per_variant=True)
+    values = differences([-1.0] * 8)
+    half = SequentialGate(rule._replace(alpha=alpha / 2), ["a"], 8)
+    for value in values:
+        half.add([value])
+    gates = gates_of(rule)
+    gates.add(items([0.5] * 8), values)
+    assert gates.gates[0].outcome is half.outcome
+    assert (half.outcome is FAIL) == (alpha > 0.05)
+
+
+def test_a_difference_without_noise_is_given_up_after_two_rounds() -> None:
+    gates = gates_of(SequentialRule(CaseValue.PAST_DIFFERENCE, -0.01, 0.025, per_variant=True))
+    for _ in range(2):
+        assert not gates.ended
+        gates.add(items([0.5] * 20), differences([0.0] * 20))
+    assert (gates.futile, gates.decided, gates.rounds) == (True, False, 2)
+
+
+def test_a_difference_with_noise_is_not_given_up() -> None:
+    gates = gates_of(SequentialRule(CaseValue.PAST_DIFFERENCE, -0.01, 0.025, per_variant=True))
+    for number in range(4):
+        gates.add(items([0.5] * 19 + [number / 4]), differences([0.0] * 20))
+    assert not gates.ended
+
+
+@pytest.mark.parametrize(
+    ("text", "iterations"),
+    [
+        (3, Iterations(3)),
+        ("3", Iterations(3)),
+        ("auto", Iterations(8, auto=True)),
+        ("auto:20", Iterations(20, auto=True)),
+    ],
+)
+def test_iterations_are_a_number_or_auto(text: str | int, iterations: Iterations) -> None:
+    assert parse_iterations(text) == iterations
+
+
+@pytest.mark.parametrize("text", ["0", "", "-1", "auto:1", "auto:x", "1:2", "AUTO", "1001", "²"])
+def test_iterations_that_are_none_of_both_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number of iterations"):
+        parse_iterations(text)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.statistics.distributions import t_quantile
 
+_NORMAL_DF = 1_000_000
 FEW_CLUSTERS = 10
 _Z_95 = 1.9599639845400536
 
@@ -99,12 +100,26 @@ def mean_interval(moments: Moments, alpha: float = 0.05) -> Interval:
 def cases_to_decide(moments: Moments, boundary: float, alpha: float = 0.05) -> int | None:
     """Return how many more values would move the interval off `boundary`, if all stays as it is.
 
-    At least 1; None where the mean lies on the boundary and no number would.
+    The mean and the spread stay; the quantile is that of the larger sample, with as many values in
+    each cluster. At least 1; None where the mean lies on the boundary and no number would.
     """
     distance = abs(moments.mean - boundary)
     if reaches(0.0, distance):
         return None
-    quantile = t_quantile(1 - alpha / 2, moments.df)
-    # The standard error falls with the root of the number of values.
-    needed = moments.n * (quantile * moments.standard_error / distance) ** 2
-    return max(1, math.ceil(needed - ROUNDING) - moments.n + (needed == math.ceil(needed)))
+    spread = moments.standard_error * math.sqrt(moments.n)
+    units = (moments.df + 1) / moments.n
+
+    def decides(n: int) -> bool:
+        df = min(max(moments.df, math.floor(n * units) - 1), _NORMAL_DF)
+        quantile = t_quantile(1 - alpha / 2, df)
+        return quantile * spread / math.sqrt(n) < distance - ROUNDING
+
+    most = moments.n + 1
+    while not decides(most):
+        most *= 2
+    # The half width falls with n: the smallest n that decides is between the last two.
+    least = max(moments.n + 1, most // 2)
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if decides(middle) else (middle + 1, most)
+    return least - moments.n

@@ -152,13 +152,21 @@ def test_holm_counts_the_cases_that_share_a_p() -> None:
 
 
 def test_more_cases_decide_as_soon_as_the_interval_leaves_the_boundary() -> None:
-    moments = Moments(20, 0.0, 0.02, 19)
-    more = cases_to_decide(moments, -0.02)
-    assert more is not None
-    scale = moments.standard_error * math.sqrt(20)
-    quantile = t_quantile(0.975, 19)
-    assert quantile * scale / math.sqrt(20 + more) < 0.02
-    assert quantile * scale / math.sqrt(20 + more - 1) >= 0.02
+    for n in (2, 5, 20, 400):
+        moments = Moments(n, 0.0, 0.02, n - 1)
+        more = cases_to_decide(moments, -0.02)
+        assert more is not None
+        spread = moments.standard_error * math.sqrt(n)
+        larger, smaller = (
+            t_interval(Moments(size, 0.0, spread / math.sqrt(size), size - 1))
+            for size in (n + more, n + more - 1)
+        )
+        assert larger.low > -0.02 >= smaller.low
+
+
+def test_few_cases_need_few_more_where_the_spread_stays() -> None:
+    # With the quantile of 2 cases (12.7) it would be 321.
+    assert cases_to_decide(Moments(2, 0.0, 0.02, 1), -0.02) == 9
 
 
 def test_no_number_of_cases_moves_a_mean_off_its_boundary() -> None:

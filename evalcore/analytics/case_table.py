@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,26 +157,55 @@ class CaseTable:
 
     def neighbours(self, number: int) -> tuple[CaseRow | None, CaseRow | None]:
         """Return the rows before and after a row in the order of the plan."""
-        before = self._connection.execute(
-            "SELECT max(number) FROM case_rows WHERE number < $1", [number]
+        row = self._connection.execute(
+            "SELECT max(number) FILTER (number < $1), min(number) FILTER (number > $1) "
+            "FROM case_rows",
+            [number],
         ).fetchone()
-        previous = None
-        if before is not None and before[0] is not None:
-            page = self.page(CaseChoice(), after=CaseKey(0.0, int(before[0]) - 1), most=1)
-            previous = page.rows[0]
-        rows = self.page(CaseChoice(), after=CaseKey(0.0, number), most=1).rows
-        return previous, rows[0] if rows else None
+        before, after = row or (None, None)
+        rows = {each.number: each for each in self._by_number([before, after])}
+        return rows.get(before), rows.get(after)
 
     def rows_of(self, case_id: str, group: str | None) -> tuple[CaseRow, ...]:
         """Return a case's rows, one for each variant, in the order of the plan."""
-        query = (
-            "SELECT case_rows.* EXCLUDE (unmet), question, change FROM case_rows "
-            "LEFT JOIN questions USING (case_number) "
-            "LEFT JOIN changed_cases USING (case_id, variant) "
-            "WHERE case_id = $1 AND case_group IS NOT DISTINCT FROM $2 ORDER BY number"
+        numbers = self._connection.execute(
+            "SELECT number FROM case_rows "
+            "WHERE case_id = $1 AND case_group IS NOT DISTINCT FROM $2",
+            [case_id, group],
+        ).fetchall()
+        return self._by_number([number for (number,) in numbers])
+
+    def _by_number(self, numbers: Sequence[int | None]) -> tuple[CaseRow, ...]:
+        """Return rows by their numbers, in their order.
+
+        The tables beside are asked apart: a join would read their row of every case.
+        """
+        chosen = [number for number in numbers if number is not None]
+        if not chosen:
+            return ()
+        ends = [min(chosen), max(chosen)]
+        rows = self._connection.execute(
+            "SELECT * EXCLUDE (unmet) FROM case_rows "
+            "WHERE number >= $1 AND number <= $2 AND list_contains($3, number) ORDER BY number",
+            [*ends, chosen],
+        ).fetchall()
+        numbered = dict(
+            self._connection.execute(
+                "SELECT case_number, question FROM questions "
+                "WHERE case_number >= $1 AND case_number <= $2",
+                [min(row[1] for row in rows), max(row[1] for row in rows)],
+            ).fetchall()
         )
-        rows = self._connection.execute(query, [case_id, group]).fetchall()
-        return tuple(CaseRow(*row) for row in rows)
+        changed = {
+            (case_id, variant): change
+            for case_id, variant, change in self._connection.execute(
+                "SELECT case_id, variant, change FROM changed_cases "
+                "WHERE list_contains($1, case_id)",
+                [[row[2] for row in rows]],
+            ).fetchall()
+        }
+        joined = ((*row, numbered.get(row[1]), changed.get((row[2], row[4]))) for row in rows)
+        return tuple(CaseRow(*row) for row in joined)
 
     def _parameters(self, choice: CaseChoice) -> dict[str, Any]:
         parameters = choice._asdict() | {"searched": choice.text is not None}

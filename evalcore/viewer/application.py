@@ -18,11 +18,11 @@ from evalcore.errors import (
 )
 from evalcore.viewer.headers import PageHeaders
 from evalcore.viewer.rendering import render
-from evalcore.viewer.routes import runs, static, suites
+from evalcore.viewer.routes import cases, runs, static, suites, whole_texts
 from evalcore.viewer.site import Site
 
 # Each module of pages has a `router`.
-_PAGES = (suites, runs, static)
+_PAGES = (suites, runs, cases, whole_texts, static)
 
 
 def create_viewer(site: Site) -> FastAPI:

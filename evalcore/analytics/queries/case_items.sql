@@ -1,0 +1,13 @@
+-- The rows of some work items, in their order, with long outputs cut. The variable `files` holds
+-- the Parquet parts; {filter}: a condition on a row. $most: characters of an output.
+-- `output_characters` is NULL where the whole output stands in a blob.
+SELECT
+    item, case_id, case_group, variant, target, iteration, status, reason, outcome, score,
+    threshold, error.kind AS error_kind, error.message AS error_message,
+    output[:$most] AS output,
+    CASE WHEN output_ref IS NULL THEN length(output) END AS output_characters,
+    output_ref, evidence, evidence_ref, latency_ms, ttft_ms, cost_usd, input_tokens, output_tokens,
+    attempts, epoch_ms(started_at) AS started_ms, epoch_ms(ended_at) AS ended_ms, scores, assertions
+FROM read_parquet(getvariable('files'), hive_partitioning = false)
+WHERE {filter}
+ORDER BY item

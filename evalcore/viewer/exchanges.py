@@ -1,0 +1,129 @@
+"""The calls of a work item: what was sent and received, from its evidence or from recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from evalcore.model.exchange import ProviderError
+from evalcore.recording.content import Recording, RecordingError
+from evalcore.recording.library import Library
+from evalcore.viewer.conversations import MessageList, PageMessage, conversation_of, tool_calls_of
+from evalcore.viewer.texts import PageText, TextBudget
+
+_MOST_CALLS: Final = 50
+_REPLY_CHARACTERS: Final = 16_000
+_PARAMETERS_CHARACTERS: Final = 4_000
+
+
+class CallFacts(NamedTuple):
+    """A call as the evidence lists it; durations in milliseconds, None where nothing is noted."""
+
+    provider: str
+    model: str
+    block: str | None = None
+    latency_ms: float | None = None
+    ttft_ms: float | None = None
+    cost_usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    attempts: int | None = None
+    is_recorded: bool = False
+    error: str | None = None
+    recording: str | None = None
+    retries: tuple[Mapping[str, Any], ...] = ()
+
+
+class Exchange(NamedTuple):
+    """A call with its messages. `unavailable` says why there are none, and how to keep them."""
+
+    facts: CallFacts
+    sent: MessageList | None = None
+    parameters: PageText | None = None
+    tools: PageText | None = None
+    received: PageMessage | None = None
+    finish_reason: str | None = None
+    unavailable: str | None = None
+
+
+class Exchanges(NamedTuple):
+    """The calls in the order in which they ended; `omitted` counts those left out at the end."""
+
+    calls: tuple[Exchange, ...]
+    omitted: int = 0
+
+
+def read_exchanges(details: Mapping[str, Any], library: Library, budget: TextBudget) -> Exchanges:
+    """Return the calls of `Evidence.details` with what was sent and received."""
+    entries = [entry for entry in details.get("calls") or () if isinstance(entry, Mapping)]
+    sent: list[Any] = []
+    exchanges = []
+    for entry in entries[:_MOST_CALLS]:
+        facts = _facts(entry)
+        if isinstance(entry.get("request"), Mapping):
+            request = dict(entry["request"])
+            sent = [*sent[: request.pop("continues", 0)], *request.get("messages", ())]
+            request["messages"] = sent
+            exchanges.append(_exchange(facts, request, entry.get("reply"), budget))
+        elif facts.recording is not None:
+            exchanges.append(_recorded(facts, facts.recording, library, budget))
+        else:
+            reason = "The messages of this call are not stored."
+            exchanges.append(Exchange(facts, unavailable=reason))
+    return Exchanges(tuple(exchanges), len(entries) - len(exchanges))
+
+
+def _facts(entry: Mapping[str, Any]) -> CallFacts:
+    names = ("block", "latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+    return CallFacts(
+        str(entry.get("provider", "")),
+        str(entry.get("model", "")),
+        **{name: entry.get(name) for name in names},
+        attempts=entry.get("attempts"),
+        is_recorded=bool(entry.get("recorded")),
+        error=entry.get("error"),
+        recording=entry.get("recording"),
+        retries=tuple(entry.get("retries") or ()),
+    )
+
+
+def _recorded(facts: CallFacts, digest: str, library: Library, budget: TextBudget) -> Exchange:
+    try:
+        stored = library.read(digest)
+    except RecordingError as error:
+        return Exchange(facts, unavailable=str(error))
+    if stored is None:
+        return Exchange(facts, unavailable=f"Recording {digest[:12]} is not in the store any more.")
+    return _exchange(facts, stored.recording.question.identity, _reply(stored.recording), budget)
+
+
+def _reply(recording: Recording) -> dict[str, Any] | None:
+    reply = recording.outcome
+    if isinstance(reply, ProviderError):
+        return None
+    calls = list(reply.tool_calls)
+    return {"text": reply.text, "tool_calls": calls, "finish_reason": reply.finish_reason}
+
+
+def _exchange(
+    facts: CallFacts, request: Mapping[str, Any], reply: Any, budget: TextBudget
+) -> Exchange:
+    received = None
+    if isinstance(reply, Mapping):
+        received = PageMessage(
+            "assistant",
+            budget.cut(reply.get("text") or None, _REPLY_CHARACTERS),
+            tool_calls_of(reply.get("tool_calls"), budget),
+        )
+    parameters = {
+        **(request.get("parameters") or {}),
+        **({"response_schema": schema} if (schema := request.get("response_schema")) else {}),
+    }
+    return Exchange(
+        facts,
+        conversation_of(request.get("messages"), budget),
+        budget.cut(parameters or None, _PARAMETERS_CHARACTERS),
+        budget.cut(request.get("tools") or None, _PARAMETERS_CHARACTERS),
+        received,
+        reply.get("finish_reason") if isinstance(reply, Mapping) else None,
+    )

@@ -1,0 +1,97 @@
+"""One case of a run: input, outputs side by side, how they were graded, what happened within."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from pydantic import BaseModel
+
+from evalcore.errors import EvalError, UsageError
+from evalcore.history.trend import CaseHistory
+from evalcore.viewer.case_pages import CaseAddress, read_case_page
+from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.site import CurrentSite, Site
+
+router = APIRouter()
+_MOST_OUTCOMES: Final = 40
+
+
+class CaseAddressQuery(BaseModel):
+    """What an address chooses of a case; an empty value chooses nothing."""
+
+    group: str = ""
+    variant: str = ""
+    iteration: str = ""
+    reference: str = ""
+
+    def address(self, case_id: str) -> CaseAddress:
+        """Return the choice; raises `UsageError`."""
+        if self.iteration and not self.iteration.isdecimal():
+            raise UsageError(f"iteration={self.iteration!r}: a number from 0")
+        return CaseAddress(
+            case_id,
+            self.group or None,
+            self.variant or None,
+            int(self.iteration) if self.iteration else None,
+            self.reference or None,
+        )
+
+
+class HistoryLines(NamedTuple):
+    """A case over the suite's runs, a line for each variant; `problem` says why there is none."""
+
+    lines: tuple[CaseHistory, ...] = ()
+    problem: str | None = None
+
+
+@router.get("/runs/{run_id}/cases/{case_id:path}")
+def one_case(
+    request: Request,
+    site: CurrentSite,
+    run_id: str,
+    case_id: str,
+    query: Annotated[CaseAddressQuery, Query()],
+) -> Response:
+    """Show a case: input, outputs with what differs, assertions, calls, events, history."""
+    address = query.address(case_id)
+    with site.opened.open(run_id) as opened:
+        page = read_case_page(opened, address)
+        run = opened.manifest
+    if page is None:
+        raise HTTPException(404, f"Run {run_id} has no result of case '{case_id}'.")
+    previous, following = page.neighbours
+
+    def narrowed(variant: str | None, iteration: int | None) -> str:
+        chosen = {"group": address.group, "variant": variant, "reference": address.reference}
+        number = None if iteration is None else str(iteration)
+        return page_url(site, "runs", run_id, "cases", case_id, **chosen, iteration=number)
+
+    return render(
+        request,
+        site,
+        "case.html.j2",
+        run=run,
+        entry=site.catalogue.entry(run_id),
+        page=page,
+        address=address,
+        iterations=sorted({iteration for _, iteration in page.marks}),
+        previous=previous,
+        following=following,
+        narrowed=narrowed,
+        history=_history(site, run.suite, address),
+        most_outcomes=_MOST_OUTCOMES,
+        keeps_no_outputs=False,
+    )
+
+
+def _history(site: Site, suite: str, address: CaseAddress) -> HistoryLines:
+    try:
+        with site.history(suite, cases=True) as history:
+            lines = history.case(address.case_id, address.variant)
+    except UsageError:
+        return HistoryLines()
+    except EvalError as error:
+        # The rest of the page does not depend on it.
+        return HistoryLines(problem=str(error))
+    return HistoryLines(tuple(line for line in lines if line.case_group == address.group))

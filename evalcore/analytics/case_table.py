@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -89,18 +89,28 @@ class CaseFacets:
     assertions: Mapping[str, int]
 
 
+class Questions(Protocol):
+    """The beginnings of the inputs of a plan's cases."""
+
+    def of_cases(self, numbers: Collection[int]) -> Mapping[int, str | None]:
+        """Return those of some cases by their number in the plan; None for one without input."""
+
+    def all(self) -> Iterable[str | None]:
+        """Yield those of all cases in the order of the plan."""
+
+
 class CaseTable:
     """The table over a connection that has the tables `items` and `cases` of a run.
 
-    `questions` are the beginnings of the inputs in the order of the plan's cases; `changes` the
-    directions of changed cases by (case id, variant).
+    `changes` are the directions of changed cases by (case id, variant). All questions are read by
+    the first search only: of 100 000 cases that takes a second.
     """
 
     def __init__(
         self,
         connection: BoundedConnection,
         plan: Plan,
-        questions: Iterable[str | None],
+        questions: Questions,
         changes: Mapping[tuple[str, str], str],
     ) -> None:
         self._connection = connection
@@ -108,7 +118,6 @@ class CaseTable:
         connection.execute(
             query_text("case_rows"), {"variants": plan.variants, "iterations": plan.iterations}
         )
-        self._fill("questions", _QUESTION_COLUMNS, _numbered(questions))
         self._fill(
             "changed_cases",
             "{case_id: 'VARCHAR', variant: 'VARCHAR', change: 'VARCHAR'}",
@@ -117,7 +126,8 @@ class CaseTable:
                 for (case_id, variant), change in changes.items()
             ),
         )
-
+        self._questions = questions
+        self._has_questions = False
         self._searched: str | None = None
         self._facets: CaseFacets | None = None
 
@@ -136,13 +146,18 @@ class CaseTable:
         rows = self._connection.execute(query, parameters).fetchall()
         page = rows[:most]
         following = CaseKey(page[-1][-1], page[-1][0]) if len(rows) > most else None
-        return CasePage(tuple(CaseRow(*row[:-1]) for row in page), following)
+        return CasePage(self._with_questions([row[:-1] for row in page]), following)
 
     def count(self, choice: CaseChoice) -> int:
         """Return how many rows a choice has."""
         query = query_text("case_count").format(filter=query_text("case_filter"))
         row = self._connection.execute(query, self._parameters(choice)).fetchone()
         return int(row[0]) if row else 0
+
+    def ended_items(self) -> int:
+        """Return how many work items the rows stand for."""
+        row = self._connection.execute("SELECT sum(iterations) FROM case_rows").fetchone()
+        return int(row[0] or 0) if row else 0
 
     def facets(self, most: int = 100) -> CaseFacets:
         """Return what there is to filter by, at most `most` values of each."""
@@ -189,13 +204,6 @@ class CaseTable:
             "WHERE number >= $1 AND number <= $2 AND list_contains($3, number) ORDER BY number",
             [*ends, chosen],
         ).fetchall()
-        numbered = dict(
-            self._connection.execute(
-                "SELECT case_number, question FROM questions "
-                "WHERE case_number >= $1 AND case_number <= $2",
-                [min(row[1] for row in rows), max(row[1] for row in rows)],
-            ).fetchall()
-        )
         changed = {
             (case_id, variant): change
             for case_id, variant, change in self._connection.execute(
@@ -204,8 +212,12 @@ class CaseTable:
                 [[row[2] for row in rows]],
             ).fetchall()
         }
-        joined = ((*row, numbered.get(row[1]), changed.get((row[2], row[4]))) for row in rows)
-        return tuple(CaseRow(*row) for row in joined)
+        return self._with_questions([(*row, changed.get((row[2], row[4]))) for row in rows])
+
+    def _with_questions(self, rows: Sequence[tuple[Any, ...]]) -> tuple[CaseRow, ...]:
+        """Return rows with the questions of their cases; `change` is a row's last value."""
+        questions = self._questions.of_cases({row[1] for row in rows})
+        return tuple(CaseRow._make((*row[:-1], questions[row[1]], row[-1])) for row in rows)
 
     def _parameters(self, choice: CaseChoice) -> dict[str, Any]:
         parameters = choice._asdict() | {"searched": choice.text is not None}
@@ -219,6 +231,9 @@ class CaseTable:
             return
         self._searched = None
         if text:
+            if not self._has_questions:
+                self._fill("questions", _QUESTION_COLUMNS, _numbered(self._questions.all()))
+                self._has_questions = True
             parameters = {"text": text, "iterations": self._plan.iterations}
             self._connection.execute(query_text("matching_cases"), parameters)
         else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import duckdb
 
+from evalcore.analytics.assertion_counts import AssertionCounts, suite_assertion_counts
 from evalcore.analytics.named_queries import query_text
 from evalcore.errors import UsageError
 from evalcore.history.changes import Fingerprint, describe_changes
@@ -125,8 +126,9 @@ _VALUES: Final[Mapping[Metric, Callable[[RunPoint], float | None]]] = {
 class SuiteHistory:
     """The runs of one suite, asked several times; `close` it.
 
-    `since` is aware: runs that were created then or later. `case_tables` says whether the table
-    `cases` is opened, too. Raises `UsageError` for a suite that the history does not have.
+    `since` is aware: runs that were created then or later. `case_tables` and `assertion_tables` say
+    whether the tables `cases` and `assertions` are opened, too. Raises `UsageError` for a suite
+    that the history does not have.
     """
 
     def __init__(
@@ -136,8 +138,10 @@ class SuiteHistory:
         *,
         since: datetime | None = None,
         case_tables: bool = False,
+        assertion_tables: bool = False,
     ) -> None:
-        tables = {"runs", "cases"} if case_tables else {"runs"}
+        opened = {"runs": True, "cases": case_tables, "assertions": assertion_tables}
+        tables = {name for name, is_opened in opened.items() if is_opened}
         self._connection = open_history(store, suites=[suite], since=since, tables=tables)
         self.suite = suite
         if not self._has_runs():
@@ -209,9 +213,16 @@ class SuiteHistory:
             for case, group, name, *between in rows
         )
 
+    def assertions(self, runs: Sequence[str]) -> tuple[AssertionCounts, ...]:
+        """Return how often each assertion passed and failed in these runs, by their ids.
+
+        Only with the history opened for its table `assertions`.
+        """
+        return suite_assertion_counts(self._connection, partition_suite(self.suite), runs)
+
     def _points(self, variant: str | None) -> list[RunPoint]:
         rows = self._execute("history_trend").fetchall()
-        points = list(_run_points(rows))
+        points = list(run_points(rows))
         if variant is None:
             return points
         chosen = [point for point in points if point.variant == variant]
@@ -253,7 +264,8 @@ def _similar_suite(store: ObjectStore, suite: str) -> str:
     raise UsageError(f"the history of {store.url} has no suite '{suite}'.{hint} {others}")
 
 
-def _run_points(rows: list[tuple[Any, ...]]) -> Iterator[RunPoint]:
+def run_points(rows: list[tuple[Any, ...]]) -> Iterator[RunPoint]:
+    """Yield the rows of `history_trend.sql`."""
     plain = len(RunPoint._fields) - 1
     for row in rows:
         run_id, started_at, *values = row[:plain]

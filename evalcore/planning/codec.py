@@ -7,7 +7,7 @@ is read once need not be decoded, hashed or written again for each of them. Defa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -102,6 +102,16 @@ def decode_block(block: bytes) -> list[Case]:
     table = [Assertion._make(fields) for fields in tables["assertions"]]
     workspaces = tables.get("workspaces", ())
     return [_decode_case(orjson.loads(line), table, workspaces) for line in lines]
+
+
+def decode_inputs(block: bytes, positions: Collection[int] | None = None) -> Iterator[Any]:
+    """Yield the inputs of a block's cases (of those at `positions`, from 0), in their order.
+
+    Much cheaper than the cases themselves.
+    """
+    for position, line in enumerate(block.splitlines()[1:]):
+        if positions is None or position in positions:
+            yield orjson.loads(line)["input"]
 
 
 def _decode_case(

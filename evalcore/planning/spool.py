@@ -6,13 +6,13 @@ are the plan parts that go into the store: a million cases are never a million P
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from tempfile import SpooledTemporaryFile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.model.suite import Case
-from evalcore.planning.codec import CaseEncoder, decode_block
+from evalcore.planning.codec import CaseEncoder, decode_block, decode_inputs
 from evalcore.planning.zstd_frames import (
     LARGEST_FRAME_BYTES,
     ZstdFrameError,
@@ -112,6 +112,17 @@ def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
     try:
         return decode_block(unseal(block) if opened else block)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
+
+
+def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:
+    """Return the inputs of a plan part's cases (of those at `positions`, from 0), in their order.
+
+    Raises `PlanPartError` if the part is torn or foreign.
+    """
+    try:
+        return list(decode_inputs(_decompressed(part), positions))
+    except (ValueError, TypeError, LookupError) as error:
         raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
 
 

@@ -33,17 +33,29 @@ def interval_text(metric: Metric, point: TrendPoint) -> str:
     return f"{metric.text(point.low)}–{metric.text(point.high)}"
 
 
+def trend_summaries(trend: Trend) -> Iterator[str]:
+    """Yield a text for each variant: its last, least and largest value; for pictures of a trend."""
+    for variant in trend.variants:
+        name = f"{variant}: " if len(trend.variants) > 1 else ""
+        yield f"{name}{_summary(trend, variant)}"
+
+
+def _summary(trend: Trend, variant: str) -> str:
+    metric = trend.metric
+    values = [point.value for point in trend.points if point.variant == variant]
+    measured = [value for value in values if value is not None]
+    if not measured:
+        return f"{metric.heading}: not measured"
+    return (
+        f"{metric.text(measured[-1])} last, {metric.text(min(measured))} least, "
+        f"{metric.text(max(measured))} most"
+    )
+
+
 def trend_headings(trend: Trend) -> Iterator[str]:
     """Yield a line for each variant: its sparkline, its least, largest and last value."""
-    metric = trend.metric
     for variant in trend.variants:
         values = [point.value for point in trend.points if point.variant == variant]
-        measured = [value for value in values if value is not None]
         name = f"{variant}  " if len(trend.variants) > 1 else ""
-        if not measured:
-            yield f"{name}{metric.heading}: not measured"
-            continue
-        yield (
-            f"{name}{sparkline(values)}  {metric.text(measured[-1])} last, "
-            f"{metric.text(min(measured))} least, {metric.text(max(measured))} most"
-        )
+        bars = "" if all(value is None for value in values) else f"{sparkline(values)}  "
+        yield f"{name}{bars}{_summary(trend, variant)}"

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -23,7 +23,7 @@ from evalcore.errors import (
 )
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
-from evalcore.planning.spool import PlanPartError, decode_part
+from evalcore.planning.spool import PlanPartError, decode_part, part_inputs
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
@@ -148,6 +148,16 @@ class StoredRun:
             reason = f"has {len(cases)} of {plan.cases_of_part(number)} cases"
             raise self._damaged(self.keys.plan_part(number), reason)
         return cases
+
+    def inputs(self, number: int, positions: Collection[int] | None = None) -> list[Any]:
+        """Return the inputs of the cases of one part of the plan, of those at `positions` from 0.
+
+        Raises `DamagedRunError`.
+        """
+        try:
+            return part_inputs(self.plan_part(number), positions)
+        except PlanPartError as error:
+            raise self._damaged(self.keys.plan_part(number), str(error)) from error
 
     def plan_object(self, key: str) -> bytes:
         """Return any part of the plan as it was written; raise `DamagedRunError`."""

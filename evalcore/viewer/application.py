@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from evalcore.errors import (
@@ -16,13 +18,24 @@ from evalcore.errors import (
     StoreError,
     UsageError,
 )
+from evalcore.mistakes.foreign_text import shorten
 from evalcore.viewer.headers import PageHeaders
 from evalcore.viewer.rendering import render
-from evalcore.viewer.routes import cases, runs, static, suites, whole_texts
+from evalcore.viewer.routes import (
+    assertions,
+    cases,
+    live,
+    runs,
+    static,
+    suites,
+    trends,
+    whole_texts,
+)
 from evalcore.viewer.site import Site
 
+_LONGEST_INPUT: Final = 100
 # Each module of pages has a `router`.
-_PAGES = (suites, runs, cases, whole_texts, static)
+_PAGES = (suites, trends, runs, live, assertions, cases, whole_texts, static)
 
 
 def create_viewer(site: Site) -> FastAPI:
@@ -44,6 +57,7 @@ def create_viewer(site: Site) -> FastAPI:
     application.include_router(viewer_router(), prefix=site.prefix)
     application.add_exception_handler(EvalError, show_failure)
     application.add_exception_handler(HTTPException, show_failure)
+    application.add_exception_handler(RequestValidationError, show_failure)
     return application
 
 
@@ -58,7 +72,9 @@ def viewer_router() -> APIRouter:
 async def show_failure(request: Request, error: Exception) -> Response:
     """Return the page that says what is wrong and what would work."""
     status = _status_of(error)
-    if isinstance(error, HTTPException):
+    if isinstance(error, RequestValidationError):
+        message = "\n".join(map(_mistake, error.errors()))
+    elif isinstance(error, HTTPException):
         message = "There is no such page." if status == 404 else str(error.detail)
     else:
         message = str(error)
@@ -72,12 +88,19 @@ async def show_failure(request: Request, error: Exception) -> Response:
     )
 
 
+def _mistake(mistake: Mapping[str, Any]) -> str:
+    name = ".".join(str(part) for part in mistake["loc"][1:])
+    return f"{name}={shorten(str(mistake['input']), _LONGEST_INPUT)!r}: {mistake['msg']}"
+
+
 def _status_of(error: Exception) -> int:
     match error:
         case HTTPException():
             return error.status_code
         case RunNotFoundError() | ObjectNotFoundError():
             return 404
+        case RequestValidationError():
+            return 422
         case UsageError():
             return 400
         case DamagedRunError():

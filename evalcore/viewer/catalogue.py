@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Mapping
@@ -63,6 +64,12 @@ class RunEntry:
         return max(0.0, took.total_seconds())
 
     @property
+    def branch(self) -> str | None:
+        """The branch of the suite's repository when the run was planned; None if unknown."""
+        git = None if self.manifest is None else self.manifest.settings.get("git")
+        return str(git["branch"]) if isinstance(git, Mapping) and git.get("branch") else None
+
+    @property
     def is_live(self) -> bool:
         """Whether processes may execute the run now."""
         return self.outcome in {State.RUNNING, State.PENDING, State.QUEUED}
@@ -93,6 +100,11 @@ class Catalogue:
         for entry in self.runs():
             suites.setdefault(entry.suite_key, []).append(entry)
         return suites
+
+    def version(self, suite_key: str | None = None) -> str:
+        """Return what differs whenever a run (of one suite) has ended, was removed or changed."""
+        ends = [(run.id, run.outcome) for run in self.runs(suite_key) if not run.is_live]
+        return hashlib.sha256(repr(ends).encode()).hexdigest()[:16]
 
     def entry(self, run_id: str) -> RunEntry | None:
         """Return one run; None if the store has no run of this id."""

@@ -18,9 +18,10 @@ from evalcore.report.changes import changes
 from evalcore.report.document import Report
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
-from evalcore.viewer.questions import question_of
+from evalcore.viewer.case_questions import CaseQuestions
 
 if TYPE_CHECKING:
+    from evalcore.analytics.assertion_counts import AssertionCounts
     from evalcore.analytics.case_table import CaseTable
     from evalcore.pipeline.finish import RunView
     from evalcore.sql.bounded import BoundedConnection
@@ -41,8 +42,17 @@ class OpenedRun:
     view: RunView | None = None
     cases: CaseTable | None = None
     connection: BoundedConnection | None = None
+    assertions: tuple[AssertionCounts, ...] | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     closing: ExitStack = field(default_factory=ExitStack)
+
+    def assertion_counts(self) -> tuple[AssertionCounts, ...]:
+        """Return the assertions of the run, those that fail most first; counted once."""
+        if self.assertions is None and self.connection is not None:
+            from evalcore.analytics.assertion_counts import run_assertion_counts
+
+            self.assertions = run_assertion_counts(self.connection)
+        return self.assertions or ()
 
     @property
     def report(self) -> Report | None:
@@ -156,11 +166,8 @@ def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
     opened.cases = CaseTable(tables.connection, plan, _questions(opened), {})
 
 
-def _questions(opened: OpenedRun) -> Iterator[str | None]:
-    plan = opened.manifest.plan
-    for part in range(plan.parts):
-        for case in opened.run.cases(part, plan):
-            yield question_of(case.input)
+def _questions(opened: OpenedRun) -> CaseQuestions:
+    return CaseQuestions(opened.run, opened.manifest.plan)
 
 
 def _directions(report: Report) -> Mapping[tuple[str, str], str]:

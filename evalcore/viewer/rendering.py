@@ -17,6 +17,7 @@ from evalcore.report.durations import duration_text
 from evalcore.report.escape import visible
 from evalcore.version import VERSION
 from evalcore.viewer.site import Site
+from evalcore.viewer.trend_pictures import chart_script_digest
 
 _PACKAGE: Final = Path(__file__).parent
 TEMPLATES: Final = _PACKAGE / "templates"
@@ -52,11 +53,11 @@ def render(
         .render(
             url=url,
             here=request.url.path,
-            query=dict(request.query_params),
             store_name=site.store.url,
             version=VERSION,
             asset=lambda name: f"{site.prefix}/static/{name}?v={asset_digest(name)}",
-            **values,
+            chart_script=f"{site.prefix}/static/charts.js?v={chart_script_digest()}",
+            **({"query": dict(request.query_params)} | values),
         )
     )
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})

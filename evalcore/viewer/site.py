@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
 
-from evalcore.errors import EvalError
+from evalcore.errors import EvalError, UsageError
 from evalcore.storage.object_store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue
+from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.opened_runs import OpenedRuns
+from evalcore.viewer.recent import Recent
+from evalcore.viewer.suite_overview import SuiteOverview, read_overview
+from evalcore.viewer.trend_pictures import TrendPictures
 
 if TYPE_CHECKING:
+    from evalcore.history.latest_runs import LatestRun
     from evalcore.history.trend import SuiteHistory
 
-# The history is brought up to date at most this often.
-_SYNC_EVERY_S: Final = 5.0
+_MOST_OVERVIEWS: Final = 64
 
 
 @dataclass(eq=False)
@@ -29,12 +33,19 @@ class Site:
     prefix: str = ""
     catalogue: Catalogue = field(init=False)
     opened: OpenedRuns = field(init=False)
-    _synced: float = field(default=float("-inf"), init=False)
+    live: LiveRuns = field(init=False)
+    pictures: TrendPictures = field(default_factory=TrendPictures)
+    _synced: str | None = field(default=None, init=False)
     _syncing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
+    _overviews: Recent[SuiteOverview] = field(
+        default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
+    )
 
     def __post_init__(self) -> None:
         self.catalogue = Catalogue(self.store)
         self.opened = OpenedRuns(self.store)
+        self.live = LiveRuns(self.store)
 
     def start(self) -> None:
         """Bring the catalogue and the history up to date beside the first requests."""
@@ -45,26 +56,53 @@ class Site:
         self.opened.close()
 
     def sync_history(self) -> None:
-        """Bring the history up to date unless that was done just now; wait for one under way."""
+        """Bring the history up to date if a run has ended since; wait for a sync under way."""
+        version = self.catalogue.version()
         with self._syncing:
-            if time.monotonic() - self._synced < _SYNC_EVERY_S:
+            if version == self._synced:
                 return
             from evalcore.history.sync import sync
 
             sync(self.store)
-            self._synced = time.monotonic()
+            self._synced = version
 
-    def history(self, suite: str, *, cases: bool = False) -> SuiteHistory:
+    def history(self, suite: str, *, cases: bool = False, assertions: bool = False) -> SuiteHistory:
         """Return the history of a suite, to be closed; raises `UsageError` if it has none."""
         from evalcore.history.trend import SuiteHistory
 
         self.sync_history()
-        return SuiteHistory(self.store, suite, case_tables=cases)
+        return SuiteHistory(self.store, suite, case_tables=cases, assertion_tables=assertions)
+
+    def latest_runs(self) -> Mapping[str, LatestRun]:
+        """Return the newest ended run of each suite by the suite's name in the history."""
+
+        def read() -> Mapping[str, LatestRun]:
+            from evalcore.history.latest_runs import latest_runs
+
+            self.sync_history()
+            return latest_runs(self.store)
+
+        return self._latest.get(self.catalogue.version(), read)
+
+    def overview(self, suite: str) -> SuiteOverview:
+        """Return how a suite (by the key of its name) went over its runs that have ended."""
+        version = self.catalogue.version(suite)
+        return self._overviews.get((suite, version), lambda: self._read_overview(suite))
+
+    def _read_overview(self, suite: str) -> SuiteOverview:
+        ended = (run for run in self.catalogue.runs(suite) if not run.is_live)
+        name = next((run.suite for run in ended if run.manifest is not None), None)
+        if name is None:
+            return SuiteOverview()
+        try:
+            with self.history(name, cases=True) as history:
+                return read_overview(history)
+        except UsageError:
+            return SuiteOverview()  # none of its runs has come to an end that the history takes
 
     def _warm(self) -> None:
         try:
-            self.catalogue.runs()
-            self.sync_history()
+            self.latest_runs()
         except EvalError:
             return  # the first page that needs it says why
 

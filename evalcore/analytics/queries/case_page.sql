@@ -2,10 +2,9 @@
 -- `case_table.py` that is never NULL. Every filter that is NULL holds back nothing.
 SELECT
     number, case_rows.case_number, case_id, case_group, variant, score, outcome, iterations,
-    passed_iterations, latency_ms, cost_usd, tokens, tags, why, question, change,
+    passed_iterations, latency_ms, cost_usd, tokens, tags, why, change,
     ({sort})::DOUBLE AS key
 FROM case_rows
-LEFT JOIN questions USING (case_number)
 LEFT JOIN changed_cases USING (case_id, variant)
 WHERE {filter}
     AND ($after_key IS NULL OR ({sort})::DOUBLE > $after_key

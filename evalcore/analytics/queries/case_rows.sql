@@ -1,7 +1,8 @@
 -- A row for each case × variant as lists of cases show it: `number` is its place in the plan.
 -- After `items` and `cases` (or `cases_single`). $variants, $iterations: the plan's.
 -- `unmet`: the names of assertions that did not pass; `why`: what the first of them says, or the
--- item's error. Inputs are not here: `questions` has the beginning of each, by `case_number`.
+-- item's error. Inputs are not here: `questions` has the beginning of each, by `case_number`,
+-- after the first search.
 CREATE OR REPLACE TEMP TABLE case_rows AS
 WITH measured AS (
     SELECT

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.trend import Trend, TrendPoint
+from evalcore.report.charts.themes import LIGHT, ChartTheme
 from evalcore.report.escape import visible
 
 Spec = dict[str, Any]
@@ -28,12 +29,10 @@ _DAY_S: Final = 86_400
 _TIME_FORMS: Final = ((2 * _DAY_S, "%d %b %H:%M"), (300 * _DAY_S, "%d %b"))
 _LONG_TIME_FORM: Final = "%b %Y"
 _DECISIONS: Final = ("pass", "fail", "inconclusive", "error", "not decided")
-_COLOURS: Final = ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
 _SHAPES: Final = ("circle", "cross", "diamond", "triangle-up", "square")
-_VARIANT_COLOURS: Final = ("#0969da", "#bc4c00", "#1b7c83", "#8250df", "#57606a", "#bf3989")
 
 
-def trend_spec(trend: Trend) -> Spec:
+def trend_spec(trend: Trend, theme: ChartTheme = LIGHT) -> Spec:
     """Return the chart of a trend: lines with intervals, decisions as marks, changes as rules."""
     import altair
 
@@ -43,47 +42,53 @@ def trend_spec(trend: Trend) -> Spec:
     span_s = _span_s(trend)
     decisions = {row["decision"] for row in rows}
     layers = [
-        _intervals(base, span_s, dense=dense),
-        _lines(base, trend, span_s),
-        _marks(base, decisions, span_s, dense=dense),
+        _intervals(base, theme, span_s, dense=dense),
+        _lines(base, trend, theme, span_s),
+        _marks(base, decisions, theme, span_s, dense=dense),
     ]
     changed = _change_rows(trend)
     if changed:
-        layers.insert(0, _change_rules(changed, span_s))
+        layers.insert(0, _change_rules(changed, theme, span_s))
         if len(changed) <= _MOST_LABELS:
-            layers += _change_labels(changed, span_s)
+            layers += _change_labels(changed, theme, span_s)
     chart = altair.layer(*layers).resolve_scale(color="independent", shape="independent")
     chart = chart.properties(
         width=_WIDTH,
         height=_HEIGHT,
-        background="white",
+        background=theme.ground,
         padding=12,
         title=altair.TitleParams(
             text=_name(trend.suite),
             subtitle=f"{trend.metric.heading} over {_runs(trend)}",
             anchor="start",
             fontSize=15,
-            subtitleColor="#57606a",
+            color=theme.text,
+            subtitleColor=theme.soft,
         ),
     )
     # The check against Vega-Lite's schema takes seconds for a year of runs.
-    spec: Spec = _configured(chart).to_dict(validate=False)
+    spec: Spec = _configured(chart, theme).to_dict(validate=False)
     return spec
 
 
-def _configured(chart: Any) -> Any:
+def _configured(chart: Any, theme: ChartTheme) -> Any:
     return (
         chart.configure_view(stroke=None)
         .configure_axis(
             grid=True,
-            gridColor="#eaeef2",
-            domainColor="#8c959f",
-            tickColor="#8c959f",
-            labelColor="#24292f",
-            titleColor="#57606a",
+            gridColor=theme.grid,
+            domainColor=theme.line,
+            tickColor=theme.line,
+            labelColor=theme.text,
+            titleColor=theme.soft,
             titleFontWeight="normal",
         )
-        .configure_legend(labelLimit=260, titleColor="#57606a", titleFontWeight="normal")
+        .configure_legend(
+            labelLimit=260,
+            labelColor=theme.text,
+            titleColor=theme.soft,
+            titleFontWeight="normal",
+        )
     )
 
 
@@ -152,11 +157,11 @@ def _value(title: str | None, *, share: bool) -> Any:
     return altair.Y("value:Q", axis=axis, scale=scale)
 
 
-def _intervals(base: Any, span_s: float, *, dense: bool) -> Any:
+def _intervals(base: Any, theme: ChartTheme, span_s: float, *, dense: bool) -> Any:
     import altair
 
     bounds = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
-    colour = _variant_colour(legend=False)
+    colour = _variant_colour(theme, legend=False)
     if dense:
         mark = bounds.mark_area(opacity=0.16, line=False)
     else:
@@ -170,34 +175,36 @@ def _intervals(base: Any, span_s: float, *, dense: bool) -> Any:
     )
 
 
-def _variant_colour(*, legend: bool) -> Any:
+def _variant_colour(theme: ChartTheme, *, legend: bool) -> Any:
     import altair
 
     return altair.Color(
         "variant:N",
-        scale=altair.Scale(range=list(_VARIANT_COLOURS)),
+        scale=altair.Scale(range=list(theme.variants)),
         sort=None,
         legend=altair.Legend(title="variant", orient="right") if legend else None,
     )
 
 
-def _lines(base: Any, trend: Trend, span_s: float) -> Any:
+def _lines(base: Any, trend: Trend, theme: ChartTheme, span_s: float) -> Any:
     metric = trend.metric
     return base.mark_line(strokeWidth=1.6).encode(
         x=_time(span_s),
         y=_value(metric.heading, share=metric.is_share),
-        color=_variant_colour(legend=len(trend.variants) > 1),
+        color=_variant_colour(theme, legend=len(trend.variants) > 1),
     )
 
 
-def _marks(base: Any, shown_decisions: Collection[str], span_s: float, *, dense: bool) -> Any:
+def _marks(
+    base: Any, shown_decisions: Collection[str], theme: ChartTheme, span_s: float, *, dense: bool
+) -> Any:
     """Return the decisions as marks; in a dense chart those that did not pass."""
     import altair
 
     marked = base.transform_filter("datum.decision !== 'pass'") if dense else base
     decisions = [name for name in _DECISIONS if name in shown_decisions]
     numbers = [_DECISIONS.index(name) for name in decisions]
-    domain = altair.Scale(domain=decisions, range=[_COLOURS[number] for number in numbers])
+    domain = altair.Scale(domain=decisions, range=[theme.decisions[number] for number in numbers])
     shapes = altair.Scale(domain=decisions, range=[_SHAPES[number] for number in numbers])
     legend = altair.Legend(title="decision of the run", orient="right")
     return marked.mark_point(filled=True, size=16 if dense else 75, opacity=1).encode(
@@ -218,16 +225,16 @@ def _marks(base: Any, shown_decisions: Collection[str], span_s: float, *, dense:
     )
 
 
-def _change_rules(rows: list[dict[str, Any]], span_s: float) -> Any:
+def _change_rules(rows: list[dict[str, Any]], theme: ChartTheme, span_s: float) -> Any:
     import altair
 
     chart = _chart(rows)
-    return chart.mark_rule(strokeDash=[3, 3], color="#8c959f", strokeWidth=1).encode(
+    return chart.mark_rule(strokeDash=[3, 3], color=theme.line, strokeWidth=1).encode(
         x=_time(span_s), tooltip=[altair.Tooltip("changes:N", title="changed")]
     )
 
 
-def _change_labels(rows: list[dict[str, Any]], span_s: float) -> list[Any]:
+def _change_labels(rows: list[dict[str, Any]], theme: ChartTheme, span_s: float) -> list[Any]:
     """Return what changed as texts: neighbours on lines of their own, the last ones leftward."""
     import altair
 
@@ -244,7 +251,7 @@ def _change_labels(rows: list[dict[str, Any]], span_s: float) -> list[Any]:
             baseline="top",
             dx=-3 if leftward else 3,
             fontSize=10,
-            color="#57606a",
+            color=theme.soft,
             limit=200,
         )
         top = altair.value(line * _LABEL_HEIGHT)

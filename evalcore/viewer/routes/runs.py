@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import BaseModel
 
 from evalcore.analytics.case_table import CASE_ORDERS, CaseChoice, CaseKey, CasePage
 from evalcore.errors import UsageError
+from evalcore.model.quarantine import quarantine_of
+from evalcore.model.run import Manifest, State
 from evalcore.report.changes import changes, no_comparison
 from evalcore.report.intervals import rate_text, score_text
 from evalcore.viewer.opened_runs import OpenedRun
@@ -55,6 +57,9 @@ def one_run(
         raise UsageError(f"order={query.order!r}: one of {', '.join(CASE_ORDERS)}")
     choice, key = query.choice, parse_key(query.after)
     with site.opened.open(run_id) as opened:
+        entry = site.catalogue.entry(run_id)
+        if entry is None:
+            raise HTTPException(404)
         table = opened.cases
         page = CasePage((), None)
         if table is not None:
@@ -64,8 +69,13 @@ def one_run(
             site,
             "run.html.j2",
             run=opened.manifest,
-            entry=site.catalogue.entry(run_id),
+            entry=entry,
+            # What the list of runs says may be a second old.
+            is_live=entry.is_live and opened.manifest.state is State.RUNNING,
             facts=_facts(opened),
+            quarantine=quarantine_of(opened.manifest.settings),
+            flow_run_url=_flow_run_url(opened.manifest),
+            ended_items=0 if table is None else table.ended_items(),
             page=page,
             chosen=0 if table is None else table.count(choice),
             facets=None if table is None else table.facets(),
@@ -93,6 +103,17 @@ def _next_url(site: Site, request: Request, run_id: str, page: CasePage) -> str 
     query = dict(request.query_params)
     query["after"] = f"{page.following.key!r}~{page.following.number}"
     return page_url(site, "runs", run_id, **query)
+
+
+def _flow_run_url(manifest: Manifest) -> str | None:
+    """Return the address of the Prefect flow run that evaluated the run, if a browser follows it.
+
+    A store may be written by others: no other scheme is linked.
+    """
+    address = manifest.execution.get("flow_run_url")
+    if not isinstance(address, str) or not address.startswith(("http://", "https://")):
+        return None
+    return address
 
 
 def _facts(opened: OpenedRun) -> dict[str, Any] | None:

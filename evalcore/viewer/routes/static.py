@@ -8,11 +8,18 @@ from typing import Final
 from fastapi import APIRouter, HTTPException, Response
 
 from evalcore.viewer.rendering import STATIC
+from evalcore.viewer.trend_pictures import chart_script
 
 router = APIRouter()
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # An asset's address has its digest.
 _FOR_GOOD: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+@router.get("/static/charts.js")
+def chart_library() -> Response:
+    """Return the script of interactive charts with its libraries."""
+    return Response(chart_script(), media_type="text/javascript", headers=_FOR_GOOD)
 
 
 @router.get("/static/{name}")

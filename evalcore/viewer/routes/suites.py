@@ -1,17 +1,28 @@
-"""All suites, and one suite: what became of their runs."""
+"""All suites, and one suite: how it went, what became of its runs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 
+from evalcore.model.quarantine import NO_QUARANTINE, Quarantine, quarantine_of
+from evalcore.model.trend import Trend
+from evalcore.report.trends import interval_text, trend_summaries
+from evalcore.storage.baselines import list_baselines
 from evalcore.viewer.catalogue import RunEntry
-from evalcore.viewer.rendering import render
-from evalcore.viewer.site import CurrentSite
+from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.suite_query import ChosenRuns, SuiteQuery
+
+if TYPE_CHECKING:
+    from evalcore.history.latest_runs import LatestRun
 
 router = APIRouter()
 _MOST_POINTS: Final = 40
+_MOST_CHANGES: Final = 20
+_MOST_FLAKY: Final = 25
 _RUNS_PER_PAGE: Final = 50
 _FAILING_FIRST: Final = {"fail": 0, "error": 0, "damaged": 0, "inconclusive": 1, "interrupted": 1}
 
@@ -19,50 +30,116 @@ _FAILING_FIRST: Final = {"fail": 0, "error": 0, "damaged": 0, "inconclusive": 1,
 @router.get("/")
 def all_suites(request: Request, site: CurrentSite) -> Response:
     """Show a line for each suite, failing ones first."""
-    suites = [_suite_line(key, runs) for key, runs in site.catalogue.suites().items()]
-    suites.sort(key=lambda line: (_FAILING_FIRST.get(line["last"].outcome, 2), line["name"]))
+    latest = site.latest_runs()
+    suites = [_suite_line(key, runs, latest) for key, runs in site.catalogue.suites().items()]
+    suites.sort(key=lambda line: (_FAILING_FIRST.get(line["decided"].outcome, 2), line["name"]))
     return render(request, site, "suites.html.j2", suites=suites)
 
 
 @router.get("/suites/{suite}")
-def one_suite(
-    request: Request,
-    site: CurrentSite,
-    suite: str,
-    outcome: Annotated[str | None, Query()] = None,
-    mode: Annotated[str | None, Query()] = None,
-    after: Annotated[str | None, Query()] = None,
-) -> Response:
-    """Show the runs of a suite, newest first."""
+def one_suite(request: Request, site: CurrentSite, suite: str, query: ChosenRuns) -> Response:
+    """Show a suite: its trend, its runs newest first, its flaky and quarantined cases."""
     runs = site.catalogue.runs(suite)
     if not runs:
         raise HTTPException(404)
-    chosen = [
-        run
-        for run in runs
-        if (not outcome or run.outcome == outcome)
-        and (not mode or (run.manifest is not None and run.manifest.mode == mode))
-        and (not after or run.id < after)
-    ]
+    overview = site.overview(suite)
+    trend = query.trend(overview)
+    chosen = [run for run in runs if query.takes(run)]
+    following = chosen[_RUNS_PER_PAGE - 1].id if len(chosen) > _RUNS_PER_PAGE else None
     return render(
         request,
         site,
         "suite.html.j2",
         suite=suite,
-        name=runs[0].suite,
+        name=suite_name(runs),
+        last=runs[0],
+        newest_ended=next((run for run in runs if run.figures.pass_rate is not None), None),
+        query=query,
+        trend=None if trend is None else _trend(site, suite, query, trend),
+        overview=overview,
+        flaky=overview.flaky[:_MOST_FLAKY],
+        quarantine=_quarantine(runs),
+        baselines=list(list_baselines(site.store, suite_name(runs))),
         runs=chosen[:_RUNS_PER_PAGE],
-        following=chosen[_RUNS_PER_PAGE - 1].id if len(chosen) > _RUNS_PER_PAGE else None,
-        outcomes=sorted({run.outcome for run in runs}),
-        modes=sorted({run.manifest.mode for run in runs if run.manifest is not None}),
+        next_url=_next_url(site, request, suite, following),
+        choices=_choices(runs),
     )
 
 
-def _suite_line(key: str, runs: list[RunEntry]) -> dict[str, Any]:
+def suite_name(runs: list[RunEntry]) -> str:
+    """Return the name of the suite of these runs; its key if no manifest can be read."""
+    return next((run.suite for run in runs if run.manifest is not None), runs[0].suite)
+
+
+def _choices(runs: list[RunEntry]) -> dict[str, list[str]]:
+    """Return what the runs can be filtered by."""
+    return {
+        "outcomes": sorted({run.outcome for run in runs}),
+        "modes": sorted({run.manifest.mode for run in runs if run.manifest is not None}),
+        "branches": sorted({run.branch for run in runs if run.branch is not None}),
+    }
+
+
+def _next_url(site: Site, request: Request, suite: str, following: str | None) -> str | None:
+    if following is None:
+        return None
+    query = dict(request.query_params) | {"after": following}
+    return page_url(site, "suites", suite, **query)
+
+
+def _quarantine(runs: list[RunEntry]) -> Quarantine:
+    """Return the quarantine that the newest run was planned with."""
+    manifest = runs[0].manifest
+    return NO_QUARANTINE if manifest is None else quarantine_of(manifest.settings)
+
+
+def _trend(site: Site, suite: str, query: SuiteQuery, trend: Trend) -> dict[str, Any]:
+    chosen = query.of_trend() | {"v": site.catalogue.version(suite)}
+    pictures, data = (
+        {
+            theme: page_url(site, "suites", suite, name, **chosen, theme=theme)
+            for theme in ("light", "dark")
+        }
+        for name in ("trend.svg", "trend.json")
+    )
+    return {
+        "pictures": pictures,
+        "data": data,
+        "summary": "; ".join(trend_summaries(trend)),
+        "metric": trend.metric,
+        "points": [
+            (point, trend.metric.text(point.value), interval_text(trend.metric, point))
+            for point in reversed(trend.points)
+        ][:_RUNS_PER_PAGE],
+        "changes": list(_changes(trend)),
+    }
+
+
+def _changes(trend: Trend) -> Iterator[tuple[Any, str]]:
+    """Yield the newest runs at which something changed, each once, with what it was."""
+    texts: dict[str, dict[str, None]] = {}
+    points = {}
+    for point in reversed(trend.points):
+        if point.changes:
+            points[point.run_id] = point
+            texts.setdefault(point.run_id, {}).update(dict.fromkeys(point.changes))
+    for run_id in list(texts)[:_MOST_CHANGES]:
+        yield points[run_id], "; ".join(texts[run_id])
+
+
+def _suite_line(key: str, runs: list[RunEntry], latest: Mapping[str, LatestRun]) -> dict[str, Any]:
+    from evalcore.history.locations import partition_suite
+
     values = [run.figures.pass_rate for run in reversed(runs[:_MOST_POINTS])]
+    name = suite_name(runs)
+    ended = [run for run in runs if not run.is_live]
     return {
         "key": key,
-        "name": runs[0].suite,
+        "name": name,
         "last": runs[0],
+        # A run that goes on says nothing yet.
+        "decided": ended[0] if ended else runs[0],
+        "latest": latest.get(partition_suite(name)),
         "runs": len(runs),
         "points": sparkline_points([value for value in values if value is not None]),
     }

@@ -37,12 +37,13 @@
     action();
   });
   // A choice shows at once; the button is for browsers without script.
-  for (const form of document.querySelectorAll("form.filters")) {
-    form.addEventListener("change", (event) => {
-      if (event.target.matches("select, input[type=checkbox]")) form.requestSubmit();
-    });
-    form.addEventListener("submit", () => {
-      for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
-    });
-  }
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("form.filters :is(select, input[type=checkbox], input[type=date])")) {
+      event.target.form.requestSubmit();
+    }
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("form.filters")) return;
+    for (const field of event.target.elements) if (field.name && !field.value) field.disabled = true;
+  });
 })();

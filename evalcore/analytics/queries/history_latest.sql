@@ -1,0 +1,14 @@
+-- The newest runs of every suite, at most $most of each variant, oldest first; the columns are
+-- those of `history_trend.sql` after the suite's name.
+SELECT
+    suite, run_id, started_at, variant, coalesce(decision, state) AS decision,
+    score, score_low, score_high, pass_rate, cases, passed_cases,
+    p50_latency_ms, cost_usd,
+    CASE WHEN coalesce(input_tokens, output_tokens) IS NOT NULL
+        THEN coalesce(input_tokens, 0)::HUGEINT + coalesce(output_tokens, 0)
+    END AS tokens,
+    target, model, target_sha256, cases_sha256, judges_sha256, suite_sha256, engine,
+    git_commit, git_dirty
+FROM runs
+QUALIFY row_number() OVER (PARTITION BY suite, variant ORDER BY started_at DESC, run_id DESC) <= $most
+ORDER BY suite, started_at, run_id, variant

@@ -1,0 +1,68 @@
+"""The newest runs of all suites at once: what each came to, and what changed before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from evalcore.analytics.named_queries import query_text
+from evalcore.history.changes import describe_changes
+from evalcore.history.tables import open_history
+from evalcore.history.trend import RunPoint, run_points, wilson_ends
+from evalcore.storage.object_store import ObjectStore
+
+_RUNS: Final = 2
+
+
+class LatestRun(NamedTuple):
+    """The newest run of a suite that has ended: all variants together.
+
+    `before` is the decision of the run before it, None for the first. `changes` says in short texts
+    what differs between the two.
+    """
+
+    run_id: str
+    decision: str
+    cases: int
+    passed_cases: int
+    before: str | None
+    changes: tuple[str, ...]
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of the cases that passed; None without cases."""
+        return self.passed_cases / self.cases if self.cases else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The ends of the pass rate's 95 % interval (Wilson); None without cases."""
+        return wilson_ends(self.passed_cases, self.cases)
+
+
+def latest_runs(store: ObjectStore) -> Mapping[str, LatestRun]:
+    """Return the newest run of each suite by the suite's name in the tables (`partition_suite`)."""
+    with open_history(store, tables={"runs"}) as connection:
+        rows = connection.execute(query_text("history_latest"), {"most": _RUNS}).fetchall()
+    points: dict[str, list[RunPoint]] = {}
+    for row, point in zip(rows, run_points([row[1:] for row in rows]), strict=True):
+        points.setdefault(str(row[0]), []).append(point)
+    return {suite: _latest(suite_points) for suite, suite_points in points.items()}
+
+
+def _latest(points: list[RunPoint]) -> LatestRun:
+    newest = points[-1].run_id
+    latest = [point for point in points if point.run_id == newest]
+    earlier = {point.variant: point for point in points if point.run_id != newest}
+    changes: dict[str, None] = {}
+    for point in latest:
+        if point.variant in earlier:
+            before = earlier[point.variant].fingerprint
+            changes |= dict.fromkeys(describe_changes(before, point.fingerprint))
+    return LatestRun(
+        run_id=newest,
+        decision=latest[0].decision,
+        cases=sum(point.cases or 0 for point in latest),
+        passed_cases=sum(point.passed_cases or 0 for point in latest),
+        before=next((point.decision for point in reversed(points) if point.run_id != newest), None),
+        changes=tuple(changes),
+    )

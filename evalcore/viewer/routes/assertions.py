@@ -1,0 +1,79 @@
+"""Which assertions fail most, which never do, which judge disagrees with people."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+
+from evalcore.analytics.assertion_counts import AssertionCounts
+from evalcore.errors import UsageError
+from evalcore.viewer.rendering import render
+from evalcore.viewer.routes.suites import suite_name
+from evalcore.viewer.site import CurrentSite
+
+router = APIRouter()
+_LAST_RUNS: Final = 20
+_MOST_RUNS: Final = 500
+# More rows are no help, and too large a page.
+_MOST_LISTED: Final = 500
+
+
+@router.get("/runs/{run_id}/assertions")
+def run_assertions(request: Request, site: CurrentSite, run_id: str) -> Response:
+    """Show the assertions of a run, those that fail most first."""
+    with site.opened.open(run_id) as opened:
+        counts = opened.assertion_counts()
+        manifest = opened.manifest
+    entry = site.catalogue.entry(run_id)
+    return render(
+        request,
+        site,
+        "assertions.html.j2",
+        name=manifest.suite,
+        suite=None if entry is None else entry.suite_key,
+        run_id=run_id,
+        **_listed(counts),
+    )
+
+
+@router.get("/suites/{suite}/assertions")
+def suite_assertions(
+    request: Request,
+    site: CurrentSite,
+    suite: str,
+    runs: Annotated[int, Query(ge=1, le=_MOST_RUNS)] = _LAST_RUNS,
+) -> Response:
+    """Show the assertions of a suite over its last runs that have ended."""
+    listed = site.catalogue.runs(suite)
+    if not listed:
+        raise HTTPException(404)
+    counts: tuple[AssertionCounts, ...] = ()
+    name = suite_name(listed)
+    run_ids = [run.id for run in listed if not run.is_live and run.manifest is not None][:runs]
+    try:
+        with site.history(name, assertions=True) as history:
+            counts = history.assertions(run_ids)
+    except UsageError:
+        pass  # none of the runs has come to an end that the history takes
+    return render(
+        request,
+        site,
+        "assertions.html.j2",
+        name=name,
+        suite=suite,
+        run_id=None,
+        runs=runs,
+        counted_runs=len(run_ids),
+        **_listed(counts),
+    )
+
+
+def _listed(counts: tuple[AssertionCounts, ...]) -> dict[str, Any]:
+    judged = [each for each in counts if each.compared]
+    return {
+        "assertions": counts[:_MOST_LISTED],
+        "unlisted": max(0, len(counts) - _MOST_LISTED),
+        "never_failing": sum(each.always_passes for each in counts),
+        "disagreeing": sorted(judged, key=lambda each: each.disagreement or 0.0, reverse=True),
+    }

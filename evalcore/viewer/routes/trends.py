@@ -1,0 +1,60 @@
+"""The picture of a suite's trend, and the chart behind it for the script."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import orjson
+from fastapi import APIRouter, HTTPException, Query, Response
+
+from evalcore.errors import UsageError
+from evalcore.model.trend import Trend
+from evalcore.report.charts.themes import THEMES
+from evalcore.report.charts.trend import trend_spec
+from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.suite_query import SuiteQuery
+
+router = APIRouter()
+# The page's address of a picture changes with the runs; without that part it is looked at again.
+_VERSIONED: Final = {"Cache-Control": "private, max-age=86400"}
+_UNVERSIONED: Final = {"Cache-Control": "no-cache"}
+
+
+class TrendQuery(SuiteQuery):
+    """What an address chooses of a trend; `v` is the version of the suite's runs."""
+
+    theme: str = "light"
+    v: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long a browser may keep the answer."""
+        return _VERSIONED if self.v else _UNVERSIONED
+
+
+ChosenTrend = Annotated[TrendQuery, Query()]
+
+
+@router.get("/suites/{suite}/trend.svg")
+def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
+    """Return the picture of the chosen trend."""
+    trend = _trend(site, suite, query)
+    version = (site.catalogue.version(suite), tuple(sorted(query.of_trend().items())))
+    picture = site.pictures.svg(trend, query.theme, version)
+    return Response(picture, media_type="image/svg+xml", headers=query.headers)
+
+
+@router.get("/suites/{suite}/trend.json")
+def trend_chart(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
+    """Return the chosen trend as a Vega-Lite chart."""
+    spec = trend_spec(_trend(site, suite, query), THEMES[query.theme])
+    return Response(orjson.dumps(spec), media_type="application/json", headers=query.headers)
+
+
+def _trend(site: Site, suite: str, query: TrendQuery) -> Trend:
+    if query.theme not in THEMES:
+        raise UsageError(f"theme={query.theme!r}: one of {', '.join(THEMES)}")
+    trend = query.trend(site.overview(suite)) if site.catalogue.runs(suite) else None
+    if trend is None:
+        raise HTTPException(404)
+    return trend

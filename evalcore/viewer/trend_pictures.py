@@ -1,0 +1,57 @@
+"""Pictures of trends, and the script that makes them answer to the mouse: each made once."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Hashable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from evalcore.model.trend import Trend
+from evalcore.report.charts.drawing import chart_svg
+from evalcore.report.charts.themes import THEMES
+from evalcore.report.charts.trend import trend_spec
+from evalcore.viewer.recent import Recent
+
+_MOST: Final = 64
+_SCRIPT: Final = Path(__file__).parent / "static" / "trend.js"
+
+
+class TrendPictures:
+    """SVG pictures by trend and theme; the last `_MOST` are kept."""
+
+    def __init__(self) -> None:
+        self._pictures: Recent[bytes] = Recent(_MOST)
+
+    def svg(self, trend: Trend, theme: str, version: Hashable) -> bytes:
+        """Return a trend as SVG; `version` differs whenever the trend's points do."""
+        key = (trend.suite, trend.metric, trend.variants, theme, version)
+        return self._pictures.get(key, lambda: chart_svg(trend_spec(trend, THEMES[theme])))
+
+
+_BUNDLING: Final = threading.Lock()
+
+
+def chart_script() -> bytes:
+    """Return the script of interactive trends with the libraries that it uses; made once."""
+    with _BUNDLING:
+        return _bundle()
+
+
+@cache
+def _bundle() -> bytes:
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(_SCRIPT.read_text("utf-8"))
+    return bundle.encode()
+
+
+@cache
+def chart_script_digest() -> str:
+    """Return what the script's address ends in, so that it can be cached for good."""
+    from importlib.metadata import version
+
+    text = f"{version('vl-convert-python')} {_SCRIPT.read_text('utf-8')}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

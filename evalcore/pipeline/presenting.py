@@ -16,6 +16,7 @@ from evalcore.model.suite import Case
 from evalcore.model.trend import Trend
 from evalcore.pipeline.finish import RunView
 from evalcore.report.document import Report
+from evalcore.report.questions import question_of
 from evalcore.report.view import CaseFacts, ListedCase, SourceLine, shown_text
 
 _MAX_SUITE_BYTES = 16 * 1024 * 1024
@@ -123,4 +124,6 @@ def _identity(record: dict[str, Any]) -> tuple[Any, Any]:
 def _facts(case: Case | None) -> CaseFacts:
     if case is None:
         return CaseFacts()
-    return CaseFacts(shown_text(case.input), shown_text(case.expected_output), case.tags)
+    question = question_of(case.input)
+    expected = shown_text(case.expected_output)
+    return CaseFacts(shown_text(case.input), expected, case.tags, question)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from evalcore.model.comparison import Difference, DifferenceKind, VariantComparison
+from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 
 REGRESSION = "regression"
@@ -106,7 +107,7 @@ def _value(kind: DifferenceKind, value: float | None) -> str:
         case DifferenceKind.LATENCY:
             text = f"{value:.0f} ms"
         case DifferenceKind.COST:
-            text = f"{value:.6g} USD"
+            text = f"{usd_text(value)} USD"
         case DifferenceKind.TOKENS:
             text = f"{value:.0f} tokens"
         case _:

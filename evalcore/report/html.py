@@ -26,6 +26,7 @@ from evalcore.report.changes import (
     compared,
     no_comparison,
 )
+from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_data, visible
 from evalcore.report.html_data import page_data
@@ -172,9 +173,9 @@ def _figures(report: Report) -> Iterator[dict[str, Any]]:
         if value is not None:
             yield figure(f"Latency {label}", f"{value:,.0f}", "ms")
     if summary.total_cost_usd is not None:
-        yield figure("Cost", f"{summary.total_cost_usd:,.4f}", "USD")
+        yield figure("Cost", usd_text(summary.total_cost_usd), "USD")
     if summary.judge_cost_usd is not None:
-        yield figure("Judges", f"{summary.judge_cost_usd:,.4f}", "USD")
+        yield figure("Judges", usd_text(summary.judge_cost_usd), "USD")
     if summary.total_tokens is not None:
         yield figure("Tokens", f"{summary.total_tokens:,}")
 

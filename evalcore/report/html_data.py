@@ -22,6 +22,7 @@ OUTCOMES = ("failed", "error", "blocked", "skipped", "cancelled", "passed")
 _WORST_FIRST = ("error", "failed", "blocked", "skipped", "cancelled", "passed")
 _MAX_TEXT = 4_000
 _MAX_WHY = 200
+_MAX_QUESTION = 160
 _PASSED_BYTES = 8 * 1024 * 1024
 _ALL_BYTES = 32 * 1024 * 1024
 _MOST_TAGS = 500
@@ -52,7 +53,8 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
         cells = [None if record is None else _cell(record) for record in records]
         tag_indices = [tags.setdefault(tag, len(tags)) for tag in _known_tags(facts, tags)]
         separator = ",\n" if number else "\n"
-        data.rows.append(separator + _dumps([case_id, group, tag_indices, cells]))
+        row = [case_id, group, tag_indices, cells, _question(facts)]
+        data.rows.append(separator + _dumps(row))
         passed = all(answer.record["passed"] for answer in answers)
         line = ""
         if size < (_PASSED_BYTES if passed else _ALL_BYTES):
@@ -62,6 +64,10 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
     data.rows.append("\n]")
     data.tags = list(tags)
     return data
+
+
+def _question(facts: CaseFacts) -> str | None:
+    return None if facts.question is None else shorten(facts.question, _MAX_QUESTION)
 
 
 def _known_tags(facts: CaseFacts, tags: Mapping[str, int]) -> Iterator[str]:

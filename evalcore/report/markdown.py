@@ -17,6 +17,7 @@ from evalcore.report.changes import (
     compared,
     no_comparison,
 )
+from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown as escape
 from evalcore.report.escape import escape_markdown_html, fenced
@@ -108,9 +109,9 @@ def _counts(report: Report) -> Iterator[str]:
         columns["latency p50"] = f"{summary.p50_latency_ms:.0f} ms"
         columns["p95"] = f"{summary.p95_latency_ms:.0f} ms"
     if summary.total_cost_usd is not None:
-        columns["cost"] = f"{summary.total_cost_usd:.4f} USD"
+        columns["cost"] = f"{usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:
-        columns["judges"] = f"{summary.judge_cost_usd:.4f} USD"
+        columns["judges"] = f"{usd_text(summary.judge_cost_usd)} USD"
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---:|' * len(columns)}"
     yield f"| {' | '.join(columns.values())} |"

@@ -19,6 +19,7 @@ from evalcore.report.changes import (
     no_comparison,
 )
 from evalcore.report.columns import cut, table
+from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 from evalcore.report.intervals import rate_text, score_text, variant_texts
 from evalcore.report.quarantine import quarantine_lines, quarantine_mark
@@ -125,9 +126,9 @@ def _measured(report: Report) -> Iterator[str]:
         yield f"latency p50 {summary.p50_latency_ms:.0f} ms"
         yield f"p95 {summary.p95_latency_ms:.0f} ms"
     if summary.total_cost_usd is not None:
-        yield f"cost {summary.total_cost_usd:.4f} USD"
+        yield f"cost {usd_text(summary.total_cost_usd)} USD"
     if summary.judge_cost_usd is not None:
-        yield f"judges {summary.judge_cost_usd:.4f} USD"
+        yield f"judges {usd_text(summary.judge_cost_usd)} USD"
     if report.run.reexecuted:
         yield f"{report.run.reexecuted} items executed again"
 
@@ -148,7 +149,8 @@ def budget_line(budget: Mapping[str, Any]) -> str:
     ):
         amounts = []
         if budget["max_cost_usd"] is not None:
-            amounts.append(f"{share['cost_usd']:.6g} of {budget['max_cost_usd']:g} USD")
+            spent, bound = usd_text(share["cost_usd"]), usd_text(budget["max_cost_usd"])
+            amounts.append(f"{spent} of {bound} USD")
         if budget["max_tokens"] is not None:
             amounts.append(f"{share['tokens']} of {budget['max_tokens']} tokens")
         if what == "billed" or any(share.values()):

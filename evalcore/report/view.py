@@ -13,11 +13,15 @@ from evalcore.report.document import Report
 
 
 class CaseFacts(NamedTuple):
-    """What the plan says of a case. `input` and `expected` are texts, JSON where they were none."""
+    """What the plan says of a case. `input` and `expected` are texts, JSON where they were none.
+
+    `question` is the beginning of what the case asks, on one line.
+    """
 
     input: str | None = None
     expected: str | None = None
     tags: tuple[str, ...] = ()
+    question: str | None = None
 
 
 class ListedCase(NamedTuple):

@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from evalcore.report.costs import usd_text
 from evalcore.report.durations import duration_text
 from evalcore.report.escape import visible
 from evalcore.version import VERSION
@@ -89,7 +90,7 @@ def _environment() -> Environment:
         visible=lambda text: visible(str(text)),
         share=lambda value: _ABSENT if value is None else f"{value:.1%}",
         score=lambda value: _ABSENT if value is None else f"{value:.3f}",
-        usd=_usd,
+        usd=lambda value: _ABSENT if value is None else usd_text(value),
         ms=lambda value: _ABSENT if value is None else f"{value:,.0f}",
         number=lambda value: _ABSENT if value is None else f"{value:,}",
         seconds=lambda value: _ABSENT if value is None else duration_text(value),
@@ -98,15 +99,6 @@ def _environment() -> Environment:
         ago=_ago,
     )
     return environment
-
-
-def _usd(value: float | None) -> str:
-    """Return dollars as people write them: 4 decimals, more for what is smaller."""
-    if value is None:
-        return _ABSENT
-    if value == 0 or abs(value) >= 0.001:
-        return f"{value:,.4f}"
-    return f"{value:.8f}".rstrip("0")
 
 
 def _ago(moment: datetime) -> str:

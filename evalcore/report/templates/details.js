@@ -6,6 +6,12 @@ function number(value, digits) {
   return value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits });
 }
 
+// As `usd_text` of report/costs.py: no powers of ten.
+function usd(value) {
+  const small = value !== 0 && Math.abs(value) < 0.001;
+  return value.toLocaleString("en", small ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 4 });
+}
+
 function block(title, text) {
   return [element("h3", null, title), textElement("pre", { dir: "auto", tabindex: "0", "aria-label": title }, text)];
 }
@@ -13,7 +19,7 @@ function block(title, text) {
 function measures([, , , , , , latency, cost, tokens, scores]) {
   const parts = [];
   if (latency !== null) parts.push(number(latency, 1) + " ms");
-  if (cost !== null) parts.push(number(cost, 6) + " USD");
+  if (cost !== null) parts.push(usd(cost) + " USD");
   if (tokens !== null) parts.push(number(tokens, 0) + " tokens");
   for (const [name, value, error] of scores) parts.push(name + " " + (error ? "– (" + error + ")" : number(value, 4)));
   return parts.join(" · ");

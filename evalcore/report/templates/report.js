@@ -15,7 +15,7 @@ for (const change of head.changes) {
   changesOf.set(key, [...(changesOf.get(key) ?? []), change]);
 }
 
-const cases = JSON.parse(byId("rows").textContent).map(([id, group, tags, packed], index) => {
+const cases = JSON.parse(byId("rows").textContent).map(([id, group, tags, packed, question], index) => {
   const cells = packed.map((cell, variant) => {
     const changes = changesOf.get(JSON.stringify([id, head.variants[variant]])) ?? [];
     if (cell === null) return { outcome: "none", score: null, latency: null, why: "", items: 0, changes };
@@ -25,7 +25,7 @@ const cases = JSON.parse(byId("rows").textContent).map(([id, group, tags, packed
   const outcomes = new Set(cells.map((cell) => cell.outcome));
   const changed = cells.some((cell) => cell.changes.length > 0) || (head.changes.length === 0 && outcomes.size > 1);
   const rank = cells.some((cell) => cell.changes.some((change) => change.direction === "regression")) ? 0 : outcomes.size === 1 && outcomes.has("passed") ? 2 : 1;
-  return { rank, index, id, group, tags: tags.map((tag) => head.tags[tag]), cells, changed };
+  return { rank, index, id, group, question, tags: tags.map((tag) => head.tags[tag]), cells, changed };
 });
 
 function shownVariants() {
@@ -44,7 +44,7 @@ function matches(one, wanted, variants) {
   if (state.outcome !== null && !variants.some(({ variant }) => one.cells[variant].outcome === state.outcome)) return false;
   if (state.variant !== null && one.cells[state.variant].outcome === "none") return false;
   if (!wanted) return true;
-  const own = (one.id + "\n" + (one.group ?? "") + "\n" + one.tags.join(" ")).toLowerCase();
+  const own = (one.id + "\n" + (one.question ?? "") + "\n" + (one.group ?? "") + "\n" + one.tags.join(" ")).toLowerCase();
   return own.includes(state.text) || searchable[one.index].includes(wanted);
 }
 
@@ -128,6 +128,7 @@ function rowElement(one) {
   const id = element("th", { scope: "row", class: "id" }, button);
   if (one.group !== null) id.append(textElement("span", { class: "tag group", dir: "auto" }, one.group));
   for (const tag of one.tags) id.append(textElement("span", { class: "tag", dir: "auto" }, tag));
+  if (one.question !== null && one.question !== one.id) id.append(textElement("div", { class: "question", dir: "auto" }, one.question));
   const row = element("tr", { class: open.has(one.index) ? "case open" : "case", "data-index": one.index }, id);
   if (head.variants.length === 1) {
     const [cell] = one.cells;

@@ -91,7 +91,7 @@ def test_foreign_text_makes_no_element_and_no_attribute() -> None:
 
 def test_the_data_is_what_was_given() -> None:
     found = page(run_of(EVIL_CASE))
-    ((case_id, group, tags, cells),) = found.rows()
+    ((case_id, group, tags, cells, _),) = found.rows()
     ((text, expected, ((answer,),)),) = found.details()
     assert (case_id, group, tags, text, expected) == (EVIL, EVIL, [0], EVIL, EVIL)
     assert cells[0][:2] == [html_data.OUTCOMES.index("failed"), 0.0]
@@ -140,7 +140,7 @@ def test_the_page_names_no_other_address() -> None:
 def test_a_case_shows_the_worst_of_its_items(
     items: list[dict[str, Any]], passed: bool, outcome: str
 ) -> None:
-    ((_, _, _, (cell,)),) = page(run_of(case("a", *items, passed=passed))).rows()
+    ((_, _, _, (cell,), _),) = page(run_of(case("a", *items, passed=passed))).rows()
     assert html_data.OUTCOMES[cell[0]] == outcome
     assert cell[4] == len(items)
 
@@ -153,6 +153,16 @@ def test_variants_of_a_case_stand_in_one_row() -> None:
     ] == [
         ("a", ["passed", "failed"]),
         ("b", [None, "passed"]),
+    ]
+
+
+def test_a_row_has_the_question_of_its_case() -> None:
+    asked = case("a", facts=CaseFacts("Say yes.\nNow.", question="Say yes. Now."))
+    long = case("b", facts=CaseFacts("x" * 500, question="x" * 240))
+    assert [row[4] for row in page(run_of(asked, long, case("c"))).rows()] == [
+        "Say yes. Now.",
+        "x" * 159 + "…",
+        None,
     ]
 
 

@@ -17,51 +17,65 @@ from typing import Any, NoReturn
 import click
 
 from evalcore.cli import contributed
+from evalcore.cli.examples import with_examples
 from evalcore.errors import DamagedRunError, EvalError, ExitCode
 from evalcore.version import VERSION
 
-COMMANDS = {
-    "run": ("evalcore.cli.run:run", "Run suites and decide."),
-    "record": ("evalcore.cli.record:record", "Run suites and record what providers answer."),
-    "worker": ("evalcore.cli.worker:worker", "Execute shards of a run beside other workers."),
-    "validate": ("evalcore.cli.inspect:validate", "Check suite files; run nothing."),
-    "plan": ("evalcore.cli.inspect:plan", "Show what a run would execute; run nothing."),
-    "report": ("evalcore.cli.report:report", "Show the report of a completed run."),
-    "compare": ("evalcore.cli.compare:compare", "Compare two completed runs."),
-    "baseline": ("evalcore.cli.baseline:baseline", "Name runs that others are compared with."),
-    "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
-    "annotate": ("evalcore.cli.annotate:annotate", "Answer what a run asks people."),
-    "annotations": (
-        "evalcore.cli.annotations:annotations_",
-        "Export, import labels; agreement of annotators.",
-    ),
-    "query": ("evalcore.cli.query:query", "Ask the history by SQL, read-only."),
-    "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
-    "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),
-    "quarantine": (
-        "evalcore.cli.quarantine:quarantine",
-        "Keep cases from gating until a day.",
-    ),
-    "dataset": (
-        "evalcore.cli.dataset:dataset",
-        "Keep cases from files and real usage in versions.",
-    ),
-    "compact": ("evalcore.cli.compact:compact", "Make the history's small files large ones."),
-    "view": ("evalcore.cli.view:view", "Show runs in the browser."),
-    "workspaces": (
-        "evalcore.cli.workspaces:workspaces",
-        "Show workspaces, remove what is left.",
-    ),
-    "recordings": ("evalcore.cli.recordings:recordings", "Look at recordings and move them."),
-    "judge": ("evalcore.cli.judge:judge", "Look at the quality of judges."),
-    "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),
-    "serve": ("evalcore.cli.serve:serve", "Serve saved evals over REST."),
-    "evals": ("evalcore.cli.evals:evals", "Create, list, run saved evals of a service."),
-    "mcp": ("evalcore.cli.mcp:mcp", "Serve saved evals as MCP tools over stdio."),
-    "tokens": ("evalcore.cli.serve:tokens", "Create, list, revoke tokens of the service."),
-    "assert": ("evalcore.cli.assertions:assert_", "Grade single outputs: JSON lines in and out."),
-    "decide": ("evalcore.cli.decide:decide", "Decide single gates: JSON lines in and out."),
+SECTIONS = {
+    "Start": {
+        "validate": ("evalcore.cli.inspect:validate", "Check suite files; run nothing."),
+        "plan": ("evalcore.cli.inspect:plan", "Show what a run would execute; run nothing."),
+        "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),
+    },
+    "Run": {
+        "run": ("evalcore.cli.run:run", "Run suites and decide."),
+        "record": ("evalcore.cli.record:record", "Run suites and record what providers answer."),
+        "worker": ("evalcore.cli.worker:worker", "Execute shards of a run beside other workers."),
+    },
+    "Look": {
+        "view": ("evalcore.cli.view:view", "Show runs in the browser."),
+        "report": ("evalcore.cli.report:report", "Show the report of a completed run."),
+        "compare": ("evalcore.cli.compare:compare", "Compare two completed runs."),
+        "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
+        "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),
+        "query": ("evalcore.cli.query:query", "Ask the history by SQL, read-only."),
+    },
+    "Judge": {
+        "regrade": ("evalcore.cli.regrade:regrade", "Grade a run's stored evidence again."),
+        "annotate": ("evalcore.cli.annotate:annotate", "Answer what a run asks people."),
+        "annotations": (
+            "evalcore.cli.annotations:annotations_",
+            "Export, import labels; agreement of annotators.",
+        ),
+        "judge": ("evalcore.cli.judge:judge", "Look at the quality of judges."),
+        "assert": (
+            "evalcore.cli.assertions:assert_",
+            "Grade single outputs: JSON lines in and out.",
+        ),
+        "decide": ("evalcore.cli.decide:decide", "Decide single gates: JSON lines in and out."),
+    },
+    "Keep": {
+        "baseline": ("evalcore.cli.baseline:baseline", "Name runs that others are compared with."),
+        "quarantine": ("evalcore.cli.quarantine:quarantine", "Keep cases from gating until a day."),
+        "dataset": (
+            "evalcore.cli.dataset:dataset",
+            "Keep cases from files and real usage in versions.",
+        ),
+        "recordings": ("evalcore.cli.recordings:recordings", "Look at recordings and move them."),
+        "workspaces": (
+            "evalcore.cli.workspaces:workspaces",
+            "Show workspaces, remove what is left.",
+        ),
+        "compact": ("evalcore.cli.compact:compact", "Make the history's small files large ones."),
+    },
+    "Serve": {
+        "serve": ("evalcore.cli.serve:serve", "Serve saved evals over REST."),
+        "evals": ("evalcore.cli.evals:evals", "Create, list, run saved evals of a service."),
+        "mcp": ("evalcore.cli.mcp:mcp", "Serve saved evals as MCP tools over stdio."),
+        "tokens": ("evalcore.cli.serve:tokens", "Create, list, revoke tokens of the service."),
+    },
 }
+COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 
 class LazyGroup(click.Group):
@@ -74,10 +88,11 @@ class LazyGroup(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         if cmd_name not in COMMANDS:
-            return contributed.find_command(cmd_name)
+            command_of_package = contributed.find_command(cmd_name)
+            return command_of_package and with_examples(command_of_package, cmd_name)
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
-        return command
+        return with_examples(command, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command; what is wrong with a damaged run is also told as JSON if it asks."""
@@ -92,9 +107,13 @@ class LazyGroup(click.Group):
             raise
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without importing anything of it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        """Write the sections of the table without importing anything of it."""
+        width = max(map(len, COMMANDS))
+        for title, rows in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:{width}}", about) for name, (_, about) in rows.items()]
+                )
         others = [row for row in contributed.described_commands() if row[0] not in COMMANDS]
         if others:
             with formatter.section("Commands of installed packages"):

@@ -69,6 +69,7 @@ class Settings:
     stall_s: float = 60.0
     take_up_s: float = 60.0
     workspaces: str | None = None
+    viewer_url: str | None = None
     isolation: str = "process"
     providers: Mapping[str, ProviderLimits] = field(default_factory=dict)
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -99,6 +100,12 @@ def read_settings(environment: Mapping[str, str], folder: Path) -> Settings:
         except ValueError as error:
             raise SettingsError(f"EVALCORE_REDACT_PATTERNS{error}") from None
     _read_durations(environment, values)
+    text = environment.get("EVALCORE_VIEWER_URL")
+    if text:
+        try:
+            values["viewer_url"] = _web_address(text)
+        except ValueError as error:
+            raise SettingsError(f"EVALCORE_VIEWER_URL{error}") from None
     text = environment.get("EVALCORE_ISOLATION")
     if text:
         try:
@@ -244,6 +251,21 @@ def _text(value: object) -> str:
     return value
 
 
+def _web_address(value: object) -> str:
+    """Return an address that pages can be appended to."""
+    from urllib.parse import urlsplit
+
+    text = _text(value).strip()
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        sound = False
+    if not sound or parts.query or parts.fragment or parts.username or any(map(str.isspace, text)):
+        raise ValueError(f": {text!r} is no address such as https://evals.example.org/ui")
+    return text.rstrip("/")
+
+
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError(": expected a list of texts")
@@ -343,6 +365,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "stall_s": _seconds,
     "take_up_s": _seconds,
     "workspaces": _text,
+    "viewer_url": _web_address,
     "isolation": _isolation,
     "providers": _providers,
     "notify": _notify,

@@ -5,17 +5,21 @@ The store is the truth: what Prefect does not take is logged, and the run goes o
 
 from __future__ import annotations
 
+import base64
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from prefect import get_run_logger, runtime
 from prefect.artifacts import (
+    create_image_artifact,
     create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
@@ -31,11 +35,15 @@ from evalcore.model.failure import Failure
 from evalcore.model.gate import GateResult
 from evalcore.pipeline import RunView
 from evalcore.pipeline.notify import report_links
+from evalcore.pipeline.run_trend import run_trend
 from evalcore.redaction.redactor import PROCESS
+from evalcore.report.charts.drawing import chart_png
+from evalcore.report.charts.trend import trend_spec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.report.message import LISTED_CASES
+from evalcore.settings import read_settings
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
@@ -46,7 +54,11 @@ RUN_COMPLETED = "evalcore.run.completed"
 GATE_FAILED = "evalcore.gate.failed"
 
 _LISTED_FAILURES = 100
-_LINK_S = 7 * 24 * 3600  # S3 signs for no longer
+_LINK_KEYS = {"results": "page", "report.json": "link"}
+_LINKED = {
+    "results": "Page of run {run} in the viewer",
+    "report.json": "Report of run {run}, readable for seven days",
+}
 _MAX_KEY_PART = 80
 
 
@@ -74,6 +86,8 @@ def note_flow_run(run: StoredRun) -> None:
     flow_run_id = runtime.flow_run.id
     if flow_run_id:
         facts = {"flow_run_id": str(flow_run_id)}
+        if runtime.flow_run.ui_url:
+            facts["flow_run_url"] = str(runtime.flow_run.ui_url)
         run.update(lambda now: replace(now, execution={**now.execution, **facts}))
 
 
@@ -159,8 +173,9 @@ def publish(view: RunView) -> None:
     """Create the artifacts of a decided run, and send its events."""
     report = view.report
     listener = _LISTENER.get()
+    viewer_url = read_settings(os.environ, Path.cwd()).viewer_url
+    links = tuple(report_links(view, viewer_url))
     if listener is not None:
-        links = tuple(report_links(view))
         listener(PublishedRun(view.run, report, view.failures(2 * LISTED_CASES), links))
     with best_effort("create the report's artifact"):
         create_markdown_artifact(
@@ -174,16 +189,30 @@ def publish(view: RunView) -> None:
             key=artifact_key(report.suite, "gates"),
             description=f"Gates of run {report.run.id}",
         )
-    with best_effort("link the report"):
-        link = view.run.store.presign(view.run.keys.report, expires_s=_LINK_S)
-        if not link.startswith("file:"):  # no browser follows those
+    _publish_trend(view)
+    for name, address in links:
+        with best_effort(f"link {name}"):
             create_link_artifact(
-                link=link,
-                link_text="report.json",
-                key=artifact_key(report.suite, "link"),
-                description=f"Report of run {report.run.id}, readable for seven days",
+                link=address,
+                link_text=name,
+                key=artifact_key(report.suite, _LINK_KEYS[name]),
+                description=_LINKED[name].format(run=report.run.id),
             )
     send_events(report)
+
+
+def _publish_trend(view: RunView) -> None:
+    """Create the artifact with the picture of the suite's trend; nothing for its first run."""
+    with best_effort("create the picture of the trend"):
+        trend = run_trend(view.run.store, view.report)
+        if trend is None:
+            return
+        picture = base64.b64encode(chart_png(trend_spec(trend))).decode()
+        create_image_artifact(
+            image_url=f"data:image/png;base64,{picture}",
+            key=artifact_key(view.report.suite, "trend"),
+            description=f"Trend up to run {view.report.run.id}",
+        )
 
 
 def gate_rows(report: Report) -> list[dict[str, Any]]:

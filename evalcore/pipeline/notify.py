@@ -67,7 +67,8 @@ def notify_decision(
         decision = None if before is None else before.decision
         if not policy.is_due(view.report.decision, decision):
             return ()
-        context = DecisionContext(decision, _changes(view, before), (*links, *report_links(view)))
+        reports = report_links(view, settings.viewer_url)
+        context = DecisionContext(decision, _changes(view, before), (*links, *reports))
         message = decision_message(view.report, view.failures(2 * LISTED_CASES), context)
         receivers = (
             configured_receivers(policy)
@@ -105,8 +106,10 @@ def decided_before(store: ObjectStore, suite: str, run_id: str) -> Manifest | No
     return None
 
 
-def report_links(view: RunView) -> Iterator[tuple[str, str]]:
-    """Yield a link to the report if a browser can follow it."""
+def report_links(view: RunView, viewer_url: str | None) -> Iterator[tuple[str, str]]:
+    """Yield links to the run's page in the viewer, and to the report if a browser can follow it."""
+    if viewer_url is not None:
+        yield "results", f"{viewer_url}/runs/{view.run.run_id}"
     link = view.run.store.presign(view.run.keys.report, expires_s=_LINK_S)
     if not link.startswith("file:"):
         yield "report.json", link

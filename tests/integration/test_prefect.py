@@ -12,12 +12,13 @@ import orjson
 import pytest
 from prefect.client.schemas.objects import StateType
 
+from evalcore.history.sync import sync
 from evalcore.pipeline import (
     ExecuteOptions,
     load,
 )
 from evalcore.storage.address import open_store
-from evalcore.storage.runs import StoredRun
+from evalcore.storage.runs import StoredRun, list_runs
 from evalcore.trust.imports import ImportPolicy
 from flows.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from flows.runner import PrefectRunner
@@ -259,6 +260,23 @@ def test_the_command_line_brings_its_own_trust_along(prefect: PrefectServer, fol
     run = planned(load(Path(write_python_suite(folder))), open_store(str(folder / "store")))
     PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(folder,))))
     assert run.manifest().decision == "pass"
+
+
+def test_a_run_links_to_its_page_and_has_the_picture_of_the_trend(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALCORE_VIEWER_URL", "https://evals.example.org/ui/")
+    name, store = write_suite(folder, "hello", "well, hello"), open_store(str(folder / "store"))
+    in_process_report(load(folder / name), store)
+    sync(store)
+    seen = run_flow(suite=name)
+    (page,) = [each for each in seen.artifacts if each.key == artifact_key("greetings", "page")]
+    (run,) = [each for each in list_runs(store) if "flow_run_id" in each.execution]
+    assert f"https://evals.example.org/ui/runs/{run.id}" in str(page.data)
+    assert str(seen.flow_run.id) in run.execution["flow_run_url"]
+    picture = seen.artifact("trend")
+    assert picture.type == "image"
+    assert str(picture.data).startswith("data:image/png;base64,")
 
 
 def test_artifact_keys_have_only_what_prefect_allows() -> None:

@@ -7,7 +7,7 @@
   const progress = document.getElementById("live-progress");
   const counts = document.getElementById("live-counts");
   const rate = document.getElementById("live-rate");
-  const shown = new Intl.NumberFormat("en");
+  const shown = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
   const ROWS_EVERY_MS = 3000;
   let done = Number(progress.value);
   let rowsAt = 0;

@@ -1,0 +1,199 @@
+"""A run that goes on: what its page shows, and the events that its viewers are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+from starlette.testclient import TestClient
+
+from evalcore.errors import RunNotFoundError
+from evalcore.execution.lanes.claims import begin_alone
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    execute_shards,
+    finish_run,
+    load,
+    plan_run,
+)
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import StoredRun
+from evalcore.viewer.live_runs import LiveRuns, Look
+from tests.support.viewer import viewer
+
+CASES = 4
+
+
+def planned_run(folder: Path) -> StoredRun:
+    """Return a run of fixtures with a shard for each case; none is executed."""
+    tests = [
+        {
+            "id": f"case-{number}",
+            "input": f"Greet {number}",
+            "fixtures": {"output": "hello"},
+            "assertions": [{"type": "contains", "value": "hello"}],
+        }
+        for number in range(CASES)
+    ]
+    path = folder / "greetings.eval.yaml"
+    path.write_bytes(orjson.dumps({"tests": tests}))
+    options = PlanOptions(workers=2, single_items=True)
+    return plan_run(load(path), open_store(str(folder / "store")), options, now=datetime.now(UTC))
+
+
+def execute(run: StoredRun, *shards: int) -> None:
+    execute_shards(run, run.manifest().plan, shards, ExecuteOptions())
+
+
+def finish(run: StoredRun) -> None:
+    with finish_run(run, (), now=datetime.now(UTC)):
+        pass
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happened():
+            await asyncio.sleep(0.01)
+
+
+def test_viewers_of_a_run_share_one_thread_and_see_each_change(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    live = LiveRuns(run.store, look_every_s=0.02)
+
+    async def view(looks: list[Look]) -> None:
+        async with aclosing(live.follow(run.run_id)) as followed:
+            async for look in followed:
+                looks.append(look)
+
+    async def watch() -> list[list[Look]]:
+        seen_by: list[list[Look]] = [[] for _ in range(5)]
+        viewers = [asyncio.create_task(view(looks)) for looks in seen_by]
+        await until(lambda: all(seen_by))
+        threads = [each for each in threading.enumerate() if each.name == f"viewer-{run.run_id}"]
+        assert len(threads) == 1
+        await asyncio.to_thread(execute, run, 0, 1)
+        await until(lambda: all(looks[-1]["items"]["done"] == 2 for looks in seen_by))
+        await asyncio.to_thread(execute, run, 2, 3)
+        await asyncio.to_thread(finish, run)
+        await asyncio.wait_for(asyncio.gather(*viewers), 20)
+        return seen_by
+
+    for looks in asyncio.run(watch()):
+        assert looks[-1]["decision"] == "pass"
+        assert looks[-1]["items"]["done"] == CASES
+    assert not live.watched_runs
+
+
+def test_a_viewer_that_leaves_frees_the_thread(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    live = LiveRuns(run.store, look_every_s=60)
+
+    async def leave() -> None:
+        async with aclosing(live.follow(run.run_id)) as followed:
+            await anext(followed)
+            assert live.viewers(run.run_id) == 1
+        await until(lambda: not live.watched_runs)
+
+    asyncio.run(leave())
+
+
+def test_a_run_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    live = LiveRuns(open_store(str(tmp_path)))
+
+    async def follow() -> None:
+        await anext(live.follow("20260101T000000Z-000000"))
+
+    with pytest.raises(RunNotFoundError):
+        asyncio.run(follow())
+
+
+def test_the_page_of_a_run_that_goes_on_has_its_rows_and_follows_it(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    execute(run, 0, 1)
+    with viewer(tmp_path / "store") as client:
+        text = client.get(f"/runs/{run.run_id}").text
+        assert f'data-events="/runs/{run.run_id}/events"' in text
+        assert "2 of 4 items have ended" in text
+        assert text.count('class="open"') == 2
+        execute(run, 2, 3)
+        finish(run)
+        text = client.get(f"/runs/{run.run_id}").text
+        assert "data-events" not in text
+        assert text.count('class="open"') == CASES
+
+
+def test_the_events_of_a_run_that_has_ended_say_so(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    execute(run, *range(CASES))
+    finish(run)
+    with viewer(tmp_path / "store") as client:
+        answer = client.get(f"/runs/{run.run_id}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    names = [line for line in answer.text.splitlines() if line.startswith("event:")]
+    assert names == ["event: look", "event: ended"]
+
+
+def mark(run: StoredRun, **changed: object) -> None:
+    """Change the manifest of a run as a process that died, or was stopped, leaves it."""
+    fields = orjson.loads(run.store.get(run.keys.manifest).data) | changed
+    run.store.put(run.keys.manifest, orjson.dumps(fields))
+
+
+def page_of(client: TestClient, run: StoredRun) -> str:
+    return client.get(f"/runs/{run.run_id}").text
+
+
+def test_a_run_whose_processes_are_gone_says_how_it_goes_on(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    execute(run, 0)
+    ended = multiprocessing.get_context("fork").Process(target=begin_alone, args=(run, 1, 0.0))
+    ended.start()
+    ended.join()
+    with viewer(tmp_path / "store") as client:
+        text = page_of(client, run)
+    assert f"evalcore run --resume {run.run_id}" in text
+    assert "data-events" not in text
+
+
+def test_a_cancelled_run_says_how_what_is_missing_is_executed(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    execute(run, 0)
+    mark(run, state="cancelled", ended_at=run.manifest().created_at)
+    with viewer(tmp_path / "store") as client:
+        text = page_of(client, run)
+    assert "This run was cancelled" in text
+    assert f"evalcore run --resume {run.run_id}" in text
+
+
+def test_a_damaged_run_says_what_is_damaged(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    execute(run, *range(CASES))
+    finish(run)
+    run.store.delete(run.keys.result(2))
+    with viewer(tmp_path / "store") as client:
+        page = client.get(f"/runs/{run.run_id}")
+    assert page.status_code == 409
+    assert "shard 2" in page.text
+
+
+@pytest.mark.parametrize(
+    ("address", "is_linked"),
+    [("http://127.0.0.1:4200/runs/flow-run/x", True), ("javascript:alert(1)", False)],
+)
+def test_a_flow_run_is_linked_where_a_browser_may_follow(
+    tmp_path: Path, address: str, is_linked: bool
+) -> None:
+    run = planned_run(tmp_path)
+    mark(run, execution={"flow_run_url": address})
+    with viewer(tmp_path / "store") as client:
+        text = page_of(client, run)
+    assert (f'href="{address}"' in text) is is_linked
+    assert address in text or not is_linked

@@ -167,6 +167,11 @@ class Policy:
     annotation: AnnotationPolicy | None = None
 
     @property
+    def ends_when_decided(self) -> bool:
+        """Whether a run may end before all of its items are executed."""
+        return self.stop_when_decided or self.auto_iterations
+
+    @property
     def each_iteration_passes(self) -> bool:
         """Whether a case passes only if each of its iterations does."""
         if self.reducer in {Reducer.MEAN, Reducer.MEDIAN}:

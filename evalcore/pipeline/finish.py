@@ -13,7 +13,7 @@ from evalcore.errors import (
     ObjectNotFoundError,
     RunConflictError,
 )
-from evalcore.execution.lanes.claims import read_history
+from evalcore.execution.lanes.claims_history import read_history
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import decide_run
 from evalcore.model.failure import Failure

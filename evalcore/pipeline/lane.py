@@ -67,7 +67,9 @@ def execute_lane(
         raise RunConflictError(
             f"run {run.run_id} is {manifest.state}; `evalcore run --resume {run.run_id}` goes on"
         )
-    claims = Claims(run, lane, manifest.plan, lease_s=lease_s)
+    # Gates are decided by the shards without a gap from the first one on.
+    in_order = run.definition.policy.ends_when_decided
+    claims = Claims(run, lane, manifest.plan, lease_s=lease_s, in_order=in_order)
     claims.abandon(_abandoned_claims(manifest))
     lane_execution = _LaneExecution(run, manifest, options or ExecuteOptions(), claims, isolated)
     receipts, cancelled = lane_execution.execute()

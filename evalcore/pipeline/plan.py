@@ -57,6 +57,7 @@ class PlanOptions:
     the id of a run whose evidence is graded again and nothing is executed; None executes all.
     `isolation` says where the suite's Python runs; None leaves it to who executes.
     `run_id` is the id of the run (`new_run_id`), so that it is known before the run exists.
+    `seed` is that of the random order of a run that stops early; None draws one.
     """
 
     mode: str = Mode.LIVE
@@ -65,6 +66,7 @@ class PlanOptions:
     reuse: str | None = None
     isolation: str | None = None
     run_id: str | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
@@ -150,7 +152,8 @@ def plan_run(
     elif definition.policy.stop_when_decided:
         from evalcore.pipeline.stopping_order import in_stopping_order, stopping_plan
 
-        suite, order = in_stopping_order(suite, _seed(store, options.reuse) if regraded else None)
+        seed = _seed(store, options.reuse) if regraded else options.seed
+        suite, order = in_stopping_order(suite, seed)
         plan = stopping_plan(plan)
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)

@@ -129,8 +129,7 @@ class RunCalls:
 
             refuse_unpriced(run.definition, options.settings, self._mode)
         self.stop_rule: StopRule | RoundRule | None = None
-        policy = run.definition.policy
-        if policy.stop_when_decided or policy.auto_iterations:
+        if run.definition.policy.ends_when_decided:
             self.stop_rule = _stop_rule(run, manifest)
         self.ended: Callable[[], bool] | None = None
         bounds = run.definition.limits

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 def stops_early(manifest: Manifest, definition: SuiteDefinition) -> bool:
     """Whether the run stops when it is decided; one that is graded again executes nothing."""
-    policy = definition.policy
-    stops = policy.stop_when_decided or policy.auto_iterations
-    return stops and manifest.settings.get("reuse") in {None, HISTORY}
+    executes = manifest.settings.get("reuse") in {None, HISTORY}
+    return definition.policy.ends_when_decided and executes
 
 
 class StopRule:

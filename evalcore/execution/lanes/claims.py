@@ -21,7 +21,6 @@ import orjson
 
 from evalcore.errors import ObjectNotFoundError, StoreError
 from evalcore.execution.lanes.processes import this_process
-from evalcore.execution.lanes.started_items import count_restarted
 from evalcore.model.run import Plan
 from evalcore.planning.shards import pending_shards
 from evalcore.settings import DEFAULT_SETTINGS
@@ -33,7 +32,6 @@ LEASE_S = DEFAULT_SETTINGS.lease_s
 RENEWALS = 3
 # Two, because observer and holder look at different moments.
 _EXPIRED_AFTER_LEASES = 2
-_FETCHERS = 8
 _SWAPS = 20
 
 
@@ -100,9 +98,10 @@ class Sighting(NamedTuple):
 class Claims:
     """The claims of one lane on the shards of one run; safe in several threads.
 
-    Of a plan that is not settled only the pilot can be claimed (`settle`). `clock` is monotonic,
-    in seconds. Nothing here waits: `renew` is to be called every `lease_s / RENEWALS`, `look` as
-    often as is wanted.
+    Of a plan that is not settled only the pilot can be claimed (`settle`). With `in_order` the
+    earliest shard that can be claimed is the next; else each lane begins somewhere else, so that
+    lanes seldom collide. `clock` is monotonic, in seconds. Nothing here waits: `renew` is to be
+    called every `lease_s / RENEWALS`, `look` as often as is wanted.
     """
 
     def __init__(
@@ -112,9 +111,11 @@ class Claims:
         plan: Plan,
         *,
         lease_s: float = LEASE_S,
+        in_order: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lane = lane
+        self._in_order = in_order
         self.lease_s = lease_s
         self._run = run
         self._plan = plan
@@ -186,11 +187,20 @@ class Claims:
             return self._free.popleft() if self._free else None
 
     def _rotated(self, shards: list[int]) -> deque[int]:
-        """Return the shards from a place on that is this lane's own: lanes seldom collide."""
+        """Return the shards from a place on that is this lane's own."""
         free = deque(shards)
-        if free:
+        if free and not self._in_order:
             free.rotate(-(zlib.crc32(self.lane.encode()) % len(free)))
         return free
+
+    def _expired_before_free(self) -> int | None:
+        """Take over an expired shard that precedes every free one; None if order is no matter."""
+        if not self._in_order:
+            return None
+        with self._looking:
+            first_free = self._free[0] if self._free else self._plan.shards
+        earlier = (shard for shard in self._expired() if shard < first_free)
+        return next(filter(self._take_over, earlier), None)
 
     def abandon(self, etags: Mapping[str, str]) -> None:
         """Note claims (by shard, with their ETag) that a resumed run knows to be abandoned."""
@@ -198,8 +208,10 @@ class Claims:
 
     def claim_next(self) -> int | None:
         """Claim a shard that is free or whose claim has expired; None if there is none just now."""
-        if not self._free:
+        if self._in_order or not self._free:
             self.look()
+        if (shard := self._expired_before_free()) is not None:
+            return shard
         while (shard := self._next_free()) is not None:
             if self.claim(shard):
                 return shard
@@ -231,7 +243,7 @@ class Claims:
         """Return the lanes whose claims (as of the last `look`) have expired."""
         lanes = set()
         for shard in self._expired():
-            lease = _lease_of(self._run, shard)
+            lease = read_lease(self._run, shard)
             with self._lock:
                 sighting = self._sightings.get(shard)
             if sighting and self._clock() - sighting.since >= _EXPIRED_AFTER_LEASES * lease.lease_s:
@@ -344,40 +356,8 @@ def begin_alone(run: StoredRun, shard: int, now: float) -> Lease | None:
     raise StoreError(f"{key}: the claim is changed all the time")
 
 
-class ClaimsHistory(NamedTuple):
-    """What the claims of a run tell: items executed again, and when the first shard was begun."""
-
-    reexecuted: int
-    first_started_at: float | None
-
-
-def read_history(run: StoredRun, plan: Plan) -> ClaimsHistory:
-    """Return what the claims tell of a run. Times in seconds since the epoch.
-
-    Of a run whose processes noted the items that they began, those begun again count; else each
-    beginning of a shard after its first counts all of its items.
-    """
-    shards = sorted(run.claimed_shards())
-    if len(shards) <= 1 or run.store.local_path(run.keys.claim(shards[0])) is not None:
-        leases = [_lease_of(run, shard) for shard in shards]
-    else:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(_FETCHERS) as fetchers:
-            leases = list(fetchers.map(lambda shard: _lease_of(run, shard), shards))
-    again = sum(
-        (lease.attempt - 1) * len(plan.shard_items(shard))
-        for shard, lease in zip(shards, leases, strict=True)
-        if shard < plan.shards
-    )
-    if again:
-        noted = count_restarted(run, plan.items)
-        again = again if noted is None else noted
-    started = [lease.started_at for lease in leases if lease.started_at]
-    return ClaimsHistory(again, min(started, default=None))
-
-
-def _lease_of(run: StoredRun, shard: int) -> Lease:
+def read_lease(run: StoredRun, shard: int) -> Lease:
+    """Return what stands in the claim of a shard; an empty lease if it has none."""
     try:
         return decode_lease(run.store.get(run.keys.claim(shard)).data)
     except ObjectNotFoundError:

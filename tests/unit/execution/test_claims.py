@@ -97,6 +97,23 @@ def test_a_holder_with_a_longer_lease_is_waited_for(run: StoredRun) -> None:
     assert hasty.claim_next() == 0
 
 
+def test_in_order_the_earliest_shard_that_can_be_claimed_is_the_next(run: StoredRun) -> None:
+    plan, clock = replace(PLAN, items=8, shards=8, shard_size=1), Clock()
+    first, second = (
+        Claims(run, name, plan, lease_s=10, in_order=True, clock=clock)
+        for name in ("first", "second")
+    )
+    claimed = [claims.claim_next() for claims in (first, second, second, first)]
+    assert claimed == [0, 1, 2, 3]
+    clock.now += 20
+    first.renew()
+    third = Claims(run, "third", plan, lease_s=10, in_order=True, clock=clock)
+    assert third.claim_next() == 4
+    clock.now += 20
+    first.renew()
+    assert [third.claim_next() for _ in range(3)] == [1, 2, 5]
+
+
 def test_of_an_unsettled_plan_only_the_pilot_can_be_claimed(run: StoredRun) -> None:
     plan = replace(PLAN, items=8, shards=3, shard_size=2, pilot=4, settled=False)
     first, second = lanes(run, Clock(), plan)

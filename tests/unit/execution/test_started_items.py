@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.execution.lanes.claims import begin_alone, read_history
+from evalcore.execution.lanes.claims import begin_alone
+from evalcore.execution.lanes.claims_history import read_history
 from evalcore.execution.lanes.started_items import StartedItems, count_restarted
 from evalcore.model.run import Plan
 from evalcore.storage.local import LocalStore

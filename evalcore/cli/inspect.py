@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import click
 import orjson
 
-from evalcore.cli.loading import check_baseline, load_suites, with_scripts
+from evalcore.cli.loading import Named, check_baseline, load_named, load_suites, with_scripts
 from evalcore.cli.options import (
     chosen_store,
     json_option,
@@ -17,7 +17,8 @@ from evalcore.cli.options import (
     suite_options,
 )
 from evalcore.errors import ExitCode, LoadError, UsageError
-from evalcore.pipeline import PlanOptions, load, plan_size
+from evalcore.formats.parts.load_options import LoadOptions
+from evalcore.pipeline import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
 from evalcore.statistics.power import PowerTest
@@ -36,30 +37,53 @@ def validate(as_json: bool, suites: tuple[str, ...], **flags: Any) -> int:
         raise UsageError("name at least one suite file: evalcore validate SUITE…")
     options = load_options(flags, allow_imports=())
     worst = ExitCode.PASS
-    for path, script, opened in with_scripts(suites):
-        entry: dict[str, Any] = {"file": path, "valid": True, "problems": [], "warnings": []}
+    for named in with_scripts(suites):
+        for entry, error in _validated(named, options):
+            if error is not None:
+                worst = ExitCode.USAGE
+                if not as_json:
+                    click.echo(sanitize_terminal(str(error)), err=True)
+            if as_json:
+                click.echo(on_one_line(orjson.dumps(entry).decode()))
+            elif entry["valid"]:
+                _show_valid(entry)
+    return int(worst)
+
+
+def _validated(
+    named: Named, options: LoadOptions
+) -> Iterator[tuple[dict[str, Any], LoadError | None]]:
+    """Yield what there is to say of each suite of a file, with its mistakes if it has some."""
+    sound: dict[str, Any] = {"file": named.path, "valid": True, "problems": [], "warnings": []}
+    try:
+        suites = load_named(named, options)
+    except LoadError as error:
+        yield _invalid(sound, error), error
+        return
+    for suite in suites:
+        entry = sound | {
+            "suite": suite.definition.name,
+            "format": suite.definition.format,
+            "cases": len(suite.cases),
+            "warnings": suite.warnings,
+        }
         try:
-            suite = load(Path(path), options, script=script, opened=opened)
-            entry |= {
-                "suite": suite.definition.name,
-                "format": suite.definition.format,
-                "cases": len(suite.cases),
-                "warnings": suite.warnings,
-            }
             check_baseline(suite.definition)
         except LoadError as error:
-            worst = ExitCode.USAGE
-            entry |= {"valid": False, "problems": [_problem(problem) for problem in error.problems]}
-            if not as_json:
-                click.echo(sanitize_terminal(str(error)), err=True)
-        if as_json:
-            click.echo(on_one_line(orjson.dumps(entry).decode()))
-        elif entry["valid"]:
-            for warning in entry["warnings"]:
-                click.echo(sanitize_terminal(f"Warning: {path}: {warning}"), err=True)
-            line = f"{path}: valid, {entry['format']} '{entry['suite']}', {entry['cases']} cases"
-            click.echo(sanitize_terminal(line))
-    return int(worst)
+            yield _invalid(entry, error), error
+        else:
+            yield entry, None
+
+
+def _invalid(entry: dict[str, Any], error: LoadError) -> dict[str, Any]:
+    return entry | {"valid": False, "problems": [_problem(problem) for problem in error.problems]}
+
+
+def _show_valid(entry: dict[str, Any]) -> None:
+    for warning in entry["warnings"]:
+        click.echo(sanitize_terminal(f"Warning: {entry['file']}: {warning}"), err=True)
+    what = f"{entry['format']} '{entry['suite']}', {entry['cases']} cases"
+    click.echo(sanitize_terminal(f"{entry['file']}: valid, {what}"))
 
 
 def _problem(problem: Any) -> dict[str, Any]:

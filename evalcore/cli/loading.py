@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import click
 
 from evalcore.cli.options import chosen_store
+from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.registry import is_script
@@ -19,8 +20,10 @@ from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.pipeline import load
 from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
 
+PYTHON_SUFFIX: Final = ".py"
 _MODULE: Final = re.compile(r"[^\W\d][\w.]+:.+\.ya?ml")
 
 
@@ -62,15 +65,38 @@ def with_scripts(paths: Sequence[str]) -> Iterator[Named]:
         script = None
 
 
-def load_suites(paths: Sequence[str], options: LoadOptions) -> list[Suite]:
+def load_named(
+    named: Named, options: LoadOptions, allow_imports: Sequence[str] = (), *, portable: bool = False
+) -> list[Suite]:
+    """Return the suites of a file: one, or those of a Python file, which is imported.
+
+    With `portable` other processes have to be able to import each function of a suite.
+    """
+    path = Path(named.path)
+    if path.suffix != PYTHON_SUFFIX:
+        return [load(path, options, script=named.script, opened=named.opened)]
+    from evalcore.suites.suite_module import load_module_suites
+
+    imports = ImportPolicy((path.resolve().parent, Path.cwd()), tuple(allow_imports))
+    with reserved_stdout():
+        return load_module_suites(path, options, imports, portable=portable)
+
+
+def load_suites(
+    paths: Sequence[str],
+    options: LoadOptions,
+    allow_imports: Sequence[str] = (),
+    *,
+    portable: bool = False,
+) -> list[Suite]:
     """Return the suites; raise one `LoadError` with the mistakes of all of them."""
     if not paths:
         raise UsageError("name at least one suite file: evalcore run SUITE… (--help shows more)")
     suites: list[Suite] = []
     problems: list[Problem] = []
-    for path, script, opened in with_scripts(paths):
+    for named in with_scripts(paths):
         try:
-            suites.append(load(Path(path), options, script=script, opened=opened))
+            suites.extend(load_named(named, options, allow_imports, portable=portable))
         except LoadError as error:
             problems.extend(error.problems)
     if problems:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.gates.decide import exit_code
+from evalcore.model.evidence import NOTHING
 from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import State
@@ -82,7 +83,12 @@ def run_command(flags: dict[str, Any]) -> ExitCode:
     # A replay asks no provider and needs no key.
     needed = options.mode != Mode.REPLAY
     overrides = load_options(flags, address, options.imports)
-    suites = load_suites(paths, replace(overrides, secrets_required=needed))
+    suites = load_suites(
+        paths,
+        replace(overrides, secrets_required=needed),
+        (*settings().allow_imports, *options.imports),
+        portable=options.prefect or options.workers is not None,
+    )
     return run_suites(suites, chosen_store(address), options)
 
 
@@ -104,7 +110,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         folder = Path(suite.definition.source.folder)
         before = len(decisions) > 0
         policy = options.policy((folder, Path.cwd()))
-        decision = _execute(planned, options, policy=policy, another=before)
+        decision = _execute(planned, options, policy=policy, objects=suite.objects, another=before)
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -133,11 +139,17 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
 
 
 def _execute(
-    run: StoredRun, options: RunOptions, *, policy: ImportPolicy, another: bool = False
+    run: StoredRun,
+    options: RunOptions,
+    *,
+    policy: ImportPolicy,
+    objects: Mapping[str, Any] = NOTHING,
+    another: bool = False,
 ) -> Decision | None:
     """Execute, finish, show and export a run; return its decision, None if it was stopped.
 
-    `another` says that a run was shown before it.
+    `objects` are this process's functions that it calls; `another` says that a run was shown
+    before it.
     """
     manifest = run.manifest()
     stopper = SignalStopper()
@@ -151,7 +163,7 @@ def _execute(
         reserved_stdout(),
     ):
         abandon = None if options.prefect else abandon_process
-        execute = options.execute(policy, stopper, progress, abandon)
+        execute = replace(options.execute(policy, stopper, progress, abandon), objects=objects)
         if options.prefect:
             from evalcore.runners import find_runner
 
@@ -170,7 +182,7 @@ def _execute(
         cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
-    now, decide = datetime.now(UTC), DecideOptions(policy, isolation=execute.isolation)
+    now, decide = datetime.now(UTC), DecideOptions(policy, objects, execute.isolation)
     with ExitStack() as stack:
         with reserved_stdout():  # custom gates are called
             view = stack.enter_context(

@@ -97,6 +97,9 @@ def _load_suite(
     opened: ScriptDocument | None,
 ) -> Suite:
     forced = _forced(options)
+    if path.suffix.lower() == ".py":
+        message = "Python files are read by `evalcore run`, `validate` and `plan` only"
+        raise LoadError((Problem(file, None, "", message),))
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:
             raise UsageError(f"{file}: a {path.suffix} file is a test-file, not a {forced}")

@@ -235,10 +235,12 @@ class CaseSource(Protocol):
 class Suite:
     """Everything a run needs. `warnings` are for people and change nothing.
 
-    `quarantine` has the entries of the folder's `quarantine.yaml`.
+    `quarantine` has the entries of the folder's `quarantine.yaml`. `objects` are functions of this
+    process that the suite calls, by their references `local:NAME`; a suite of a file has none.
     """
 
     definition: SuiteDefinition
     cases: CaseSource
     warnings: tuple[str, ...] = ()
     quarantine: tuple[QuarantineEntry, ...] = ()
+    objects: Mapping[str, Any] = NOTHING

@@ -58,13 +58,15 @@ class SuiteOptions(TypedDict, total=False):
 class EvalSuite:
     """A suite that `define_suite` found sound; `raw` is what a suite file would say.
 
-    `objects` are the functions in it, by the references that stand in their places.
+    `objects` are the functions in it, by the references that stand in their places; `line` is that
+    of the file of `source` which defines it.
     """
 
     name: str
     raw: Mapping[str, Any]
     source: Source
     objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    line: int | None = None
 
     def read(self, options: LoadOptions, **changed: Any) -> Suite:
         """Return the suite with these keys changed; raise `SuiteError` with every mistake."""
@@ -111,7 +113,8 @@ def define_suite(
     it is run.
     Without `gates`: no regressions if there is a baseline, else every case has to pass.
     """
-    folder, file = _place_of_caller(sys._getframe(1).f_globals.get("__file__"), more)
+    caller = sys._getframe(1)
+    folder, file = _place_of_caller(caller.f_globals.get("__file__"), more)
     names = LocalNames()
     raw: dict[str, Any] = {}
     if name:
@@ -131,7 +134,7 @@ def define_suite(
         if key != "folder" and value is not None:
             raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
     source = Source(file, str(folder), _digest(folder, file))
-    suite = EvalSuite(name, raw, source, names.objects)
+    suite = EvalSuite(name, raw, source, names.objects, caller.f_lineno)
     # Which addresses may be read depends on the run's store; each is read once, by the run.
     if not names_objects(raw["cases"]) and not names_stored_cases(raw["cases"]):
         suite.read(LoadOptions(environment=os.environ, secrets_required=False))

@@ -98,8 +98,11 @@ def test_the_same_suite_in_python_and_in_yaml_gives_the_same_results(tmp_path: P
     assert ended.returncode == 0, ended.stderr
     (run,) = json.loads(evalcore("runs", "list", "--json", store=tmp_path / "python").out)
     python = evalcore("report", "--json", run["id"], store=tmp_path / "python").report
-    yaml = evalcore("run", "--json", EXAMPLE / "suite.eval.yaml", store=tmp_path / "yaml").report
-    assert comparable(python) == comparable(yaml)
+    yaml, file = (
+        evalcore("run", "--json", EXAMPLE / name, store=tmp_path / "files").report
+        for name in ("suite.eval.yaml", "suite.py")
+    )
+    assert comparable(python) == comparable(yaml) == comparable(file)
 
 
 def test_mistakes_have_their_line_and_a_suggestion(tmp_path: Path) -> None:
@@ -200,3 +203,26 @@ def test_a_list_that_is_no_messages_is_an_input_like_any_other(tmp_path: Path) -
     """
     (tmp_path / "s.yaml").write_text(text)
     assert evalcore("run", "s.yaml", store=tmp_path / "st", cwd=tmp_path).code == 0
+
+
+def test_what_a_python_file_prints_goes_beside_the_reports_of_its_suites(tmp_path: Path) -> None:
+    text = """\
+    from evalcore import define_suite
+    print("imported")
+
+    def answer(case_input):
+        return case_input
+
+    check = [lambda text: text in "xy"]
+    cases = [{"id": "a", "input": "x", "assertions": check}]
+    suites = [define_suite(name, answer, cases, ["v"]) for name in ("x", "y")]
+    """
+    (tmp_path / "evals.py").write_text(dedent(text))
+    validated = evalcore("validate", "--json", "evals.py", cwd=tmp_path)
+    assert [entry["suite"] for entry in validated.lines] == ["x", "y"]
+    ended = evalcore("run", "--json", "evals.py", store=tmp_path / "store", cwd=tmp_path)
+    assert "imported" in ended.err
+    assert [report["suite"] for report in ended.lines] == ["x", "y"]
+    refused = evalcore("run", "--workers", "1", "evals.py", store=tmp_path / "store", cwd=tmp_path)
+    assert refused.code == 2
+    assert "evals.py:9: suite 'x': other processes cannot import lambda" in refused.err

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evalcore.model.evidence import Evidence, Metrics
     from evalcore.model.gate import GateResult
     from evalcore.suites.define import EvalSuite, SuiteError, define_suite, variant
+    from evalcore.suites.human import human
     from evalcore.suites.report import CaseResult, SuiteReport
     from evalcore.suites.run import run_suite, run_suite_async
     from evalcore.suites.workflow_evals import EvalRun, run_eval
@@ -41,6 +42,7 @@ __all__ = [
     "define_suite",
     "gates",
     "history",
+    "human",
     "run_eval",
     "run_suite",
     "run_suite_async",
@@ -59,6 +61,7 @@ _MODULES = {
     "SuiteError": "evalcore.suites.define",
     "SuiteReport": "evalcore.suites.report",
     "define_suite": "evalcore.suites.define",
+    "human": "evalcore.suites.human",
     "run_eval": "evalcore.suites.workflow_evals",
     "run_suite": "evalcore.suites.run",
     "run_suite_async": "evalcore.suites.run",

@@ -6,17 +6,20 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from evalcore.analytics.compare import Comparer, ComparisonPlan
 from evalcore.analytics.exporting import ExportFacts, export_rows
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.past import PastTables, open_past
 from evalcore.analytics.script_scores import read_notes, read_script_scores
 from evalcore.analytics.spread import read_samples
+from evalcore.annotations.reliability import LabelledContent, question_agreements
 from evalcore.gates.builtin import CostUnder, RequiredCases
 from evalcore.gates.gate import gates_of
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
-from evalcore.model.annotation import AwaitedLabels
+from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
@@ -162,6 +165,14 @@ class Aggregates:
     def _awaiting(self) -> AwaitedLabels:
         labels, items = self._run("awaiting").fetchone()
         return AwaitedLabels(labels or 0, items)
+
+    def agreement(self) -> tuple[QuestionAgreement, ...]:
+        """Return how well annotators agree, by question."""
+        rows = self._run("votes").fetchall()
+        return question_agreements(
+            LabelledContent(question, numeric, orjson.loads(votes))
+            for question, numeric, votes in rows
+        )
 
     def _costliest(self) -> tuple[Extreme | None, Extreme | None]:
         """Return the most expensive work item, by its target and with its judges."""

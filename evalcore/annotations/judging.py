@@ -13,7 +13,7 @@ from evalcore.model.annotation import AnswerForm
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """What people's labels come to.
+    """What people's labels come to; `annotators` are the keys of those whose `votes` count.
 
     `label` is the majority's, `mean` that of a scale; both are None while `missing` labels are
     awaited. `tied` says that one is awaited only because two labels have equally many votes.
@@ -21,6 +21,7 @@ class Consensus:
 
     votes: tuple[str | int, ...]
     missing: int
+    annotators: tuple[str, ...] = ()
     label: str | None = None
     mean: float | None = None
     tied: bool = False
@@ -43,17 +44,18 @@ def judged(records: Sequence[LabelRecord], form: AnswerForm, annotators: int) ->
     With fewer than `annotators` labels the rest is missing. A tie of labels lacks one more, until
     one label has more votes than any other.
     """
-    votes = tuple(
-        record.label
-        for _, record in sorted(latest_by_annotator(records).items())
+    counted = {
+        name: record.label
+        for name, record in sorted(latest_by_annotator(records).items())
         if record.label is not None and form.accepts(record.label)
-    )
+    }
+    votes, names = tuple(counted.values()), tuple(counted)
     missing = max(0, annotators - len(votes))
     if missing or not votes:
-        return Consensus(votes, max(1, missing))
+        return Consensus(votes, max(1, missing), names)
     if form.labels is None:
-        return Consensus(votes, 0, mean=fsum(map(float, votes)) / len(votes))
+        return Consensus(votes, 0, names, mean=fsum(map(float, votes)) / len(votes))
     (first, most), *others = Counter(map(str, votes)).most_common(2)
     if others and others[0][1] == most:
-        return Consensus(votes, 1, tied=True)
-    return Consensus(votes, 0, label=first)
+        return Consensus(votes, 1, names, tied=True)
+    return Consensus(votes, 0, names, label=first)

@@ -117,6 +117,11 @@ class LabelBook:
         return address, LabelRecord(address.annotator, None, "", number=address.number)
 
 
+def has_labels(store: ObjectStore, suite: str) -> bool:
+    """Whether the suite has a label, at the cost of one listing."""
+    return next(iter(store.list(suite_prefix(suite_key(suite)))), None) is not None
+
+
 def labels_of(store: ObjectStore, suite: str, content: str) -> tuple[LabelRecord, ...]:
     """Return the labels of a content, read now; the last one of each annotator.
 

@@ -14,6 +14,7 @@ from evalcore.annotations.label_store import DamagedLabel, LabelBook, add_label,
 from evalcore.annotations.labels import LabelRecord, check_annotator
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions, TaskContent
 from evalcore.errors import UsageError
+from evalcore.model.suite import Case
 from evalcore.storage.layout import suite_key
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -134,6 +135,10 @@ class AnnotationQueue:
     def content(self, task: AnnotationTask) -> TaskContent:
         """Return what is labelled."""
         return self._questions.content(task)
+
+    def case(self, task: AnnotationTask) -> Case:
+        """Return the case of a task, with what is expected of its output."""
+        return self._questions.case(task)
 
     def answer(
         self,

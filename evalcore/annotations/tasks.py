@@ -14,6 +14,7 @@ import orjson
 from evalcore.errors import Damage, DamagedRunError, ResultsDroppedError, UnplannedRunError
 from evalcore.model.annotation import AnswerForm, HumanQuestion, read_question
 from evalcore.model.run import Manifest
+from evalcore.model.suite import Case
 from evalcore.sql.annotation_rows import read_questions
 from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
 from evalcore.storage.layout import blob_key
@@ -126,13 +127,15 @@ class RunQuestions:
 
     def content(self, task: AnnotationTask) -> TaskContent:
         """Return the input and the whole output that the task is about."""
+        return TaskContent(self.case(task).input, self._output(task))
+
+    def case(self, task: AnnotationTask) -> Case:
+        """Return the case that the task's item is of."""
         plan = self.manifest.plan
         number = task.item // plan.items_per_case
-        cases = self._cases(number // plan.part_cases)
-        case = cases[number % plan.part_cases]
-        return TaskContent(case.input, self._output(task))
+        return self._cases(number // plan.part_cases)[number % plan.part_cases]
 
-    def _read_cases(self, part: int) -> Any:
+    def _read_cases(self, part: int) -> list[Case]:
         return self.run.cases(part, self.manifest.plan)
 
     def _output(self, task: AnnotationTask) -> str:

@@ -51,7 +51,7 @@ class Human(Check):
         consensus = judged(subject.context.labels_of(key), form, self.annotators)
         details: dict[str, Any] = {"annotation": question.details(key)}
         if consensus.votes:
-            details["votes"] = list(consensus.votes)
+            details["votes"] = dict(zip(consensus.annotators, consensus.votes, strict=True))
         if subject.output != subject.evidence.output:
             # What is labelled is not the item's output, so that nothing else holds it.
             details["output"] = subject.output
@@ -61,11 +61,12 @@ class Human(Check):
             return Verdict(Outcome.BLOCKED, 0.0, message, details=details)
         if consensus.mean is not None:
             details["mean"] = consensus.mean
-        passes = self._passes(consensus)
+        passes = self.passes(consensus)
         outcome = Outcome.PASSED if passes else Outcome.FAILED
         return Verdict(outcome, float(passes), self._answer_text(consensus), details=details)
 
-    def _passes(self, consensus: Consensus) -> bool:
+    def passes(self, consensus: Consensus) -> bool:
+        """Whether labels of which none is missing are what is expected."""
         if consensus.mean is None:
             return consensus.label == self.expected
         return reaches(consensus.mean, self.min_score or 0.0)
@@ -74,7 +75,7 @@ class Human(Check):
         if consensus.mean is None:
             count = consensus.votes.count(consensus.label or "")
             return f"people say {consensus.label} ({count} of {len(consensus.votes)})"
-        sign = "≥" if self._passes(consensus) else "<"
+        sign = "≥" if self.passes(consensus) else "<"
         (low, high), least = self.scale or (0, 1), self.min_score or 0.0
         return f"mean {consensus.mean:.4g} {sign} {least:g} (of {low} to {high})"
 

@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ import orjson
 
 from evalcore.annotations.exchange import COLUMNS, LabelImport, export_labels
 from evalcore.annotations.queue import awaiting
+from evalcore.annotations.reliability import labelled_contents, question_agreements
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
@@ -89,6 +91,25 @@ def import_command(file: Path, form: str | None, store: str | None, as_json: boo
         f"{done.stored} labels stored, {done.unchanged} were stored already"
         + (f", {done.outdated} are older than what is stored" if done.outdated else "")
     )
+
+
+@annotations_.command("agreement")
+@click.argument("run_id", metavar="RUN")
+@store_option
+@json_option
+def agreement_command(run_id: str, store: str | None, as_json: bool) -> None:
+    """Show how well annotators of RUN agree: Cohen's κ of two, Krippendorff's α of more."""
+    opened = chosen_store(store)
+    with awaiting(opened, choose_run(opened, run_id)) as queue:
+        agreements = question_agreements(labelled_contents(queue))
+    if as_json:
+        values = [asdict(agreement) for agreement in agreements]
+        click.echo(on_one_line(orjson.dumps(values).decode()))
+        return
+    for agreement in agreements:
+        click.echo(one_line(agreement.message))
+    if not agreements:
+        click.echo("no output of the run has labels of two annotators")
 
 
 def _form_of(file: Path | None) -> str:

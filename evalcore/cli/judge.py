@@ -27,6 +27,7 @@ from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.pipeline import ExecuteOptions, load
 from evalcore.report.document import on_one_line
+from evalcore.storage.run_names import choose_run
 from evalcore.suites.calibration import (
     MIN_KAPPA,
     Calibration,
@@ -54,7 +55,9 @@ class _JudgedAssertion:
 
 
 @judge.command("calibrate")
-@click.argument("labels", type=click.Path(path_type=Path))
+@click.argument("labels", type=click.Path(path_type=Path), required=False)
+@click.option("--annotations", "run_id", metavar="RUN", help="Labels of people on RUN's outputs.")
+@click.option("--question", metavar="NAME", help="Which assertion of people, if RUN has several.")
 @click.option("--suite", type=click.Path(path_type=Path), help="Whose judged assertion is asked.")
 @click.option("--assertion", metavar="NAME", help="Which of them, if there are several.")
 @click.option("--judge", "name", metavar="TARGET", help="A judge of the nearest targets.yaml.")
@@ -66,20 +69,21 @@ class _JudgedAssertion:
 @mode_option
 @store_option
 @json_option
-def calibrate_(labels: Path, as_json: bool, store: str | None, **flags: Any) -> int:
+def calibrate_(labels: Path | None, as_json: bool, store: str | None, **flags: Any) -> int:
     """Compare a judge with the labels of people: agreement, Cohen's κ, corrected accuracy.
 
     LABELS is a file of tests (JSONL, CSV, Parquet, YAML) with `output` and `label` (pass or fail).
+    With --annotations RUN they are what people said of the outputs of RUN instead.
     Where each row has a `judge`, that verdict is compared and no model is asked. Exit code 1: κ is
     below --min-kappa; 4: the judge gave no verdict on some.
     """
-    rows = read_labels(labels, flags["threshold"])
+    rows, source = _labels(labels, store, flags)
     least = MIN_KAPPA if flags["min_kappa"] is None else flags["min_kappa"]
     if all(row.judged is not None for row in rows) and not (flags["suite"] or flags["name"]):
         judged = {row.id: row.judged for row in rows}
         calibration = compared(rows, judged, observed=flags["observed"], min_kappa=least)
     else:
-        calibration = _ask(labels, rows, store, least, flags)
+        calibration = _ask(source, rows, store, least, flags)
     if as_json:
         click.echo(on_one_line(orjson.dumps(calibration.values()).decode()))
     else:
@@ -89,6 +93,21 @@ def calibrate_(labels: Path, as_json: bool, store: str | None, **flags: Any) -> 
         return int(ExitCode.ERRORS)
     failed = flags["min_kappa"] is not None and not calibration.calibrated
     return int(ExitCode.GATE_FAILED if failed else ExitCode.PASS)
+
+
+def _labels(
+    path: Path | None, store: str | None, flags: Mapping[str, Any]
+) -> tuple[list[Label], Path]:
+    """Return the labels, and the file beside which targets are looked for."""
+    run_id = flags["run_id"]
+    if (path is None) == (run_id is None):
+        raise UsageError("name the labels: a file of them, or --annotations RUN")
+    if path is not None:
+        return read_labels(path, flags["threshold"]), path
+    from evalcore.suites.annotated_labels import annotated_labels
+
+    run = choose_run(chosen_store(store), str(run_id))
+    return annotated_labels(run, flags["question"]), Path.cwd() / run.run_id
 
 
 def _ask(

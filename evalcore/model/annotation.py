@@ -46,6 +46,30 @@ class AwaitedLabels:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionAgreement:
+    """How well annotators agree on a question, over the contents that several of them labelled.
+
+    `measure` is `cohen_kappa` (two annotators) or `krippendorff_alpha`; `value` is at most 1, 0 is
+    chance, and None where it cannot be computed.
+    """
+
+    question: str
+    measure: str
+    value: float | None
+    contents: int
+    annotators: int
+
+    @property
+    def message(self) -> str:
+        """The agreement for people."""
+        name = "Cohen's κ" if self.measure == "cohen_kappa" else "Krippendorff's α"
+        value = "unknown" if self.value is None else f"{self.value:.2f}"
+        outputs = "1 output" if self.contents == 1 else f"{self.contents} outputs"
+        who = f"{self.annotators} annotators, {outputs}"
+        return f"agreement on {self.question!r}: {name} {value} ({who})"
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerForm:
     """What may be answered: one of `labels`, or a whole number from `scale[0]` to `scale[1]`.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalcore.model.annotation import AwaitedLabels
+from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.comparison import Comparison
 from evalcore.model.past import PastRuns
 from evalcore.model.sample import NO_SAMPLE, Sample
@@ -96,7 +96,7 @@ class Summary:
     The samples are what the intervals of score, pass rate, mean latency and mean cost are computed
     from. `quarantined` are the cases that are left out of every other value here: the summary that
     gates decide over has some, the one that reports show has none. `awaiting` says which labels of
-    people are missing, None if none are.
+    people are missing, None if none are; `agreement` how well those agree who answered the same.
     """
 
     counts: Counts
@@ -132,6 +132,7 @@ class Summary:
     cost_sample: Sample = NO_SAMPLE
     quarantined: tuple[str, ...] = ()
     awaiting: AwaitedLabels | None = None
+    agreement: tuple[QuestionAgreement, ...] = ()
 
     @property
     def nothing_gates(self) -> bool:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalcore.annotations.label_store import has_labels
 from evalcore.errors import (
     ObjectNotFoundError,
     RunConflictError,
@@ -243,6 +244,8 @@ def _view(
         tables = stack.enter_context(Aggregates(parts, manifest.plan, policy, comparison, past))
         tables.mark(quarantine.case_ids)
         summary = replace(tables.summary(), no_baseline=no_baseline)
+        if has_labels(run.store, definition.name):
+            summary = replace(summary, agreement=tables.agreement())
         if not summary.adds_up:
             check_parts(run, manifest, parts, thorough=True)
         undecided = Report(

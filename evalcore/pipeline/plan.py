@@ -58,6 +58,7 @@ class PlanOptions:
     `isolation` says where the suite's Python runs; None leaves it to who executes.
     `run_id` is the id of the run (`new_run_id`), so that it is known before the run exists.
     `seed` is that of the random order of a run that stops early; None draws one.
+    `is_stored` says that the suite is that of the run `reuse`: its code is not read again.
     """
 
     mode: str = Mode.LIVE
@@ -67,6 +68,7 @@ class PlanOptions:
     isolation: str | None = None
     run_id: str | None = None
     seed: int | None = None
+    is_stored: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
@@ -137,7 +139,11 @@ def plan_run(
     options = options or PlanOptions()
     check_observers()
     regraded = options.reuse not in {None, HISTORY}
-    definition = with_code(suite, store, options.reuse if regraded else None)
+    definition = suite.definition
+    if not options.is_stored:
+        definition = with_code(suite, store, options.reuse if regraded else None)
+    elif definition.executed_code is None:
+        definition = replace(definition, executed_code=definition.code)
     suite = replace(suite, definition=definition)
     baseline = settle_baseline(store, definition)
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)

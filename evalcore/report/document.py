@@ -100,10 +100,19 @@ def report_head(report: Report) -> dict[str, Any]:
             for gate in report.gates
         ],
         "cases_complete": report.cases_complete,
-        **({} if summary.awaiting is None else {"awaiting": asdict(summary.awaiting)}),
         **({} if report.iterations is None else {"iterations": dict(report.iterations)}),
+        **_of_people(summary),
         **({"quarantine": report.quarantine.settings()} if report.quarantine else {}),
     }
+
+
+def _of_people(summary: Summary) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if summary.awaiting is not None:
+        values["awaiting"] = asdict(summary.awaiting)
+    if summary.agreement:
+        values["agreement"] = [asdict(each) for each in summary.agreement]
+    return values
 
 
 def undecided_head(report: Report) -> dict[str, Any]:

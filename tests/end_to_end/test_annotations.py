@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ import pytest
 from evalcore.model.gate import Decision
 from evalcore.pipeline import execute_run, finish_run, load, plan_run
 from evalcore.storage.address import open_store
-from tests.support.shell import Ended, evalcore
+from tests.support.shell import ROOT, Ended, evalcore
 
 SUITE = """
 name: Polite
@@ -232,3 +236,105 @@ def test_an_old_export_does_not_undo_a_change_of_mind(suite: Path) -> None:
     assert ended.lines == [{"stored": 0, "unchanged": 0, "outdated": 1}]
     (row,) = command(suite, "annotations", "export", "latest").lines
     assert (row["label"], row["at"]) == ("yes", "2026-01-02T00:00:00.000Z")
+
+
+def test_reports_and_the_command_say_how_well_annotators_agree(suite: Path) -> None:
+    rows = [
+        *ALL,
+        label("hello", "human", "yes", "bo"),
+        label("hello", "human", "no", "cy"),
+        label("bye", "warmth", 5, "cy"),
+    ]
+    command(suite, "run", suite)
+    command(suite, "annotations", "import", "-", stdin=lines(*rows))
+
+    shown = command(suite, "annotations", "agreement", "latest", "--json")
+    reported = command(suite, "regrade", "latest", "--json").report["agreement"]
+
+    assert json.loads(shown.out) == reported
+    assert [(each["question"], each["measure"], each["contents"]) for each in reported] == [
+        ("How warm?", "krippendorff_alpha", 1),
+        ("Is it polite?", "krippendorff_alpha", 1),
+    ]
+    # One unit of three labels, by hand: D_o = 2/3 and D_e = 2/3 for yes, yes, no.
+    assert reported[1]["value"] == pytest.approx(0.0)
+
+
+def test_a_judge_is_compared_with_the_people_who_answered(suite: Path, tmp_path: Path) -> None:
+    judged = tmp_path / "judged.eval.yaml"
+    judged.write_text(
+        "targets: [{name: judge, provider: mock, response: '{\"score\": 1}'}]\n"
+        "execution: {target: judge}\n"
+        "tests:\n"
+        "  - {id: a, input: x, assertions: [{type: llm-grader, prompt: Polite?, judge: judge}]}\n",
+        "utf-8",
+    )
+    command(suite, "run", suite)
+    rows = (*ALL, label("hello", "human", "no", "ann"))
+    command(suite, "annotations", "import", "-", stdin=lines(*rows))
+
+    several = command(suite, "judge", "calibrate", "--annotations", "latest", "--suite", judged)
+    assert several.code == 2
+    assert "--question" in several.err
+    ended = command(
+        suite,
+        "judge",
+        "calibrate",
+        *("--annotations", "latest", "--question", "warmth", "--suite", judged, "--json"),
+    )
+
+    assert ended.code == 0, ended.err
+    assert ended.lines[0]["confusion"] == {
+        "true_pass": 1,
+        "false_pass": 0,
+        "false_fail": 0,
+        "true_fail": 0,
+    }
+
+
+def test_a_suite_in_python_asks_people(tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "from evalcore import define_suite, human, run_suite, variant\n"
+        "suite = define_suite(name='py', flow=lambda case: case, variants=[variant('a')],\n"
+        "    cases=[{'id': 'c', 'input': 'x', 'assertions': [human('Kind?', labels=['yes', 'no'],\n"
+        "        expected='yes', required=True)]}])\n"
+        "print(run_suite(suite, store='store').decision)\n",
+        "utf-8",
+    )
+    environment = {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout.strip().endswith("inconclusive"), ended.stderr
+
+
+def test_labels_given_while_a_run_is_decided_again_are_neither_lost_nor_doubled(
+    suite: Path,
+) -> None:
+    command(suite, "run", suite)
+    with ThreadPoolExecutor(3) as pool:
+        imports = [
+            pool.submit(command, suite, "annotations", "import", "-", stdin=lines(*ALL, row))
+            for row in (label("bye", "warmth", 1, "cy"), label("bye", "warmth", 5, "di"))
+        ]
+        regraded = pool.submit(command, suite, "regrade", "latest", "--json")
+        assert [each.result().code for each in imports] == [0, 0]
+        assert regraded.result().code in (0, 3)
+
+    # The run that was decided meanwhile has the same contents, and so the same labels.
+    rows = command(suite, "annotations", "export", "latest").lines
+    assert sorted((row["annotator"], row["label"]) for row in rows if row["case"] == "bye") == [
+        ("ann", 2),
+        ("bo", 5),
+        ("cy", 1),
+        ("di", 5),
+    ]
+    assert len(list((suite.parent / "store" / "annotations").rglob("*.json"))) == 5
+    assert command(suite, "regrade", "latest").code == 0

@@ -88,7 +88,7 @@ def registered(prefect: PrefectServer, project: Project, checkout: Path) -> Pref
 
 def test_every_deployment_of_the_file_is_registered(registered: PrefectServer) -> None:
     names = [row["name"] for row in yaml.safe_load(PREFECT_FILE.read_text())["deployments"]]
-    assert names == ["on-demand", "nightly", "compact", "benchmark", "lane"]
+    assert names == ["on-demand", "nightly", "compact", "annotate", "benchmark", "lane"]
     with get_client(sync_client=True) as client:
         there = {found.name for found in client.read_deployments()}
     assert set(names) <= there

@@ -14,7 +14,7 @@ from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, Share, Text
 from evalcore.mistakes.wording import suggest
 from evalcore.model.annotation import AWAITING, AnswerForm, HumanQuestion, content_key
-from evalcore.model.assertion import Outcome, Verdict
+from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
 
 MOST_SCALE_STEPS = 101
@@ -45,6 +45,8 @@ class Human(Check):
 
     def check(self, subject: Subject) -> Verdict:
         """Look for labels of this output; the score is 1 or 0, of a scale, too."""
+        if not subject.context.keeps_outputs:
+            return broken("people cannot be asked: the suite keeps no outputs (evidence: none)")
         key = content_key(self.question, subject.case.input, subject.output)
         form = self.form
         question = HumanQuestion(self.question, form, self.annotators, self.instructions)

@@ -33,7 +33,8 @@ class CheckContext:
     asks its judges. `workspace` is the folder that the target worked in, if there was one.
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
     known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
-    returns what people said of a content (`model.annotation.content_key`).
+    returns what people said of a content (`model.annotation.content_key`). `keeps_outputs` is
+    false where no output is stored, so that people cannot be shown one.
     """
 
     folder: Path
@@ -47,6 +48,7 @@ class CheckContext:
     absent_fields: frozenset[str] | None = None
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
+    keeps_outputs: bool = True
     passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
         default_factory=dict, repr=False, compare=False
     )

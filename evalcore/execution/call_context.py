@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from evalcore.execution.limits.run_limits import RunLimits
 from evalcore.execution.retry import DEFAULT_POLICY, Draw, RetryPolicy
 from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.model.mode import Mode
 from evalcore.observability.observer import Observer
+
+if TYPE_CHECKING:
+    from evalcore.recording.redaction import Redaction
 
 
 class CallRecorder(Protocol):
@@ -31,13 +34,19 @@ class CallRecorder(Protocol):
         Raises `StoreError` if the store does not confirm it.
         """
 
+    def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
+        """Return the digest that names the exchange's recording; None if it can have none."""
+
     def close(self) -> None:
         """Wait for what is being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunCallContext:
-    """What the calls of one run in one process share. `draw` gives the jitter of retries."""
+    """What the calls of one run in one process share. `draw` gives the jitter of retries.
+
+    `redaction` is set where items keep the messages of their calls.
+    """
 
     limits: RunLimits
     recorder: CallRecorder | None = None
@@ -45,3 +54,4 @@ class RunCallContext:
     retry: RetryPolicy = DEFAULT_POLICY
     draw: Draw = random.random
     observer: Observer | None = None
+    redaction: Redaction | None = None

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import fsum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import ProviderError, Reply, Request
 
+if TYPE_CHECKING:
+    from evalcore.recording.redaction import Redaction
+
+# What the ledger alone knows of a call; a target that lists its own calls does not.
+_TRACED: Final = ("began_ms", "recording", "retries", "request", "reply")
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call that has begun. `began_ms` is by the latencies of the calls before it.
+
+    `recording` names its recording, if it has one; `retries` are the attempts that failed.
+    """
+
+    began_ms: float
+    recording: str | None = None
+    retries: list[dict[str, Any]] = field(default_factory=list)
+
 
 class CallLedger:
-    """Calls in the order in which they ended, as `details.calls` of the evidence has them."""
+    """Calls in the order in which they ended, as `details.calls` of the evidence has them.
+
+    With `redaction` each call has its messages (`request`, `reply`), without secrets.
+    """
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
+        self.redaction: Redaction | None = None
+        self._sent: list[Any] = []
         # Time as the calls' own latencies make it: a call begins when those before it have ended.
         self._ended_ms = 0.0
 
-    def begin(self) -> float:
-        """Return when a call that starts now begins (milliseconds)."""
-        return self._ended_ms
+    def begin(self) -> OpenCall:
+        """Return a call that starts now."""
+        return OpenCall(self._ended_ms)
 
-    def add_reply(self, began_ms: float, request: Request, reply: Reply, error: str = "") -> None:
+    def add_reply(self, call: OpenCall, request: Request, reply: Reply, error: str = "") -> None:
         """Note a call that was answered; `error` says why the answer could not be used."""
-        self._ended_ms = max(self._ended_ms, began_ms + reply.latency_ms)
+        self._ended_ms = max(self._ended_ms, call.began_ms + reply.latency_ms)
         entry = {
             "provider": request.endpoint.provider,
             "model": reply.model or request.model,
@@ -35,19 +60,58 @@ class CallLedger:
             "attempts": reply.attempts,
             "recorded": reply.recorded or None,
             "error": error or None,
+            **self._trace(call, request, reply),
         }
         self.calls.append({key: value for key, value in entry.items() if value is not None})
 
-    def add_failure(self, request: Request, error: ProviderError) -> None:
-        """Note a call that was entry up."""
+    def add_failure(self, call: OpenCall, request: Request, error: ProviderError) -> None:
+        """Note a call that was given up."""
         self.calls.append(
             {
                 "provider": request.endpoint.provider,
                 "model": request.model,
                 "attempts": error.attempts,
                 "error": f"{error.kind}: {error.message}",
+                **self._trace(call, request, None),
             }
         )
+
+    def _trace(self, call: OpenCall, request: Request, reply: Reply | None) -> dict[str, Any]:
+        """Return what is kept of a call beside its measures."""
+        trace: dict[str, Any] = {}
+        if call.recording is not None:
+            trace["recording"] = call.recording
+        if self.redaction is None:
+            return trace
+        redaction = self.redaction.knowing(request.endpoint)
+        trace |= {"began_ms": call.began_ms, "request": self._request(request, redaction)}
+        if call.retries:
+            trace["retries"] = redaction.value(call.retries)
+        if reply is not None:
+            trace["reply"] = {
+                "text": redaction.text(reply.text),
+                "tool_calls": redaction.value(list(reply.tool_calls)),
+                "finish_reason": reply.finish_reason,
+            }
+        return trace
+
+    def _request(self, request: Request, redaction: Redaction) -> dict[str, Any]:
+        """Return a request without secrets, and without the messages that the last call had.
+
+        An agent sends its whole conversation with each call: the first `continues` messages are
+        those of the call before.
+        """
+        from evalcore.recording.redaction import named_identity
+
+        identity = redaction.identity(named_identity(request))
+        messages, last = identity["messages"], self._sent
+        shared = 0
+        while shared < min(len(messages), len(last)) and messages[shared] == last[shared]:
+            shared += 1
+        self._sent = messages
+        names = ("parameters", "tools", "response_schema")
+        fields = {name: identity[name] for name in names if identity[name]}
+        return {"continues": shared, "messages": messages[shared:], **fields}
 
     @property
     def attempts(self) -> int:
@@ -88,7 +152,32 @@ class CallLedger:
         details = evidence.details
         if "calls" not in details:
             details = {**details, "calls": self.calls}
+        elif any(name in call for call in self.calls for name in _TRACED):
+            details = {**details, "calls": _traced(details["calls"], self.calls)}
         return evidence._replace(metrics=metrics, details=details)
+
+
+def _traced(
+    listed: Sequence[Mapping[str, Any]], noted: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the calls that a target lists, each with what the ledger noted of the same call.
+
+    Both are in the order of the calls; the ledger may have more, those of a block's checks.
+    """
+    unused = list(noted)
+    traced = []
+    for entry in listed:
+        same = next((call for call in unused if _is_same(entry, call)), None)
+        if same is not None:
+            unused.remove(same)
+        trace = {name: same[name] for name in _TRACED if name in same} if same else {}
+        traced.append({**entry, **trace})
+    return traced
+
+
+def _is_same(entry: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    names = ("provider", "latency_ms")
+    return all(entry.get(name) == call.get(name) for name in names)
 
 
 def _total(calls: list[dict[str, Any]], name: str) -> int | None:

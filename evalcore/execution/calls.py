@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evalcore.errors import StoreError
 from evalcore.execution.call_context import RunCallContext
-from evalcore.execution.call_ledger import CallLedger
+from evalcore.execution.call_ledger import CallLedger, OpenCall
 from evalcore.execution.limits.budget import BOUNDS, TokenDemand
 from evalcore.execution.limits.call_settlement import Settlement
 from evalcore.execution.limits.slots import Slot
@@ -132,19 +132,19 @@ class ItemCalls:
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply; raise `ProviderError` after the last retry, or `SkippedError`."""
-        began = self.ledger.begin()
+        opened = self.ledger.begin()
         began_ns = 0 if self._observer is None else time.time_ns()
         slot = self._calls.slot
         try:
             await slot.begin_call()
-            reply = await self._recorded_or_called(request, began)
+            reply = await self._recorded_or_called(request, opened)
         except ProviderError as error:
-            self.ledger.add_failure(request, error)
+            self.ledger.add_failure(opened, request, error)
             self._tell_end(request, error, began_ns)
             raise
         finally:
             slot.end_call()
-        self.ledger.add_reply(began, request, reply)
+        self.ledger.add_reply(opened, request, reply)
         self._tell_end(request, reply, began_ns)
         return reply
 
@@ -152,6 +152,10 @@ class ItemCalls:
         if self._observer is not None:
             self._observer.tell(CallEnded(self._item, request, outcome, began_ns, time.time_ns()))
             self._observer.tell(ConcurrencyChanged(self._limits.window.limit))
+
+    def keep_messages(self) -> None:
+        """Keep what is sent and received in the ledger, if the run's redaction is known."""
+        self.ledger.redaction = self._context.redaction
 
     def _tell_retry(
         self, request: Request, error: ProviderError, attempt: int, delay_s: float
@@ -161,14 +165,15 @@ class ItemCalls:
                 CallRetried(self._item, request, error, attempt, delay_s, time.time_ns())
             )
 
-    async def _recorded_or_called(self, request: Request, began: float) -> Reply:
+    async def _recorded_or_called(self, request: Request, opened: OpenCall) -> Reply:
         recorder = self._context.recorder
         if recorder is None:
-            return await self._called(request, began)
+            return await self._called(request, opened)
         identity = request_digest(request.identity(), iteration=0, invocation=0)
         invocation = self._invocations.get(identity, 0)
         self._invocations[identity] = invocation + 1
         call = {"iteration": self._iteration, "invocation": invocation}
+        opened.recording = recorder.key_of(request, **call)
         self._calls.session.raise_store_fault()
         with self.standing_still(), self._calls.session.noting_store_faults():
             recorded = await recorder.find(request, **call)
@@ -177,14 +182,14 @@ class ItemCalls:
         if self._context.mode == Mode.REPLAY:
             raise ProviderError("recording", "no recording of this call", attempts=0)
         try:
-            outcome: Reply | ProviderError = await self._called(request, began)
+            outcome: Reply | ProviderError = await self._called(request, opened)
         except ProviderError as error:
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.session.noting_store_faults():
             return await recorder.save(request, outcome, **call)
 
-    async def _called(self, request: Request, began: float) -> Reply:
+    async def _called(self, request: Request, opened: OpenCall) -> Reply:
         """Return the answer of the first attempt that has one; the pauses between are `retry`'s."""
         original = request
         if request.attempt_timeout_s is None:
@@ -195,7 +200,7 @@ class ItemCalls:
         while True:
             attempt += 1
             try:
-                reply = await self._paid(request, demand, attempt, began)
+                reply = await self._paid(request, demand, attempt, opened)
                 self._limits.note_outcome(endpoint, given_up=False)
                 return reply
             except ProviderError as failed:
@@ -214,13 +219,21 @@ class ItemCalls:
                     self._limits.note_outcome(endpoint, given_up=error.retryable)
                     raise
             waited_s += delay
+            opened.retries.append(
+                {
+                    "attempt": attempt,
+                    "kind": str(error.kind),
+                    "message": error.message,
+                    "delay_s": delay,
+                }
+            )
             self._tell_retry(original, error, attempt, delay)
             await self._calls.slot.pause(delay)
             with self.standing_still():
                 await self._calls.slot.regain()
 
     async def _paid(
-        self, request: Request, demand: TokenDemand | None, attempt: int, began: float
+        self, request: Request, demand: TokenDemand | None, attempt: int, opened: OpenCall
     ) -> Reply:
         """Make one attempt within the budget."""
         budget = self._limits.budget
@@ -241,7 +254,7 @@ class ItemCalls:
             )
         if payment.is_cut(reply):
             cut = f"the run's budget left {grant.output_tokens} tokens, too few for the answer"
-            self.ledger.add_reply(began, request, reply, f"budget: {cut}")
+            self.ledger.add_reply(opened, request, reply, f"budget: {cut}")
             raise SkippedError("budget", cut)
         return reply
 

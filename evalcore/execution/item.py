@@ -13,12 +13,13 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.execution.item_evidence import ItemEvidence
 from evalcore.execution.item_grading import ItemGrading
 from evalcore.execution.item_outcome import failed_item, graded_item, with_results
+from evalcore.execution.measured_items import without_outputs
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import DECIDED, State
-from evalcore.model.suite import SuiteDefinition
+from evalcore.model.suite import EvidencePolicy, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ class ItemRunner:
         workspace is prepared; it covers the answer and the checks, not the scorers. Raises
         `StoreError` if the store failed under its calls.
         """
+        finished = await self._run(item, calls)
+        if self._suite.evidence is EvidencePolicy.NONE:
+            return without_outputs(finished)
+        return finished
+
+    async def _run(self, item: WorkItem, calls: Calls | None) -> FinishedItem:
         if (earlier := self._finished_earlier(item)) is not None:
             return earlier
         if calls is not None and self._inputs.begins is not None:

@@ -11,7 +11,7 @@ from evalcore.execution.running_item import RunningItem
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import no_provider
 from evalcore.model.measures import measure_problem
-from evalcore.model.suite import Case, Format, SuiteDefinition
+from evalcore.model.suite import Case, EvidencePolicy, Format, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
 
@@ -82,6 +82,8 @@ class ItemEvidence:
     async def _answer(self, running: RunningItem) -> Evidence:
         target, calls = self._runnable(running.item), running.item_calls()
         running.ledger = None if calls is None else calls.ledger
+        if calls is not None and self._suite.evidence is EvidencePolicy.FULL:
+            calls.keep_messages()
         evidence = await target.answer(self._work(running, calls))
         if running.ledger is not None:
             evidence = running.ledger.completed(evidence)

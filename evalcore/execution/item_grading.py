@@ -14,7 +14,7 @@ from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.suite import SuiteDefinition
+from evalcore.model.suite import EvidencePolicy, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class ItemGrading:
             absent_fields=None if suite.absent_fields is None else frozenset(suite.absent_fields),
             workers=inputs.workers,
             labels_of=inputs.labels_of,
+            keeps_outputs=suite.evidence is not EvidencePolicy.NONE,
         )
         self._judges: RunJudges | None = None
         self._awaited_scorers = False

@@ -53,6 +53,14 @@ class ErrorPolicy(StrEnum):
     EXCLUDE = "exclude"
 
 
+class EvidencePolicy(StrEnum):
+    """What a run keeps of its items beside their results (docs/reference/suite-options.md)."""
+
+    FULL = "full"  # the answers, and the messages of each call
+    ANSWERS = "answers"
+    NONE = "none"  # measures only
+
+
 class Case(NamedTuple):
     """One input, with what is expected of the outcome.
 
@@ -209,6 +217,7 @@ class SuiteDefinition:
     scorers: tuple[ScorerSpec, ...] = ()
     judge: str | None = None
     require_calibrated: bool = False
+    evidence: EvidencePolicy = EvidencePolicy.ANSWERS
     code: Mapping[str, str] = field(default_factory=dict)
     executed_code: Mapping[str, str] | None = None
     absent_fields: tuple[str, ...] | None = None

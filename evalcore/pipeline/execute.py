@@ -18,6 +18,7 @@ from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.stored_shards import ShardReceipt, StoredShards
 from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.suite import EvidencePolicy
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY, iso_time
 from evalcore.pipeline.run_calls import ExecuteOptions, RunCalls
@@ -262,7 +263,7 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
         objects=options.objects,
         ended=calls.ended,
         decided=None if rule is None else rule.leaves_out,
-        run_stores=run_store,
+        run_stores=None if definition.evidence is EvidencePolicy.NONE else run_store,
         reused=calls.reused,
         calibrated=Calibrations(run.store) if definition.require_calibrated else None,
         workspaces=lambda: calls.workspaces,

@@ -314,4 +314,5 @@ def _run_facts(manifest: Manifest) -> RunFacts:
         engine=dict(manifest.engine),
         budget=manifest.execution.get("budget"),
         reused=tuple(manifest.settings.get("reused") or ()),
+        evidence=manifest.settings.get("evidence"),
     )

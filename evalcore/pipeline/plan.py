@@ -22,6 +22,7 @@ from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.awaited_labels import SINCE
 from evalcore.pipeline.baseline_choice import settle_baseline
+from evalcore.pipeline.kept_evidence import check_kept_evidence, kept_evidence_settings
 from evalcore.pipeline.past_runs import freeze_past_runs
 from evalcore.pipeline.run_observer import check_observers
 from evalcore.pipeline.signing import sign_plan
@@ -139,6 +140,7 @@ def plan_run(
     options = options or PlanOptions()
     check_observers()
     regraded = options.reuse not in {None, HISTORY}
+    check_kept_evidence(store, suite.definition, mode=options.mode, reuse=options.reuse)
     definition = suite.definition
     if not options.is_stored:
         definition = with_code(suite, store, options.reuse if regraded else None)
@@ -170,6 +172,7 @@ def plan_run(
         **({} if past is None else {"history": past.runs.settings()}),
         **({"quarantine": quarantine.settings()} if quarantine else {}),
         **(_annotation_start(store, options.reuse) if regraded else {}),
+        **kept_evidence_settings(definition),
     }
     manifest = _first_manifest(run, definition, options, plan, settings, iso_time(now))
     keys = read_plan_keys(os.environ)

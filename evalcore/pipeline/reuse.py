@@ -15,8 +15,9 @@ from evalcore.errors import DamagedRunError, ResultsDroppedError
 from evalcore.execution.reused_items import REUSE_ITEMS
 from evalcore.model.mode import HISTORY
 from evalcore.model.run import Plan, State
-from evalcore.model.suite import Suite
+from evalcore.model.suite import EvidencePolicy, Suite
 from evalcore.pipeline.integrity import check_parts, check_shards
+from evalcore.pipeline.kept_evidence import kept_evidence
 from evalcore.planning.expand import Expander
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
@@ -26,9 +27,15 @@ _RUNS_LOOKED_AT = 20
 
 
 def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
-    """Return the suite's last 20 completed runs, the newest first."""
+    """Return those of the suite's last 20 completed runs that kept outputs, the newest first."""
     completed = (run for run in list_runs(store, suite) if run.state is State.COMPLETED)
-    return tuple(open_run(store, suite, run.id) for run in islice(completed, _RUNS_LOOKED_AT))
+    latest = tuple(islice(completed, _RUNS_LOOKED_AT))
+    with_outputs = [run for run in latest if kept_evidence(run) is not EvidencePolicy.NONE]
+    if latest and not with_outputs:
+        sys.stderr.write(
+            "Warning: nothing is reused: the earlier runs kept no outputs (evidence: none)\n"
+        )
+    return tuple(open_run(store, suite, run.id) for run in with_outputs)
 
 
 class PreparedReuse(NamedTuple):

@@ -19,6 +19,7 @@ from evalcore.execution.watchdog import StallWatchdog
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.observer import ExecutionBegun
 from evalcore.pipeline.integrity import naming_damage
 from evalcore.pipeline.run_observer import observer_of
@@ -261,14 +262,21 @@ class RunCalls:
             is_shared=self._mode is not Mode.REPLAY,
         )
         self._share(limits)
-        if self._mode is Mode.LIVE:
+        keeps_messages = run.definition.evidence is EvidencePolicy.FULL
+        if self._mode is Mode.LIVE and not keeps_messages:
             return RunCallContext(limits, observer=self.observer)
         from evalcore.recording.recorder import open_recorder
         from evalcore.recording.redaction import Redaction
 
         redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         recorder = open_recorder(run.store, self._mode, redaction=redaction, run=run.keys)
-        return RunCallContext(limits, recorder, self._mode, observer=self.observer)
+        return RunCallContext(
+            limits,
+            recorder,
+            self._mode,
+            observer=self.observer,
+            redaction=redaction if keeps_messages else None,
+        )
 
     def _share(self, limits: RunLimits) -> None:
         """Bring the limits in step with those of the run's other processes; a replay needs none."""

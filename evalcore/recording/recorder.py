@@ -100,6 +100,12 @@ class Recorder:
         """
         return await self._in_thread(self._save, request, outcome, iteration, invocation)
 
+    def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
+        """Return the digest that names the exchange's recording; None if it can have none."""
+        with suppress(RecordingError):
+            return Question.of(request, iteration=iteration, invocation=invocation).digest
+        return None
+
     def close(self) -> None:
         """Wait for what is being written, and note what the run used; to be called once."""
         self._threads.shutdown()

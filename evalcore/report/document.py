@@ -26,6 +26,7 @@ class RunFacts:
 
     `budget` is what a run with a budget has spent of it: `billed` as providers said, and what was
     reserved by calls that came to no end (`unsettled`), each `{cost_usd, tokens}`.
+    `evidence` is what the run keeps of its items, where that is not the answers.
     `reused` has `{run, items}` for each earlier run whose evidence was taken over.
     """
 
@@ -38,12 +39,14 @@ class RunFacts:
     engine: Mapping[str, str]
     reused: tuple[Mapping[str, Any], ...] = ()
     budget: Mapping[str, Any] | None = None
+    evidence: str | None = None
 
     def block(self) -> dict[str, Any]:
-        """Return the JSON object; without a budget it has no such key."""
+        """Return the JSON object; what the run has not (a budget) is no key of it."""
         values = asdict(self)
-        if self.budget is None:
-            del values["budget"]
+        for name in ("budget", "evidence"):
+            if values[name] is None:
+                del values[name]
         return values
 
 

@@ -26,6 +26,7 @@ from evalcore.model.notification import (
 )
 from evalcore.model.suite import (
     ErrorPolicy,
+    EvidencePolicy,
     Limits,
     Policy,
     ProviderLimits,
@@ -162,6 +163,10 @@ class SectionReader:
             max_duration_s=limits.get("max_duration_s"),
             providers={name: ProviderLimits(**bounds) for name, bounds in providers.items()},
         )
+
+    def evidence(self) -> EvidencePolicy:
+        """Return what the run keeps of its items."""
+        return EvidencePolicy(self._section.get("evidence", EvidencePolicy.ANSWERS))
 
     def variants(self) -> tuple[Variant, ...]:
         """Return the variants of the section, or the one unchanged variant."""

@@ -123,3 +123,4 @@ class EvalcoreSection(TypedDict, total=False):
     annotation: AnnotationShape
     judge: Text
     require_calibrated: bool
+    evidence: Literal["full", "answers", "none"]

@@ -91,6 +91,7 @@ def load_script_suite(
         variants=variants,
         baseline=baseline,
         limits=loading.limits(),
+        evidence=loading.settings.evidence(),
         tags=tuple(loading.section.get("tags", ())),
     )
     warnings = [*script.warnings, *problems.warnings, *selection.finish(document.file)]

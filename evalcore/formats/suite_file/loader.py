@@ -235,6 +235,7 @@ class _SuiteLevelReader:
             tags=tuple(self.section.get("tags", ())),
             scorers=scorers,
             require_calibrated=bool(self.section.get("require_calibrated")),
+            evidence=self._settings.evidence(),
         )
 
     def _policy(self) -> Policy:

@@ -152,6 +152,7 @@ def _load(
         limits=level.limits,
         judge=level.graders.default,
         require_calibrated=bool(level.section.get("require_calibrated")),
+        evidence=level.evidence,
         tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
         absent_fields=absent,
         datasets=tuple(versions),
@@ -188,6 +189,7 @@ class _SuiteLevel:
         self.threshold = self._threshold()
         self.policy = self._policy()
         self.limits = self._limits()
+        self.evidence = self._settings.evidence()
         for key in ("fail_on_error", "cache"):
             if key in self.execution:
                 self._warn("execution", key, "has no effect in this version")

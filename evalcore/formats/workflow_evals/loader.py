@@ -83,6 +83,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
         limits=settings.limits(),
         judge=graders.default,
         require_calibrated=bool(section.get("require_calibrated")),
+        evidence=settings.evidence(),
         tags=tuple(section.get("tags", ())),
     )
     warnings = selection.finish(document.file)

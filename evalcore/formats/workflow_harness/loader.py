@@ -84,6 +84,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         limits=settings.limits(),
         judge=graders.default,
         require_calibrated=bool(section.get("require_calibrated")),
+        evidence=settings.evidence(),
         tags=tuple(section.get("tags", ())),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.trend import CaseHistory
+from evalcore.model.suite import EvidencePolicy
+from evalcore.pipeline.kept_evidence import kept_evidence
 from evalcore.viewer.case_pages import CaseAddress, read_case_page
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite, Site
@@ -81,7 +83,7 @@ def one_case(
         narrowed=narrowed,
         history=_history(site, run.suite, address),
         most_outcomes=_MOST_OUTCOMES,
-        keeps_no_outputs=False,
+        keeps_no_outputs=kept_evidence(run) is EvidencePolicy.NONE,
     )
 
 

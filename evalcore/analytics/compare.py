@@ -11,6 +11,7 @@ import orjson
 
 from evalcore.analytics.named_queries import query_text
 from evalcore.model.comparison import (
+    HARD_KINDS,
     CaseState,
     Comparison,
     Difference,
@@ -191,6 +192,14 @@ class Comparer:
                 improvement_kinds=_counted(candidate.improvement_kinds, kind, better),
                 unsettled_kinds=_counted(candidate.unsettled_kinds, kind, unsettled),
                 missing_count=candidate.missing_count + missing,
+            )
+        hard = sorted(HARD_KINDS)
+        for index, regressed, hard_regressed, improved in self._rows("changed_cases", hard=hard):
+            compared[index] = replace(
+                compared[index],
+                regressed_cases=regressed,
+                hard_regressed_cases=hard_regressed,
+                improved_cases=improved,
             )
 
     def _add_paired(self, compared: list[VariantComparison]) -> None:

@@ -10,7 +10,7 @@ from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
 from evalcore.gates.gate import Gate
 from evalcore.gates.wording import counted, number, unmeasured_items
-from evalcore.model.comparison import HARD_KINDS, Difference, VariantComparison
+from evalcore.model.comparison import HARD_KINDS, Difference, DifferenceKind, VariantComparison
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
@@ -68,6 +68,8 @@ class NoRegressions(Gate, compares=True):
                 each.variant: count for each, (count, _) in zip(compared, counts, strict=True)
             },
         }
+        if hard:
+            details["allowed"] = _allowed(compared)
         unmeasured = [*filter(None, map(_unmeasured, comparison.variants))]
         if unmeasured:
             details["unmeasured"] = unmeasured
@@ -122,6 +124,14 @@ def _regressions(candidate: VariantComparison, *, hard: bool) -> tuple[int, int]
         sum(candidate.regression_kinds[kind] for kind in kinds),
         sum(candidate.unsettled_kinds.get(kind, 0) for kind in kinds),
     )
+
+
+def _allowed(compared: Sequence[VariantComparison]) -> dict[str, int]:
+    """Return how many regressions of each kind do not count, for every such kind."""
+    kinds = [kind for kind in DifferenceKind if kind not in HARD_KINDS]
+    return {
+        str(kind): sum(each.regression_kinds.get(kind, 0) for each in compared) for kind in kinds
+    }
 
 
 def _examples(entries: Iterable[Difference], *, hard: bool) -> str:

@@ -103,7 +103,9 @@ class VariantComparison:
     the cases of each side by what is known of them; `measured_in_both` are measured on both, `lost`
     by the baseline and not by the candidate (without those that its error policy excludes).
     `compared` counts the cases that both have; `worse` and `better` those of them that passed on
-    one side only. Counts are by kind; the `unsettled_kinds` are among the regressions.
+    one side only. Counts are by kind; the `unsettled_kinds` are among the regressions. A case
+    counts once in `regressed_cases` and in `improved_cases`, in any number of kinds, and in
+    `hard_regressed_cases` if one of them is of `HARD_KINDS`.
     """
 
     variant: str
@@ -120,6 +122,9 @@ class VariantComparison:
     improvement_kinds: Mapping[DifferenceKind, int] = field(default_factory=dict)
     unsettled_kinds: Mapping[DifferenceKind, int] = field(default_factory=dict)
     missing_count: int = 0
+    regressed_cases: int = 0
+    hard_regressed_cases: int = 0
+    improved_cases: int = 0
     paired: Paired | None = None
     regressions: tuple[Difference, ...] = ()
     improvements: tuple[Difference, ...] = ()

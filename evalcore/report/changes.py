@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from evalcore.model.comparison import Difference, DifferenceKind, VariantComparison
 from evalcore.report.costs import usd_text
@@ -12,12 +12,14 @@ from evalcore.report.document import Report
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"
 MISSING = "missing"
+_COUNTING_GATE: Final = "no_regressions"
 
 
 class CaseChange(NamedTuple):
     """A case of a variant that differs from the baseline: in which way, and how.
 
-    It stands for `differences` entries of the comparison, one for each kind.
+    It stands for `differences` entries of the comparison, one for each kind. An `allowed`
+    regression is one that `no_regressions` does not count.
     """
 
     direction: str
@@ -27,6 +29,27 @@ class CaseChange(NamedTuple):
     kind: str
     detail: str
     differences: int = 1
+    allowed: bool = False
+
+    @property
+    def title(self) -> str:
+        """The direction, and whether it is allowed."""
+        return f"allowed {self.direction}" if self.allowed else self.direction
+
+
+class ChangedCases(NamedTuple):
+    """How many cases of a variant changed, each counted once; `allowed` ones regressed, too."""
+
+    regressed: int = 0
+    allowed: int = 0
+    improved: int = 0
+    missing: int = 0
+
+    @property
+    def regressed_text(self) -> str:
+        """The regressed cases; those that are allowed apart."""
+        allowed = f" (+{self.allowed} allowed)" if self.allowed else ""
+        return f"{self.regressed}{allowed}"
 
 
 def compared(report: Report) -> tuple[VariantComparison, ...]:
@@ -45,13 +68,56 @@ def no_comparison(report: Report) -> tuple[str, ...]:
 
 
 def changes(report: Report) -> tuple[CaseChange, ...]:
-    """Return the listed regressions of all variants, then what is missing, then improvements."""
+    """Return the listed regressions of all variants, then what is missing, then improvements.
+
+    The regressions that `no_regressions` counts come before those that it allows.
+    """
     variants = compared(report)
+    allowed, quarantined = allowed_kinds(report), frozenset(report.quarantine.case_ids)
+    regressions = [
+        change._replace(
+            allowed=change.case in quarantined or allowed.issuperset(change.kind.split(", "))
+        )
+        for each in variants
+        for change in _of(each, REGRESSION, each.regressions)
+    ]
+    regressions.sort(key=lambda change: change.allowed)
     return (
-        *(change for each in variants for change in _of(each, REGRESSION, each.regressions)),
+        *regressions,
         *(change for each in variants for change in _of(each, MISSING, each.missing)),
         *(change for each in variants for change in _of(each, IMPROVEMENT, each.improvements)),
     )
+
+
+def changed_cases(report: Report, candidate: VariantComparison) -> ChangedCases:
+    """Return how many cases of a variant changed, listed or not."""
+    allowed, quarantined = allowed_kinds(report), frozenset(report.quarantine.case_ids)
+    counted = candidate.hard_regressed_cases if allowed else candidate.regressed_cases
+    # The counts of the comparison have quarantined cases, too.
+    counted -= len(
+        {
+            entry.case
+            for entry in candidate.regressions
+            if entry.case in quarantined and entry.kind not in allowed
+        }
+    )
+    counted = max(0, counted)
+    return ChangedCases(
+        counted,
+        candidate.regressed_cases - counted,
+        candidate.improved_cases,
+        candidate.missing_count,
+    )
+
+
+def allowed_kinds(report: Report) -> frozenset[str]:
+    """Return the kinds of regressions that no gate `no_regressions` of the run counts."""
+    allowed = [
+        frozenset(map(str, gate.details.get("allowed", ())))
+        for gate in report.gates
+        if gate.name == _COUNTING_GATE
+    ]
+    return frozenset.intersection(*allowed) if allowed else frozenset()
 
 
 def baseline_name(variant: VariantComparison) -> str:

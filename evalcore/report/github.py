@@ -61,7 +61,7 @@ def render(view: ReportView) -> Iterator[str]:
     noted = [
         *_of_gates(report, position),
         *(
-            _of_change(change, view, level=_level(report, change.case, "warning"))
+            _of_change(change, view, level="notice" if change.allowed else "warning")
             for change in changes(report)
             if change.direction == REGRESSION
         ),

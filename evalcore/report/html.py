@@ -21,7 +21,9 @@ from evalcore.report.changes import (
     IMPROVEMENT,
     MISSING,
     REGRESSION,
+    allowed_kinds,
     baseline_name,
+    changed_cases,
     changes,
     compared,
     no_comparison,
@@ -35,8 +37,10 @@ from evalcore.report.quarantine import quarantine_lines
 from evalcore.report.view import ReportView
 
 TEMPLATES = Path(__file__).parent / "templates"
+_STYLES = ("theme.css", "report.css")
 _SCRIPTS = ("diff.js", "details.js", "report.js")
 _MOST_CHANGES = 500
+_MOST_REASONS = 20
 _MOST_CASES = 1_000
 _MARKS = {
     Decision.PASS: "✓",
@@ -52,7 +56,7 @@ _ENDS = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
 def render(view: ReportView) -> Iterator[str]:
     """Yield the page in pieces."""
     report = view.report
-    css, script = _asset("report.css"), "\n".join(_asset(name) for name in _SCRIPTS)
+    css, script = _joined(_STYLES), _joined(_SCRIPTS)
     variants = [variant.variant for variant in report.summary.variants]
     data = page_data(view.listed(), variants)
     differences = changes(report)
@@ -71,6 +75,7 @@ def render(view: ReportView) -> Iterator[str]:
         complete=report.cases_complete,
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
+        causes=data.causes.most_frequent(_MOST_REASONS),
         trend=_trend_image(view),
         **_head(report, view.source_line("").file),
         **_changes(report),
@@ -89,8 +94,8 @@ def _trend_image(view: ReportView) -> str | None:
 
 
 @cache
-def _asset(name: str) -> str:
-    return (TEMPLATES / name).read_text("utf-8")
+def _joined(names: Sequence[str]) -> str:
+    return "\n".join((TEMPLATES / name).read_text("utf-8") for name in names)
 
 
 @cache
@@ -207,13 +212,12 @@ def _changes(report: Report) -> dict[str, Any]:
                 "passed": variant.passed,
                 "rate": variant_texts(variant)[0],
                 "score": variant_texts(variant)[1],
-                "compared": candidate is not None,
-                "regressions": 0 if candidate is None else candidate.regression_count,
-                "improvements": 0 if candidate is None else candidate.improvement_count,
-                "missing": 0 if candidate is None else candidate.missing_count,
+                "changed": None if candidate is None else changed_cases(report, candidate),
             }
         )
-    listed = changes(report)[:_MOST_CHANGES]
+    differences = changes(report)
+    allowed = [change for change in differences if change.allowed][:_MOST_CHANGES]
+    listed = [change for change in differences if not change.allowed][:_MOST_CHANGES]
     exact: Sequence[int] = [
         candidate.regression_count + candidate.improvement_count + candidate.missing_count
         for candidate in comparisons.values()
@@ -222,8 +226,11 @@ def _changes(report: Report) -> dict[str, Any]:
         "variants": variants,
         "compared": [baseline_name(candidate) for candidate in comparisons.values()],
         "not_compared": no_comparison(report),
-        "changes": [
-            {**change._asdict(), "mark": _CHANGE_MARKS[change.direction]} for change in listed
-        ],
-        "unlisted_changes": max(0, sum(exact) - sum(change.differences for change in listed)),
+        "changes": listed,
+        "allowed_changes": allowed,
+        "change_marks": _CHANGE_MARKS,
+        "allowed_kinds": sorted(allowed_kinds(report)),
+        "unlisted_changes": max(
+            0, sum(exact) - sum(change.differences for change in (*listed, *allowed))
+        ),
     }

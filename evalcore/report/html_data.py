@@ -6,10 +6,11 @@ once they have grown large; what did not pass is kept four times as long.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -26,6 +27,41 @@ _MAX_QUESTION = 160
 _PASSED_BYTES = 8 * 1024 * 1024
 _ALL_BYTES = 32 * 1024 * 1024
 _MOST_TAGS = 500
+_MOST_CAUSES = 1_000
+_CAUSE_CASES = 5
+
+
+class Cause(NamedTuple):
+    """Why answers did not pass: how many of them, and the ids of the first cases."""
+
+    reason: str
+    answers: int
+    cases: tuple[str, ...]
+
+
+@dataclass
+class Causes:
+    """Reasons for which cases did not pass, counted; at most `_MOST_CAUSES` different ones."""
+
+    _counts: Counter[str] = field(default_factory=Counter)
+    _cases: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def add(self, case_id: str, record: Mapping[str, Any]) -> None:
+        """Count the reasons of an answer, each once."""
+        for reason in dict.fromkeys(_reasons(record["items"])):
+            text = shorten(" ".join(reason.split()), _MAX_WHY)
+            if text in self._counts or len(self._counts) < _MOST_CAUSES:
+                self._counts[text] += 1
+                cases = self._cases.setdefault(text, {})
+                if len(cases) < _CAUSE_CASES:
+                    cases[case_id] = None
+
+    def most_frequent(self, most: int) -> list[Cause]:
+        """Return the reasons of most answers, of as many the first one first."""
+        return [
+            Cause(reason, answers, tuple(self._cases[reason]))
+            for reason, answers in self._counts.most_common(most)
+        ]
 
 
 @dataclass
@@ -35,6 +71,7 @@ class PageData:
     rows: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
+    causes: Causes = field(default_factory=Causes)
 
 
 def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData:
@@ -50,6 +87,8 @@ def page_data(listed: Iterable[ListedCase], variants: Sequence[str]) -> PageData
         records: list[Mapping[str, Any] | None] = [None] * len(variants)
         for answer in answers:
             records[indices[answer.record["variant"]]] = answer.record
+            if not answer.record["passed"]:
+                data.causes.add(case_id, answer.record)
         cells = [None if record is None else _cell(record) for record in records]
         tag_indices = [tags.setdefault(tag, len(tags)) for tag in _known_tags(facts, tags)]
         separator = ",\n" if number else "\n"
@@ -89,10 +128,16 @@ def _cell(record: Mapping[str, Any]) -> list[Any]:
     measured = [item["metrics"]["latency_ms"] for item in items]
     latencies = [value for value in measured if value is not None]
     latency = sum(latencies) / len(latencies) if latencies else None
-    why = "" if record["passed"] else shorten("; ".join(_reasons(items)), _MAX_WHY)
+    why = "" if record["passed"] else shorten(_counted_reasons(items), _MAX_WHY)
     if record.get("quarantined"):
         why = f"quarantined; {why}" if why else "quarantined"
     return [OUTCOMES.index(outcome), record["score"], latency, why, len(items)]
+
+
+def _counted_reasons(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reasons of all iterations; those of several once, with their number."""
+    reasons = Counter(_reasons(items))
+    return "; ".join(f"{n} × {reason}" if n > 1 else reason for reason, n in reasons.items())
 
 
 def _reasons(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -137,7 +182,26 @@ def _item(item: Mapping[str, Any]) -> list[Any]:
 def _assertion(assertion: Mapping[str, Any]) -> list[Any]:
     names = ("name", "type", "block", "outcome", "score", "weight", "required")
     texts = ("expected", "actual", "message")
-    return [assertion[name] for name in names] + [_text(assertion[name]) for name in texts]
+    values = [assertion[name] for name in names] + [_text(assertion[name]) for name in texts]
+    return [*values, _grader(assertion.get("details") or {})]
+
+
+def _grader(details: Mapping[str, Any]) -> list[Any] | None:
+    """Return what a judge or a program gave as reasons: the reasoning, its points, its votes."""
+    points = [
+        [point.get("passed"), _text(point.get("text")), _text(point.get("evidence"))]
+        for point in details.get("assertions") or ()
+        if isinstance(point, Mapping)
+    ]
+    votes = [
+        [vote.get("judge"), vote.get("score")]
+        for vote in details.get("votes") or ()
+        if isinstance(vote, Mapping)
+    ]
+    reasoning = details.get("reasoning")
+    if not isinstance(reasoning, str):
+        reasoning = None
+    return [_text(reasoning), points, votes] if reasoning or points or len(votes) > 1 else None
 
 
 def _text(text: str | None) -> str | None:

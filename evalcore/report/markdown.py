@@ -13,6 +13,7 @@ from evalcore.report.changes import (
     REGRESSION,
     CaseChange,
     baseline_name,
+    changed_cases,
     changes,
     compared,
     no_comparison,
@@ -140,11 +141,12 @@ def _changes(report: Report) -> Iterator[str]:
     yield "## What changed against the baseline"
     yield ""
     if variants:
-        yield "| variant | baseline | cases in both | regressions | improvements | missing |"
+        yield "| variant | baseline | cases in both | regressed | improved | missing |"
         yield "|---|---|---:|---:|---:|---:|"
     for candidate in variants:
         names = escape(candidate.variant), escape(baseline_name(candidate))
-        counts = candidate.regression_count, candidate.improvement_count, candidate.missing_count
+        cases = changed_cases(report, candidate)
+        counts = cases.regressed_text, cases.improved, cases.missing
         yield f"| {' | '.join(map(str, (*names, candidate.compared, *counts)))} |"
     for why in reasons:
         yield f"\n{escape(why)}"
@@ -160,7 +162,7 @@ def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:
     for change in listed[:_LISTED_CHANGES]:
         mark = {REGRESSION: "🔻", MISSING: "❔"}.get(change.direction, "🔺")
         yield (
-            f"| {mark} {change.direction} | {escape(change.case)} | {escape(change.variant)} "
+            f"| {mark} {change.title} | {escape(change.case)} | {escape(change.variant)} "
             f"| {escape(change.kind)} | {escape(change.detail)} |"
         )
     if len(listed) > _LISTED_CHANGES:

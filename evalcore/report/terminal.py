@@ -14,6 +14,7 @@ from evalcore.report.changes import (
     MISSING,
     REGRESSION,
     CaseChange,
+    changed_cases,
     changes,
     compared,
     no_comparison,
@@ -114,8 +115,10 @@ def render_changes(listed: Sequence[CaseChange], style: Style, most: int) -> Ite
     """Yield what changed against the baseline, a line each, `most` of them."""
     for change in listed[:most]:
         colour, mark = _CHANGES[change.direction]
+        if change.allowed:
+            colour = "yellow"
         where = f"{change.case} [{change.variant}]"
-        what = f"{change.direction} against {change.baseline}: {change.detail}"
+        what = f"{change.title} against {change.baseline}: {change.detail}"
         yield style.line(f"{mark} {where}: {what}", colour)
 
 
@@ -187,18 +190,18 @@ def _variants(report: Report, style: Style) -> Iterator[Line]:
     if comparisons:
         rows[0] += ["regressed", "improved", "missing"]
         for number, variant in enumerate(variants, 1):
-            rows[number] += _compared_cells(comparisons.get(variant.variant))
+            rows[number] += _compared_cells(report, comparisons.get(variant.variant))
     for line in table(rows, style.width - 2):
         yield None, f"  {line}"
     for why in no_comparison(report):
         yield style.line(f"  not compared: {why}", "yellow")
 
 
-def _compared_cells(candidate: VariantComparison | None) -> list[str]:
+def _compared_cells(report: Report, candidate: VariantComparison | None) -> list[str]:
     if candidate is None:
         return ["–", "–", "–"]
-    counts = candidate.regression_count, candidate.improvement_count, candidate.missing_count
-    return [*map(str, counts)]
+    cases = changed_cases(report, candidate)
+    return [cases.regressed_text, str(cases.improved), str(cases.missing)]
 
 
 def _counted(report: Report) -> str:

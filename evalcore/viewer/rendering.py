@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from evalcore.report.costs import usd_text
 from evalcore.report.durations import duration_text
 from evalcore.report.escape import visible
+from evalcore.report.html import TEMPLATES as REPORT_TEMPLATES
 from evalcore.version import VERSION
 from evalcore.viewer.site import Site
 from evalcore.viewer.trend_pictures import chart_script_digest
@@ -23,6 +24,8 @@ from evalcore.viewer.trend_pictures import chart_script_digest
 _PACKAGE: Final = Path(__file__).parent
 TEMPLATES: Final = _PACKAGE / "templates"
 STATIC: Final = _PACKAGE / "static"
+# The HTML report has the same styles within its one file.
+THEME: Final = REPORT_TEMPLATES / "theme.css"
 _ABSENT: Final = "–"
 _OUTCOME_MARKS: Final = {
     "pass": "✓",
@@ -74,7 +77,8 @@ def page_url(site: Site, *parts: object, **query: Any) -> str:
 @cache
 def asset_digest(name: str) -> str:
     """Return what an asset's address ends in, so that it can be cached for good."""
-    return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    path = THEME if name == THEME.name else STATIC / name
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 @cache

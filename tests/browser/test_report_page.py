@@ -178,6 +178,32 @@ def test_differences_between_expected_and_actual_are_marked(browser: Page, tmp_p
     assert page.evaluate(marked.replace("KIND", "ins")) == ["␣␣Thursday"]
 
 
+def test_a_judge_is_shown_with_score_and_reasons_also_where_it_passed(
+    browser: Page, tmp_path: Path
+) -> None:
+    points = [{"text": "names the day", "passed": True, "evidence": "on Wednesday"}]
+    judged = {"reasoning": "Day and carrier.", "assertions": points, "votes": []}
+    message = "the judge gave 0.92 ≥ 0.8: Day and carrier."
+    check = assertion("judge", score=0.92, type="llm-grader", message=message, details=judged)
+    page = opened(browser, run_of(case("a", item(assertions=[check]))), tmp_path)
+    page.evaluate(f"{FIRST}.click()")
+    text = page.evaluate("document.querySelector('.assertion').innerText")
+    for part in ("score 0.92", message, "names the day", "on Wednesday"):
+        assert part in text
+    assert text.count("Day and carrier.") == 1
+
+
+def test_iterations_that_are_the_same_are_shown_once(browser: Page, tmp_path: Path) -> None:
+    iterations = [item("failed"), item(), item("failed"), item("failed")]
+    page = opened(browser, run_of(case("a", *iterations)), tmp_path)
+    page.evaluate(f"{FIRST}.click()")
+    titles = "[...document.querySelectorAll('.side div > h4 > span')].map(e => e.textContent)"
+    assert page.evaluate(titles) == [
+        "✗ 3 × failed: iterations 0, 2, 3",
+        "✓ iteration 1: passed",
+    ]
+
+
 def test_texts_that_have_nothing_in_common_are_not_marked(browser: Page, tmp_path: Path) -> None:
     page = opened(browser, run_of(case("a", item("failed"))), tmp_path)
     page.evaluate(f"{FIRST}.click()")

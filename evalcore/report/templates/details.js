@@ -25,12 +25,26 @@ function measures([, , , , , , latency, cost, tokens, scores]) {
   return parts.join(" · ");
 }
 
-function assertionElement([name, type, blockName, outcome, score, weight, required, expected, actual, message]) {
+// What a judge or a program gave as reasons: points that are met or not, and the votes of several.
+function graderElements([reasoning, points, votes], message) {
+  const made = [];
+  if (reasoning && !message.includes(reasoning)) made.push(textElement("p", { dir: "auto" }, reasoning));
+  if (points.length) made.push(element("ul", { class: "points" }, ...points.map(([passed, text, evidence]) => {
+    const point = element("li", null, element("b", { class: passed ? "o-passed" : "o-failed" }, passed ? "✓ " : "✗ "));
+    appendText(point, text ?? "");
+    if (evidence) point.append(textElement("small", { dir: "auto" }, evidence));
+    return point;
+  })));
+  if (votes.length > 1) made.push(textElement("p", { class: "fine" }, "votes: " + votes.map(([judge, score]) => (judge ?? "judge") + " " + number(score, 4)).join(", ")));
+  return made;
+}
+
+function assertionElement([name, type, blockName, outcome, score, weight, required, expected, actual, message, grader]) {
   const title = (blockName ? blockName + ": " : "") + name;
   const about = [type, "score " + number(score, 4)];
   if (weight !== null && weight !== 1) about.push("weight " + number(weight, 4));
   if (required !== null) about.push("required ≥ " + number(required, 4));
-  if (outcome === "passed") {
+  if (outcome === "passed" && !message && grader === null) {
     const line = element(actual === null ? "p" : "summary", { class: "fine" }, element("span", { class: "o-passed" }, "✓ "));
     appendText(line, title);
     appendText(line, " — " + type + (expected === null ? "" : " " + expected));
@@ -41,17 +55,33 @@ function assertionElement([name, type, blockName, outcome, score, weight, requir
   head.append(element("small", null, outcome + " · " + about.join(" · ")));
   const made = element("div", { class: "assertion" }, head);
   if (message) made.append(textElement("p", { dir: "auto" }, message));
-  if (expected !== null || actual !== null) made.append(comparison(expected, actual));
+  if (grader !== null) made.append(...graderElements(grader, message));
+  if (outcome === "passed") {
+    if (actual !== null) made.append(element("details", null, element("summary", { class: "fine" }, "What was graded"), comparison(null, actual)));
+  } else if (expected !== null || actual !== null) made.append(comparison(expected, actual));
   return made;
 }
 
-function itemElement(packed, several) {
-  const [iteration, outcome, score, kind, said, output, , , , , assertions, outputs] = packed;
+// Iterations with the same answer and the same results stand together; their measures may differ.
+function sameIterations(items) {
+  const groups = new Map();
+  for (const item of items) {
+    const [iteration, outcome, score, kind, said, output, , , , scores, assertions, outputs] = item;
+    const key = JSON.stringify([outcome, score, kind, said, output, scores, assertions, outputs]);
+    if (!groups.has(key)) groups.set(key, [[], item]);
+    groups.get(key)[0].push(iteration);
+  }
+  return groups.values();
+}
+
+function itemElement(packed, iterations, several) {
+  const [, outcome, score, kind, said, output, , , , , assertions, outputs] = packed;
   const made = element("div");
-  const measured = measures(packed);
+  const measured = iterations.length > 1 ? "" : measures(packed);
+  const title = iterations.length > 1 ? iterations.length + " × " + outcome + ": iterations " + iterations.join(", ") : "iteration " + iterations[0] + ": " + outcome;
   if (several) {
     made.append(element("h4", null,
-      element("span", { class: "o-" + outcome }, MARKS[outcome] + " iteration " + iteration + ": " + outcome),
+      element("span", { class: "o-" + outcome }, MARKS[outcome] + " " + title),
       element("small", null, "score " + number(score, 4) + (measured && " · ") + measured)));
   }
   if (said !== null) made.append(...block(kind ?? outcome, said));
@@ -74,10 +104,10 @@ function sideElement(name, cell, items, showName) {
     element("small", null, ["score " + number(cell.score, 4), items?.length === 1 ? measures(items[0]) : ""].filter(Boolean).join(" · ")));
   made.append(head);
   for (const change of cell.changes) {
-    made.append(textElement("p", { class: "delta " + change.direction }, change.direction + ": " + change.detail));
+    made.append(textElement("p", { class: "delta " + change.direction + (change.allowed ? " allowed" : "") }, (change.allowed ? "allowed " : "") + change.direction + ": " + change.detail));
   }
   if (items === null) made.append(element("p", { class: "note" }, "The details of this case are left out to keep this file small; report.json has them."));
-  else for (const item of items) made.append(itemElement(item, items.length > 1));
+  else for (const [iterations, item] of sameIterations(items)) made.append(itemElement(item, iterations, items.length > 1));
   return made;
 }
 

@@ -24,7 +24,7 @@ const cases = JSON.parse(byId("rows").textContent).map(([id, group, tags, packed
   });
   const outcomes = new Set(cells.map((cell) => cell.outcome));
   const changed = cells.some((cell) => cell.changes.length > 0) || (head.changes.length === 0 && outcomes.size > 1);
-  const rank = cells.some((cell) => cell.changes.some((change) => change.direction === "regression")) ? 0 : outcomes.size === 1 && outcomes.has("passed") ? 2 : 1;
+  const rank = cells.some((cell) => cell.changes.some((change) => change.direction === "regression" && !change.allowed)) ? 0 : outcomes.size === 1 && outcomes.has("passed") ? 2 : 1;
   return { rank, index, id, group, question, tags: tags.map((tag) => head.tags[tag]), cells, changed };
 });
 
@@ -112,8 +112,9 @@ function sortBy(key) {
 
 function deltas(cell) {
   const marks = { regression: "▼", improvement: "▲", missing: "?" };
-  return [...new Set(cell.changes.map((change) => change.direction))].map((direction) =>
-    element("span", { class: "delta " + direction, title: direction + " against the baseline", role: "img", "aria-label": direction }, marks[direction] ?? ""));
+  const titles = new Map(cell.changes.map((change) => [(change.allowed ? "allowed " : "") + change.direction, change]));
+  return [...titles].map(([title, { direction, allowed }]) =>
+    element("span", { class: "delta " + direction + (allowed ? " allowed" : ""), title: title + " against the baseline", role: "img", "aria-label": title }, marks[direction] ?? ""));
 }
 
 function cellElement(cell) {

@@ -7,7 +7,7 @@ from typing import Final
 
 from fastapi import APIRouter, HTTPException, Response
 
-from evalcore.viewer.rendering import STATIC
+from evalcore.viewer.rendering import STATIC, THEME
 from evalcore.viewer.trend_pictures import chart_script
 
 router = APIRouter()
@@ -34,4 +34,5 @@ def asset(name: str) -> Response:
 
 @cache
 def _assets() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in _TYPES}
+    paths = [THEME, *(path for path in STATIC.iterdir() if path.suffix in _TYPES)]
+    return {path.name: path.read_bytes() for path in paths}

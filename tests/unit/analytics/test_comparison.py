@@ -111,6 +111,19 @@ def test_lists_are_cut_and_counts_are_not() -> None:
     assert [entry.case for entry in one.regressions[:3]] == ["c0", "c1", "c2"]
 
 
+def test_a_case_that_changed_in_several_ways_counts_once() -> None:
+    slow: dict[str, Any] = {"durationMs": 10, "costUsd": 2, "overall": 0.2}
+    base = [result(name, durationMs=1, costUsd=1, overall=0.9) for name in ("a", "b", "c")]
+    cand = [
+        result("a", **slow, passed=False),
+        result("b", **slow),
+        result("c", durationMs=0, costUsd=0, overall=1.0),
+    ]
+    one = only(compare(base, cand).comparison)
+    assert (one.regression_count, one.improvement_count) == (7, 2)
+    assert (one.regressed_cases, one.hard_regressed_cases, one.improved_cases) == (2, 1, 1)
+
+
 def test_iterations_are_compared_by_their_means() -> None:
     was = [result(durationMs=ms, costUsd=0.1, overall=0.5) for ms in (90, 110)]
     now = [result(durationMs=ms, costUsd=0.1, overall=0.5) for ms in (100, 141)]

@@ -46,6 +46,14 @@ def test_no_regressions(params: dict[str, Any], base: Any, cand: Any, expected: 
     assert gate.message
 
 
+def test_regressions_that_are_allowed_are_counted_by_kind() -> None:
+    base, slow = [GOOD | {"durationMs": 1}], [GOOD | SLOW]
+    gate, _ = decide(
+        {"gate": "no_regressions", "allow_metric_regressions": True}, base=base, cand=slow
+    )
+    assert gate.details["allowed"] == {"latency": 1, "cost": 0, "tokens": 0, "score": 0}
+
+
 def test_a_chance_says_how_many_iterations_would_decide() -> None:
     gate, _ = decide("no_regressions", base=[GOOD] * 3, cand=[GOOD, BAD, BAD])
     assert "passes 3 of 3 → 1 of 3" in gate.message

@@ -1,9 +1,29 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
-from evalcore.report.changes import IMPROVEMENT, MISSING, REGRESSION, CaseChange, changes
+from evalcore.gates.comparing import NoRegressions
+from evalcore.model.comparison import (
+    CaseState,
+    Comparison,
+    Difference,
+    DifferenceKind,
+    VariantComparison,
+)
+from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.suite import Policy, ScoreRule
+from evalcore.report.changes import (
+    IMPROVEMENT,
+    MISSING,
+    REGRESSION,
+    CaseChange,
+    changed_cases,
+    changes,
+    compared,
+)
+from evalcore.report.document import Report
 from tests.support.report_runs import case, run_of
 
 
@@ -67,3 +87,55 @@ def test_the_baseline_may_be_of_another_run() -> None:
 
 def test_a_run_without_a_comparison_has_no_changes() -> None:
     assert changes(run_of(case("a")).report) == ()
+
+
+LATENCY = Difference("x", "slow", DifferenceKind.LATENCY, 100.0, 150.0)
+FAILED = Difference("x", "bad", DifferenceKind.ASSERTION, 1.0, 0.0)
+BOTH = (Difference("x", "both", DifferenceKind.LATENCY, 100.0, 150.0), FAILED._replace(case="both"))
+
+
+def gated(*gates: NoRegressions, quarantined: tuple[str, ...] = ()) -> Report:
+    """Return the report of four regressions in three cases, as these gates decide it."""
+    compared = VariantComparison(
+        "x",
+        "base",
+        baseline_cases={CaseState.MEASURED: 3},
+        candidate_cases={CaseState.MEASURED: 3},
+        measured_in_both=3,
+        regression_kinds={DifferenceKind.ASSERTION: 2, DifferenceKind.LATENCY: 2},
+        regressed_cases=3,
+        hard_regressed_cases=2,
+        improved_cases=1,
+        regressions=(LATENCY, *BOTH, FAILED),
+    )
+    run = run_of(case("a"), comparison=Comparison((compared,)))
+    policy = Policy(ScoreRule.BLOCKS, ())
+    results = tuple(gate.decide(run.report.summary, policy) for gate in gates)
+    entries = tuple(QuarantineEntry(name, "2999-01-01", "ann", "") for name in quarantined)
+    return replace(run.report, gates=results, quarantine=Quarantine(entries))
+
+
+ALLOWING, STRICT = NoRegressions(allow_metric_regressions=True), NoRegressions()
+
+
+@pytest.mark.parametrize(
+    ("report", "counted", "allowed"),
+    [
+        (gated(), ["slow", "both", "bad"], []),
+        (gated(STRICT), ["slow", "both", "bad"], []),
+        (gated(ALLOWING), ["both", "bad"], ["slow"]),
+        (gated(ALLOWING, STRICT), ["slow", "both", "bad"], []),
+        (gated(STRICT, quarantined=("both",)), ["slow", "bad"], ["both"]),
+        (gated(ALLOWING, quarantined=("both", "slow")), ["bad"], ["slow", "both"]),
+    ],
+    ids=["no gate", "all count", "measures allowed", "both gates", "quarantined", "both reasons"],
+)
+def test_regressions_that_the_gates_count_come_first(
+    report: Report, counted: list[str], allowed: list[str]
+) -> None:
+    listed = changes(report)
+    assert [change.case for change in listed if not change.allowed] == counted
+    assert [change.case for change in listed] == counted + allowed
+    (candidate,) = compared(report)
+    cases = changed_cases(report, candidate)
+    assert (cases.regressed, cases.allowed, cases.improved) == (len(counted), len(allowed), 1)

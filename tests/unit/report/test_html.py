@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from evalcore.gates.comparing import NoRegressions
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
+from evalcore.model.suite import Policy, ScoreRule
 from evalcore.report import html_data
 from evalcore.report.html import render
 from evalcore.report.view import CaseFacts
@@ -64,6 +68,12 @@ class Parsed(HTMLParser):
 
 def page(run: MadeRun) -> Parsed:
     return Parsed("".join(render(run)))
+
+
+def words(run: MadeRun) -> str:
+    """Return the page's text with one blank between the cells of tables."""
+    text = re.sub(r"<[^>]+>", " ", "".join(render(run)))
+    return " ".join(html.unescape(text).split())
 
 
 EVIL_CASE = case(
@@ -190,6 +200,64 @@ def test_what_changed_is_listed_with_both_values() -> None:
     assert re.search(r"regression\s*a\s*new\s*base\s*assertion\s*passed → failed", text)
     assert re.search(r"missing\s*z\s*new\s*base\s*missing\s*not in the candidate", text)
     assert "2 more changes are not listed here." in text
+
+
+def test_what_the_gates_allow_stands_apart() -> None:
+    compared = VariantComparison(
+        "new",
+        "base",
+        regressed_cases=29,
+        hard_regressed_cases=1,
+        improved_cases=40,
+        regression_kinds={DifferenceKind.ASSERTION: 1, DifferenceKind.LATENCY: 28},
+        improvement_kinds={DifferenceKind.LATENCY: 40, DifferenceKind.COST: 11},
+        regressions=(
+            Difference("new", "slow", DifferenceKind.LATENCY, 1.0, 2.0),
+            Difference("new", "bad", DifferenceKind.ASSERTION, 1.0, 0.0),
+        ),
+    )
+    allowing = NoRegressions(allow_metric_regressions=True)
+    run = run_of(case("a", variant="base"), case("a", variant="new"))
+    summary = replace(run.report.summary, comparison=Comparison((compared,)))
+    gate = allowing.decide(summary, Policy(ScoreRule.BLOCKS, ()))
+    text = words(run.with_report(summary=summary, gates=(gate,)))
+    assert "new 1 1 100.0% 1.0000 1 (+28 allowed) 40 0" in text
+    counted, allowed = text.split("Allowed regressions: 1 case that the gates do not count")
+    assert "regression bad" in counted
+    assert "regression slow" not in counted
+    assert "regression slow" in allowed
+
+
+def test_the_same_reason_of_several_cases_is_one_line_with_their_number() -> None:
+    same = [case(f"c{number}", item("failed")) for number in range(7)]
+    text = words(run_of(*same, case("d", item(None))))
+    assert "7 says-yes: does not contain 'yes' c0 , c1 , c2 , c3 , c4 …" in text
+    assert "1 no answer within 5 s d" in text
+    assert "Why cases did not pass" not in page(run_of(case("a"))).text
+
+
+def test_the_same_reason_of_several_iterations_is_told_once() -> None:
+    ((_, _, _, (cell,), _),) = page(run_of(case("a", *[item(None)] * 5))).rows()
+    assert cell[3] == "5 × no answer within 5 s"
+
+
+def test_an_assertion_has_the_reasons_of_its_judges() -> None:
+    judged = {
+        "reasoning": "It names the day.",
+        "assertions": [{"text": "names the day", "passed": True, "evidence": "Wednesday"}],
+        "votes": [{"judge": "a", "score": 1.0}, {"judge": "b", "score": 0.5}],
+    }
+    checks = [assertion(details=judged), assertion(details=None), assertion(details={"votes": []})]
+    ((_, _, ((answer,),)),) = page(run_of(case("a", item(assertions=checks)))).details()
+    assert [check[10] for check in answer[10]] == [
+        [
+            "It names the day.",
+            [[True, "names the day", "Wednesday"]],
+            [["a", 1.0], ["b", 0.5]],
+        ],
+        None,
+        None,
+    ]
 
 
 def test_controls_are_spelled_out() -> None:

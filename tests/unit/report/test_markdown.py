@@ -41,6 +41,7 @@ def test_what_changed_against_the_baseline_is_listed() -> None:
         "base",
         compared=4,
         regression_kinds={DifferenceKind.LATENCY: 1},
+        regressed_cases=1,
         regressions=(Difference("new", "a", DifferenceKind.LATENCY, 100.0, 150.0),),
     )
     comparison = Comparison((compared,), unavailable=("c has no baseline",))

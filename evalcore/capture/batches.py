@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as datetime_time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import orjson
 
-from evalcore.capture.calls import OWNERS, WRITTEN, CaptureCall
+from evalcore.capture.calls import WRITTEN, CaptureCall
 from evalcore.capture.snapshot import Unreadable
 from evalcore.planning.zstd_frames import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
@@ -71,9 +74,11 @@ class CaptureBatches:
         """Redact a call and add it to its batch; count it if it cannot be."""
         try:
             self._configure()
-            redactor = self._redactors.get(call.redact)
+            redactor = self._redactors.get(call.source.redact)
             if redactor is None:
-                redactor = self._redactors[call.redact] = PersonalRedactor(PROCESS, call.redact)
+                redactor = self._redactors[call.source.redact] = PersonalRedactor(
+                    PROCESS, call.source.redact
+                )
             record = _record(call, redactor)
             line = orjson.dumps(record)
         except RedactionError:
@@ -88,8 +93,14 @@ class CaptureBatches:
             return
         self._add(call, record, len(line))
 
+    def _redactor(self, own: tuple[Any, ...]) -> PersonalRedactor:
+        redactor = self._redactors.get(own)
+        if redactor is None:
+            redactor = self._redactors[own] = PersonalRedactor(PROCESS, own)
+        return redactor
+
     def _add(self, call: CaptureCall, record: dict[str, Any], size: int) -> None:
-        key = (call.store, call.dataset)
+        key = (call.source.store, call.source.dataset)
         batch = self._batches.get(key)
         if batch is None:
             batch = self._batches[key] = _Batch(time.monotonic())
@@ -173,9 +184,9 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
     at = datetime.fromtimestamp(call.moment, UTC).isoformat(timespec="milliseconds")
     record: dict[str, Any] = {
         "id": "",
-        "dataset": call.dataset,
+        "dataset": call.source.dataset,
         "at": at.replace("+00:00", "Z"),
-        "function": call.function,
+        "function": call.source.function,
         "input": redactor.value(_json_value(_input(call))),
     }
     if call.error is not None:
@@ -197,7 +208,7 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
 def _input(call: CaptureCall) -> Any:
     """Return the arguments of a call by their names; one text, mapping or list by itself."""
     if isinstance(call.arguments, list) and call.keywords is not None:
-        positional = call.names[1:] if call.names[:1] in OWNERS else call.names
+        positional = call.source.names[1:] if call.source.has_owner else call.source.names
         numbered = (f"argument_{index + 1}" for index in range(len(call.arguments)))
         names = (*positional, *list(numbered)[len(positional) :])
         named = dict(zip(names, call.arguments, strict=False)) | call.keywords
@@ -244,7 +255,11 @@ def _json_value(value: Any) -> Any:
         return [_json_value(member) for member in value]
     if isinstance(value, Unreadable):
         return f"<{value.type_name}>"
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    if isinstance(value, datetime | date | datetime_time):
+        return value.isoformat()
+    if isinstance(value, timedelta | Decimal | UUID):
+        return str(value)
+    return f"<{type(value).__name__}>"
 
 
 def _name(value: Any) -> str:

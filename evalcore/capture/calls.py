@@ -9,25 +9,39 @@ if TYPE_CHECKING:
 
 WRITTEN: Final = "written"
 """What captures that stand in the store are counted as."""
-OWNERS: Final = (("self",), ("cls",))
-"""First parameters whose argument is the object of a method, and no input."""
+_OWNERS: Final = (("self",), ("cls",))
 
 
-class CaptureCall(NamedTuple):
-    """One captured call, as the caller left it: bounded copies, nothing redacted yet.
+class CaptureSource(NamedTuple):
+    """Where captures come from and where they go: the same for all calls of a function.
 
-    `names` are those of the positional arguments. `error` is the type's name and the arguments of
-    an exception; `chunks` says that the output is what a generator yielded.
+    `names` are those of its positional parameters.
     """
 
     dataset: str
     store: str | ObjectStore | None
     redact: tuple[Any, ...]
-    function: str
-    names: tuple[str, ...]
+    function: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def has_owner(self) -> bool:
+        """Whether the first argument is the object of a method, and no input."""
+        return self.names[:1] in _OWNERS
+
+
+class CaptureCall(NamedTuple):
+    """One captured call, as the caller left it: bounded copies, nothing redacted yet.
+
+    `arguments` are without the object of a method; `keywords` is None where they are one value.
+    `error` is the type's name and the arguments of an exception; `chunks` says that the output is
+    what a generator yielded.
+    """
+
+    source: CaptureSource
     moment: float
     arguments: Any
-    keywords: Any
+    keywords: dict[str, Any] | None
     output: Any = None
     error: tuple[str, Any] | None = None
     chunks: bool = False

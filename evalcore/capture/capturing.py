@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from evalcore.capture.calls import OWNERS, CaptureCall
+from evalcore.capture.calls import CaptureCall, CaptureSource
 from evalcore.capture.snapshot import SnapshotError, snapshot
-from evalcore.capture.streams import Chunks, Finished, noted_async_function, noted_generator
+from evalcore.capture.streams import Chunks, NotedStream, noted_async_function, noted_generator
 from evalcore.capture.writer import PROCESS_WRITER
 from evalcore.errors import UsageError
 
@@ -75,26 +75,28 @@ class Capturing:
         store: str | ObjectStore | None,
         metadata: Any,
     ) -> None:
-        self.dataset = dataset
         self.output: Any = None
         self.metadata = metadata
-        self._sample, self._redact, self._store = sample, redact, store
+        self._source = CaptureSource(dataset, store, redact)
+        self._sample = sample
         # Not the module's generator: a program that seeds it expects its own numbers.
         self._random = random.Random() if 0 < sample < 1 else None  # noqa: S311
-        self._input: Any = _UNSET
+        self._input: _CallInput | None = None
 
     def __call__(self, function: F) -> F:
         """Return the function, captured at a share of its calls; its kind stays."""
-        names = _parameter_names(function)
-        label = f"{function.__module__}.{function.__qualname__}"
+        source = self._source._replace(
+            function=f"{function.__module__}.{function.__qualname__}",
+            names=_parameter_names(function),
+        )
         if inspect.isasyncgenfunction(function):
-            wrapper = noted_async_function(function, partial(self._stream, label, names))
+            wrapper = noted_async_function(function, partial(self._stream, source))
         elif inspect.isgeneratorfunction(function):
-            wrapper = self._generator(function, label, names)
+            wrapper = self._generator(function, source)
         elif inspect.iscoroutinefunction(function):
-            wrapper = self._coroutine(function, label, names)
+            wrapper = self._coroutine(function, source)
         else:
-            wrapper = self._plain(function, label, names)
+            wrapper = self._plain(function, source)
         return wrapper  # type: ignore[return-value]  # of the function's own signature
 
     def __enter__(self) -> Capturing:
@@ -125,45 +127,57 @@ class Capturing:
 
     def begin(self, value: Any) -> None:
         """Take the input as it is now, if this call is sampled."""
-        if value is not _UNSET and self._is_sampled():
-            self._input = _copied(value)
+        if value is not _UNSET:
+            self._input = self._begin(value, None)
 
     def end(self, error: BaseException | None) -> None:
         """Hand over the input with the output, or with the exception that ended the block."""
-        arguments, self._input = self._input, _UNSET
-        if arguments is not _UNSET:
-            self._add("", (), arguments, None, self.output, error)
+        call_input, self._input = self._input, None
+        if call_input is not None:
+            self._end(self._source, call_input, self.output, error)
 
-    def _is_sampled(self) -> bool:
-        return self._sample >= 1 or (
-            self._random is not None and self._random.random() < self._sample
-        )
+    def _begin(self, arguments: Any, keywords: dict[str, Any] | None) -> _CallInput | None:
+        """Return a copy of a call's input; None if it is not sampled, or cannot be copied."""
+        if self._random is not None:
+            if self._random.random() >= self._sample:
+                return None
+        elif not self._sample:
+            return None
+        if PROCESS_WRITER.is_full():
+            PROCESS_WRITER.refuse("queue full")
+            return None
+        try:
+            return _CallInput(snapshot(arguments), snapshot(keywords) if keywords else keywords)
+        except SnapshotError:
+            PROCESS_WRITER.refuse("too large")
+        # Values of other people's types, some of which refuse everything.
+        except Exception:  # noqa: BLE001 - of values of foreign types
+            PROCESS_WRITER.refuse("failed")
+        return None
 
-    def _add(
+    def _end(
         self,
-        label: str,
-        names: tuple[str, ...],
-        arguments: Any,
-        keywords: Any,
-        output: Any = None,
+        source: CaptureSource,
+        call_input: _CallInput,
+        output: Any,
         error: BaseException | None = None,
     ) -> None:
         """Hand over a call; never raises. An exception that ends the process is no answer."""
-        if arguments is _REFUSED or keywords is _REFUSED or _is_an_end(error):
-            return
         try:
-            call = CaptureCall(
-                self.dataset,
-                self._store,
-                self._redact,
-                label,
-                names,
-                time.time(),
-                arguments,
-                keywords,
-                *_outcome(output, error),
-                metadata=None if self.metadata is None else snapshot(self.metadata),
-            )
+            call = CaptureCall(source, time.time(), *call_input)
+            if error is not None:
+                if _is_an_end(error):
+                    return
+                # Not `str(error)`: that is code of the exception's type.
+                arguments = BaseException.__dict__["args"].__get__(error)
+                call = call._replace(error=(type(error).__name__, snapshot(arguments)))
+            elif type(output) is Chunks:
+                complete = output.complete
+                call = call._replace(output=output.values, chunks=True, complete=complete)
+            else:
+                call = call._replace(output=snapshot(output))
+            if self.metadata is not None:
+                call = call._replace(metadata=snapshot(self.metadata))
             PROCESS_WRITER.add(call)
         except SnapshotError:
             PROCESS_WRITER.refuse("too large")
@@ -171,107 +185,70 @@ class Capturing:
         except Exception:  # noqa: BLE001 - the caller has its answer
             PROCESS_WRITER.refuse("failed")
 
-    def _plain(self, function: Callable[..., Any], label: str, names: tuple[str, ...]) -> Any:
+    def _plain(self, function: Callable[..., Any], source: CaptureSource) -> Any:
+        first = int(source.has_owner)
+
         @wraps(function)
         def captured(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_sampled():
+            call_input = self._begin(args[first:], kwargs)
+            if call_input is None:
                 return function(*args, **kwargs)
-            arguments, keywords = _copied_arguments(args, names), _copied(kwargs)
             try:
                 answer = function(*args, **kwargs)
             except BaseException as error:  # goes on to the caller
-                self._add(label, names, arguments, keywords, error=error)
+                self._end(source, call_input, None, error)
                 raise
-            self._add(label, names, arguments, keywords, answer)
+            self._end(source, call_input, answer)
             return answer
 
         return captured
 
-    def _coroutine(self, function: Callable[..., Any], label: str, names: tuple[str, ...]) -> Any:
+    def _coroutine(self, function: Callable[..., Any], source: CaptureSource) -> Any:
+        first = int(source.has_owner)
+
         @wraps(function)
         async def captured(*args: Any, **kwargs: Any) -> Any:
-            if not self._is_sampled():
+            call_input = self._begin(args[first:], kwargs)
+            if call_input is None:
                 return await function(*args, **kwargs)
-            arguments, keywords = _copied_arguments(args, names), _copied(kwargs)
             try:
                 answer = await function(*args, **kwargs)
             except BaseException as error:  # goes on to the caller
-                self._add(label, names, arguments, keywords, error=error)
+                self._end(source, call_input, None, error)
                 raise
-            self._add(label, names, arguments, keywords, answer)
+            self._end(source, call_input, answer)
             return answer
 
         return captured
 
-    def _generator(self, function: Callable[..., Any], label: str, names: tuple[str, ...]) -> Any:
+    def _generator(self, function: Callable[..., Any], source: CaptureSource) -> Any:
         @wraps(function)
         def captured(*args: Any, **kwargs: Any) -> Any:
-            stream = self._stream(label, names, args, kwargs)
-            source = function(*args, **kwargs)
-            return (yield from source if stream is None else noted_generator(source, *stream))
+            stream = self._stream(source, args, kwargs)
+            generator = function(*args, **kwargs)
+            return (yield from generator if stream is None else noted_generator(generator, *stream))
 
         return captured
 
-    def _stream(
-        self, label: str, names: tuple[str, ...], args: Any, kwargs: Any
-    ) -> tuple[Chunks, Finished] | None:
-        """Return what notes the chunks of one call, and its end; None if it is not sampled."""
-        if not self._is_sampled():
+    def _stream(self, source: CaptureSource, args: Any, kwargs: Any) -> NotedStream | None:
+        """Return what notes the chunks of one call, and its end; None if it is not captured."""
+        call_input = self._begin(args[int(source.has_owner) :], kwargs)
+        if call_input is None:
             return None
-        arguments, keywords = _copied_arguments(args, names), _copied(kwargs)
         chunks = Chunks()
 
         def finished(error: BaseException | None, complete: bool) -> None:
-            output = _Yielded(chunks.values, complete and not chunks.overflow)
-            self._add(label, names, arguments, keywords, output, error)
+            chunks.complete = complete and not chunks.overflow
+            self._end(source, call_input, chunks, error)
 
-        return chunks, finished
-
-
-class _Yielded:
-    """The chunks of a generator, as the output of its call."""
-
-    __slots__ = ("complete", "values")
-
-    def __init__(self, values: list[Any], complete: bool) -> None:
-        self.values = values
-        self.complete = complete
+        return NotedStream(chunks, finished)
 
 
-_REFUSED: Final[Any] = object()
+class _CallInput(NamedTuple):
+    """A copy of what a call was given; `keywords` is None where it is one value."""
 
-
-def _copied(value: Any) -> Any:
-    """Return a snapshot; `_REFUSED`, and count it, where there cannot be one."""
-    if PROCESS_WRITER.is_full():
-        PROCESS_WRITER.refuse("queue full")
-        return _REFUSED
-    try:
-        return snapshot(value)
-    except SnapshotError:
-        PROCESS_WRITER.refuse("too large")
-    # Values of other people's types, some of which refuse everything.
-    except Exception:  # noqa: BLE001 - of values of foreign types
-        PROCESS_WRITER.refuse("failed")
-    return _REFUSED
-
-
-def _copied_arguments(arguments: tuple[Any, ...], names: tuple[str, ...]) -> Any:
-    """Return a snapshot of positional arguments, without the object of a method."""
-    return _copied(arguments[1:] if names[:1] in OWNERS else arguments)
-
-
-def _outcome(
-    output: Any, error: BaseException | None
-) -> tuple[Any, tuple[str, Any] | None, bool, bool]:
-    """Return output, error, whether the output is chunks, and whether it is complete."""
-    if error is not None:
-        # Not `str(error)`: that is code of the exception's type.
-        arguments = BaseException.__dict__["args"].__get__(error)
-        return None, (type(error).__name__, snapshot(arguments)), False, True
-    if type(output) is _Yielded:
-        return output.values, None, True, output.complete
-    return snapshot(output), None, False, True
+    arguments: Any
+    keywords: dict[str, Any] | None
 
 
 def _is_an_end(error: BaseException | None) -> bool:

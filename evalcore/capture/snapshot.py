@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
-MAX_PARTS: Final = 320
+MAX_PARTS: Final = 240
 """Most members of all containers of a value together."""
 MAX_CHARACTERS: Final = 200_000
 """Most characters of all texts of a value together."""
@@ -43,7 +43,10 @@ def snapshot(value: Any) -> Any:
     kind = type(value)
     if kind in _ATOMS or (kind is str and len(value) <= MAX_CHARACTERS):
         return value
-    return _copy(value, [MAX_PARTS, MAX_CHARACTERS], MAX_DEPTH)
+    left = [MAX_PARTS, MAX_CHARACTERS]
+    if kind is tuple or kind is list:
+        return _copied_list(value, left, MAX_DEPTH)
+    return _copy(value, left, MAX_DEPTH)
 
 
 def _copy(value: Any, left: list[int], depth: int) -> Any:
@@ -65,41 +68,50 @@ def _copy(value: Any, left: list[int], depth: int) -> Any:
 
 
 def _copied_mapping(value: dict[Any, Any], left: list[int], depth: int) -> dict[Any, Any]:
+    """Return a copy; names are as they are, the thread that writes makes text of them."""
     left[0] -= 1 + dict.__len__(value)
-    if left[0] < 0 or not depth:
+    if left[0] < 0 or depth <= 0:
         raise SnapshotError("too many parts")
     # Another thread may change the mapping while its members are copied.
     copy = dict.copy(value)
-    characters, renamed = 0, False
+    characters = 0
     for name, member in copy.items():
         kind = type(member)
         if kind is str:
             characters += len(member)
         elif kind not in _ATOMS:
             copy[name] = _copy(member, left, depth - 1)
-        if type(name) is str:
-            characters += len(name)
-        else:
-            renamed = True
     left[1] -= characters
     if left[1] < 0:
         raise SnapshotError("too much text")
-    return {_copy(name, left, 1): copy[name] for name in copy} if renamed else copy
+    return copy
 
 
-def _copied_list(value: Any, left: list[int], depth: int) -> list[Any]:
+def _copied_list(value: Any, left: list[int], depth: int) -> list[Any]:  # noqa: C901  (a call for each message would cost as much as its copy)
     left[0] -= 1 + len(value)
-    if left[0] < 0 or not depth:
+    if left[0] < 0 or depth <= 0:
         raise SnapshotError("too many parts")
-    copy, characters = [*value], 0
+    copy, characters, parts = [*value], 0, left[0]
     for index, member in enumerate(copy):
         kind = type(member)
         if kind is str:
             characters += len(member)
         elif kind is dict:
-            copy[index] = _copied_mapping(member, left, depth - 1)
+            # Messages of a conversation, without a call for each of them.
+            inner = copy[index] = member.copy()
+            parts -= 1 + len(inner)
+            if parts < 0:
+                raise SnapshotError("too many parts")
+            for part in inner.values():
+                kind = type(part)
+                if kind is str:
+                    characters += len(part)
+                elif kind not in _ATOMS:
+                    copy[index] = _copied_mapping(member, left, depth - 1)
+                    break
         elif kind not in _ATOMS:
             copy[index] = _copy(member, left, depth - 1)
+    left[0] = min(parts, left[0])
     left[1] -= characters
     if left[1] < 0:
         raise SnapshotError("too much text")

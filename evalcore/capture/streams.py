@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from evalcore.capture.snapshot import SnapshotError, snapshot
 
@@ -13,14 +13,18 @@ _MOST_CHARACTERS: Final = 200_000
 
 
 class Chunks:
-    """What a generator has yielded, within bounds; `overflow` says that there was more."""
+    """What a generator has yielded, within bounds; `overflow` says that there was more.
 
-    __slots__ = ("characters", "overflow", "values")
+    `complete` says that it came to its end, and all of it is here.
+    """
+
+    __slots__ = ("characters", "complete", "overflow", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.characters = 0
         self.overflow = False
+        self.complete = False
 
     def note(self, value: Any) -> None:
         """Note a value as it is now; never raises."""
@@ -44,6 +48,13 @@ _NO_CHUNKS.overflow = True
 
 # Called with the exception that ended the generator, if any, and whether it came to its end.
 Finished = Callable[[BaseException | None, bool], None]
+
+
+class NotedStream(NamedTuple):
+    """What notes the chunks of one call, and what is called at its end."""
+
+    chunks: Chunks
+    finished: Finished
 
 
 def noted_generator(
@@ -80,7 +91,7 @@ def noted_generator(
 
 def noted_async_function(
     function: Callable[..., AsyncGenerator[Any, Any]],
-    opened: Callable[[Any, Any], tuple[Chunks, Finished] | None],
+    opened: Callable[[Any, Any], NotedStream | None],
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     """Return an async generator function that yields what `function` yields.
 
@@ -89,7 +100,7 @@ def noted_async_function(
 
     @wraps(function)
     async def captured(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        chunks, finished = opened(args, kwargs) or (_NO_CHUNKS, _ignored)
+        chunks, finished = opened(args, kwargs) or NotedStream(_NO_CHUNKS, _ignored)
         source = function(*args, **kwargs)
         sent: Any = None
         raised: BaseException | None = None

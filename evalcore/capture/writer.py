@@ -19,7 +19,7 @@ EXIT_WAIT_S: Final = 5.0
 _REST_FACTOR: Final = 4.0
 _FORK_WAIT_S: Final = 2.0
 _TICK_S: Final = 0.1
-_DRAINED_AT_ONCE: Final = 50
+_DRAINED_AT_ONCE: Final = 200
 
 
 class CaptureCounts(NamedTuple):
@@ -50,7 +50,8 @@ class CaptureWriter:
         # Reentrant: a signal's handler or a finalizer may capture while its thread counts.
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
-        self._offered = 0
+        # What the thread has taken out of the queue, and what of it is written or dropped.
+        self._drained = self._settled = 0
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
         # Held while the thread imports, or works with locks that a forked child would find taken.
@@ -58,12 +59,7 @@ class CaptureWriter:
         self._holds_work = False
 
     def add(self, call: CaptureCall) -> None:
-        """Take a capture; drop it if too many wait."""
-        if self.is_full():
-            self.refuse("queue full")
-            return
-        with self._lock:
-            self._offered += 1
+        """Take a capture; the caller asks `is_full` before."""
         self._queue.put(call)
         if self._thread is None:
             self._start()
@@ -75,19 +71,19 @@ class CaptureWriter:
     def refuse(self, reason: str) -> None:
         """Count a capture that is not taken."""
         with self._lock:
-            self._offered += 1
             self._counts[reason] += 1
 
     def count(self, reason: str, number: int = 1) -> None:
         """Count captures that were taken and then dropped for this reason, or `WRITTEN`."""
         with self._lock:
             self._counts[reason] += number
+            self._settled += number
 
     def counts(self) -> CaptureCounts:
         """Return what became of the captures so far."""
         with self._lock:
             dropped = dict(self._counts)
-            waiting = self._offered - self._counts.total()
+            waiting = self._queue.qsize() + self._drained - self._settled
         written = dropped.pop(WRITTEN, 0)
         return CaptureCounts(waiting, written, dropped)
 
@@ -149,7 +145,7 @@ class CaptureWriter:
             except Empty:
                 return
             if isinstance(entry, CaptureCall):
-                self.count(reason)
+                self.refuse(reason)
 
     def _run(self) -> None:
         with self._working:
@@ -165,7 +161,8 @@ class CaptureWriter:
             # Captures are taken in groups, and not one by one at every call of `add`.
             self._hurry.wait(_TICK_S)
             started = time.thread_time()
-            entries = [entry, *self._drained()]
+            entries = [entry, *self._next_group()]
+            self._drained += sum(isinstance(each, CaptureCall) for each in entries)
             events = [each for each in entries if isinstance(each, threading.Event)]
             for call in entries:
                 if isinstance(call, CaptureCall):
@@ -179,7 +176,7 @@ class CaptureWriter:
             batches.write_due()
             self._hurry.wait(_REST_FACTOR * (time.thread_time() - started))
 
-    def _drained(self) -> list[CaptureCall | threading.Event]:
+    def _next_group(self) -> list[CaptureCall | threading.Event]:
         entries: list[CaptureCall | threading.Event] = []
         limit = QUEUE_LIMIT * 2 if self._hurry.is_set() else _DRAINED_AT_ONCE
         while len(entries) < limit:

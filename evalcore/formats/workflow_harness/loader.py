@@ -18,6 +18,7 @@ from evalcore.formats.parts.shared_shapes import EvalcoreSection, MeasuredFixtur
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
+from evalcore.formats.workflow_harness.dataset_cases import with_dataset_cases
 from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
@@ -28,7 +29,15 @@ from evalcore.mistakes.shape_errors import sound_part
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.suite import (
+    Case,
+    DatasetSource,
+    Format,
+    ScoreRule,
+    Source,
+    Suite,
+    SuiteDefinition,
+)
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.targets.flow_answer import sum_metrics
@@ -50,6 +59,8 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         problems.raise_if_any()
     if "eval" not in raw:
         problems.add((), "Workflow YAML has no eval section")
+    versions: list[DatasetSource] = []
+    raw = with_dataset_cases(raw, options, problems, versions)
     evals, misshapen, section = _checked_sections(raw, problems)
     settings = SectionReader(section, options, problems)
     settings.refuse_both({"threshold": ("eval.threshold", evals.get("threshold"))})
@@ -86,6 +97,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         require_calibrated=bool(section.get("require_calibrated")),
         evidence=settings.evidence(),
         tags=tuple(section.get("tags", ())),
+        datasets=tuple(versions),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
+from evalcore.datasets.reference import SCHEME
 from evalcore.formats.workflow_harness.assertions import CustomAssertion
 from evalcore.formats.workflow_harness.shapes import WorkflowFile
 from evalcore.mistakes.shape_lookup import adapter
@@ -32,6 +33,8 @@ def workflow_file_schema() -> dict[str, Any]:
         "description": "Assertions by block id.",
         "anyOf": [{"type": "object", "additionalProperties": listed}, {"type": "null"}],
     }
+    cases = definitions["EvalSection"]["properties"]
+    cases["cases"] = {"anyOf": [cases["cases"], {"type": "string", "pattern": f"^{SCHEME}"}]}
     schema["properties"]["blocks"] = {
         "anyOf": [
             {"type": "object", "additionalProperties": {"$ref": "#/$defs/Block"}},

@@ -60,7 +60,7 @@ def import_command(
     _check_name(name)
     opened = chosen_store(store)
     imported = read_cases(file, redact=redact, expect_output=expect_output)
-    change = DatasetChange(f"import {file.name}", imported.cases, unchanging=imported.derived)
+    change = DatasetChange(f"import {file.name}", imported.lines, unchanging=imported.derived)
     done = commit(opened, name, lambda _: change)
     if as_json:
         version = None if done.version is None else done.version.version

@@ -8,7 +8,7 @@ top of the first one's version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -41,16 +41,21 @@ class Committed(NamedTuple):
 class DatasetChange:
     """What a new version changes: cases to add or replace by their id, ids to remove.
 
-    `cases` may be iterated again, if another process was quicker. `captures` are the captures that
-    the change decides on. An existing case with an id of `unchanging` stays as it is.
+    `lines` are the encoded cases by their ids. `captures` are the captures that the change decides
+    on. An existing case with an id of `unchanging` stays as it is.
     `origin` says what makes the version.
     """
 
     origin: str
-    cases: Iterable[Case] = ()
+    lines: Mapping[str, bytes] = field(default_factory=dict)
     captures: tuple[str, ...] = ()
     removed: frozenset[str] = frozenset()
     unchanging: frozenset[str] = frozenset()
+
+
+def lines_by_id(cases: Iterable[Case]) -> dict[str, bytes]:
+    """Return cases as a change takes them."""
+    return {str(case["id"]): encode_case(case) for case in cases}
 
 
 # Called with the dataset as it stands; returns what is changed on top of that.
@@ -74,7 +79,7 @@ def commit(store: ObjectStore, name: str, propose: Propose) -> Committed:
 
 def _try(store: ObjectStore, dataset: StoredDataset, change: DatasetChange) -> Committed | None:
     """Return what was done; None if another process took the number."""
-    lines: dict[str, bytes] = {str(case["id"]): encode_case(case) for case in change.cases}
+    lines = dict(change.lines)
     writer = PartWriter(store, dataset.keys, dataset.next_number)
     replaced = removed = unchanged = 0
     for part, existing in _newest_parts(store, dataset):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from evalcore.datasets.committing import Committed, DatasetChange, commit
+from evalcore.datasets.committing import Committed, DatasetChange, commit, lines_by_id
 from evalcore.datasets.messages import answer_text, case_input
 from evalcore.datasets.pending import (
     PendingCapture,
@@ -75,7 +75,7 @@ def promote(
         decided = current.decided_captures()
         undecided.clear()
         undecided.update((key, case) for key, case in cases.items() if key not in decided)
-        return DatasetChange("promote", tuple(undecided.values()), tuple(undecided))
+        return DatasetChange("promote", lines_by_id(undecided.values()), tuple(undecided))
 
     committed = commit(store, name, propose)
     reader.sweep(read_dataset(store, name))

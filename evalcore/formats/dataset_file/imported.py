@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Required
 
+import orjson
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.datasets.case_lines import content_id
+from evalcore.datasets.case_lines import content_id, encode_case
 from evalcore.datasets.messages import case_input
 from evalcore.datasets.pending import SHOWN_ID
 from evalcore.declared.types import Text
@@ -46,14 +47,19 @@ class DatasetRow(TypedDict, total=False):
 
 
 class ImportedCases(NamedTuple):
-    """The cases of a file, each id once. `derived` are the ids that are made of the input.
+    """The cases of a file by their ids, as the lines of a dataset.
 
-    `repeated` counts the inputs that came again.
+    `derived` are the ids that are made of the input. `repeated` counts the cases that came again.
     """
 
-    cases: tuple[dict[str, Any], ...]
+    lines: dict[str, bytes]
     derived: frozenset[str]
     repeated: int
+
+    @property
+    def cases(self) -> tuple[dict[str, Any], ...]:
+        """The cases, decoded."""
+        return tuple(map(orjson.loads, self.lines.values()))
 
 
 def read_cases(
@@ -73,7 +79,7 @@ def read_cases(
     of_traces = is_traces(path)
     rows = trace_cases(path, name, expect_output=expect_output) if of_traces else _rows(path, name)
     redactor = PersonalRedactor(PROCESS) if (of_traces if redact is None else redact) else None
-    cases: dict[str, dict[str, Any]] = {}
+    lines: dict[str, bytes] = {}
     derived: set[str] = set()
     repeated = 0
     for raw in rows:
@@ -87,19 +93,20 @@ def read_cases(
         if redactor is not None:
             case = _redacted(case, redactor)
         case["id"] = case.get("id") or f"case-{content_id(case['input'])[:SHOWN_ID]}"
-        if case["id"] in cases:
-            if has_id and case != cases[case["id"]]:
+        line = encode_case(case)
+        if case["id"] in lines:
+            if has_id and line != lines[case["id"]]:
                 raw.problems.add((*raw.loc, "id"), f"duplicate id: {case['id']}")
             repeated += 1
             continue
-        cases[case["id"]] = case
+        lines[case["id"]] = line
         if not has_id:
             derived.add(case["id"])
     raise_all(tuple(collectors.values()))
-    if not cases:
+    if not lines:
         reason = "no span has gen_ai.input.messages" if of_traces else "holds no case"
         raise LoadError((Problem(name, None, "", reason),))
-    return ImportedCases(tuple(cases.values()), frozenset(derived), repeated)
+    return ImportedCases(lines, frozenset(derived), repeated)
 
 
 def _rows(path: Path, name: str) -> Iterator[RawTest]:

@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from evalcore.datasets.case_lines import PART_CASES, version_cases
-from evalcore.datasets.committing import DatasetChange, commit
+from evalcore.datasets.committing import DatasetChange, commit, lines_by_id
 from evalcore.datasets.differences import compare_versions
 from evalcore.datasets.reference import DatasetReference, parse_reference
 from evalcore.datasets.removal import drop, pin
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> LocalStore:
 def add(store: ObjectStore, *names: str, text: str = "?") -> int | None:
     """Add cases of these ids; return the number of the version."""
     cases = [{"id": name, "input": text} for name in names]
-    version = commit(store, "support", lambda _: DatasetChange("test", cases)).version
+    version = commit(store, "support", lambda _: DatasetChange("test", lines_by_id(cases))).version
     return None if version is None else version.version
 
 

@@ -24,6 +24,7 @@ from evalcore.service.parts import Parts
 from evalcore.service.payloads import DamagedPayloadError
 from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
+from evalcore.service.web.project_pages import PagesRoute, ProjectPages
 from evalcore.version import VERSION
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
@@ -42,6 +43,7 @@ def create_application(parts: Parts) -> FastAPI:
             async with mcp_endpoint.running():
                 yield
         finally:
+            pages.close()
             await parts.stop()
 
     application = _Application(
@@ -66,6 +68,8 @@ def create_application(parts: Parts) -> FastAPI:
     for routes in _ROUTERS:
         application.include_router(routes.router)
     mcp_endpoint = mount_mcp(application, parts)
+    pages = ProjectPages(parts)
+    application.router.routes.append(PagesRoute(pages.application))
     return application
 
 

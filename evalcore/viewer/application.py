@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import Depends
 from starlette.exceptions import HTTPException
 
 from evalcore.errors import (
@@ -31,15 +32,21 @@ from evalcore.viewer.routes import (
     trends,
     whole_texts,
 )
-from evalcore.viewer.site import Site
+from evalcore.viewer.site import Site, site_of
 
 _LONGEST_INPUT: Final = 100
 # Each module of pages has a `router`.
-_PAGES = (suites, trends, runs, live, assertions, cases, whole_texts, static)
+PAGES = (suites, trends, runs, live, assertions, cases, whole_texts)
 
 
-def create_viewer(site: Site) -> FastAPI:
-    """Return an application that has the viewer's pages and nothing else."""
+def create_viewer(
+    site: Site, *, guard: Depends | None = None, open_to: APIRouter | None = None
+) -> FastAPI:
+    """Return an application that has the viewer's pages and nothing else.
+
+    `guard` is asked before each page is; it may give the request a site of its own
+    (`request.state.site`). The routes of `open_to` and the static files are not guarded.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -54,19 +61,15 @@ def create_viewer(site: Site) -> FastAPI:
     )
     application.state.site = site
     application.add_middleware(PageHeaders, prefix=site.prefix)
-    application.include_router(viewer_router(), prefix=site.prefix)
+    guards = [] if guard is None else [guard]
+    for pages in PAGES:
+        application.include_router(pages.router, prefix=site.prefix, dependencies=guards)
+    for router in (static.router, *([] if open_to is None else [open_to])):
+        application.include_router(router, prefix=site.prefix)
     application.add_exception_handler(EvalError, show_failure)
     application.add_exception_handler(HTTPException, show_failure)
     application.add_exception_handler(RequestValidationError, show_failure)
     return application
-
-
-def viewer_router() -> APIRouter:
-    """Return the routes of all pages."""
-    router = APIRouter(include_in_schema=False)
-    for pages in _PAGES:
-        router.include_router(pages.router)
-    return router
 
 
 async def show_failure(request: Request, error: Exception) -> Response:
@@ -80,7 +83,7 @@ async def show_failure(request: Request, error: Exception) -> Response:
         message = str(error)
     return render(
         request,
-        request.app.state.site,
+        await site_of(request),
         "failure.html.j2",
         status=status,
         title="Not found" if status == 404 else "This page cannot be shown",

@@ -57,7 +57,8 @@ def render(
         .render(
             url=url,
             here=request.url.path,
-            store_name=site.store.url,
+            store_name=site.store.url if site.name is None else site.name,
+            signs_out=site.signs_out,
             version=VERSION,
             asset=lambda name: f"{site.prefix}/static/{name}?v={asset_digest(name)}",
             chart_script=f"{site.prefix}/static/charts.js?v={chart_script_digest()}",

@@ -27,10 +27,17 @@ _MOST_OVERVIEWS: Final = 64
 
 @dataclass(eq=False)
 class Site:
-    """One viewer over one store. `prefix` stands before every path: "" or "/ui"."""
+    """One viewer over one store. `prefix` stands before every path: "" or "/ui".
+
+    `history_store` has the tables of the history, by default the store itself. `name` is what pages
+    show as the store's name. `signs_out` says whether pages have a button to sign out.
+    """
 
     store: ObjectStore
     prefix: str = ""
+    history_store: ObjectStore | None = None
+    name: str | None = None
+    signs_out: bool = False
     catalogue: Catalogue = field(init=False)
     opened: OpenedRuns = field(init=False)
     live: LiveRuns = field(init=False)
@@ -63,7 +70,7 @@ class Site:
                 return
             from evalcore.history.sync import sync
 
-            sync(self.store)
+            sync(self.history_store or self.store)
             self._synced = version
 
     def history(self, suite: str, *, cases: bool = False, assertions: bool = False) -> SuiteHistory:
@@ -71,7 +78,9 @@ class Site:
         from evalcore.history.trend import SuiteHistory
 
         self.sync_history()
-        return SuiteHistory(self.store, suite, case_tables=cases, assertion_tables=assertions)
+        return SuiteHistory(
+            self.history_store or self.store, suite, case_tables=cases, assertion_tables=assertions
+        )
 
     def latest_runs(self) -> Mapping[str, LatestRun]:
         """Return the newest ended run of each suite by the suite's name in the history."""
@@ -80,7 +89,7 @@ class Site:
             from evalcore.history.latest_runs import latest_runs
 
             self.sync_history()
-            return latest_runs(self.store)
+            return latest_runs(self.history_store or self.store)
 
         return self._latest.get(self.catalogue.version(), read)
 
@@ -107,8 +116,10 @@ class Site:
             return  # the first page that needs it says why
 
 
-def _site_of(request: Request) -> Site:
-    return cast(Site, request.app.state.site)
+async def site_of(request: Request) -> Site:
+    """Return the site whose page is asked for: that of the request, else the application's."""
+    own = getattr(request.state, "site", None)
+    return cast(Site, request.app.state.site if own is None else own)
 
 
-CurrentSite = Annotated[Site, Depends(_site_of)]
+CurrentSite = Annotated[Site, Depends(site_of)]

@@ -16,7 +16,7 @@ from evalcore.viewer.site import CurrentSite
 
 router = APIRouter()
 # A browser asks again by itself, and its right to look is checked again.
-_LONGEST_S: Final = 300.0
+_LONGEST_S: Final = 60.0
 _AGAIN_MS: Final = 2_000
 
 

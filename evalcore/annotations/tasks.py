@@ -15,19 +15,23 @@ from evalcore.errors import Damage, DamagedRunError, ResultsDroppedError, Unplan
 from evalcore.model.annotation import AnswerForm, HumanQuestion, read_question
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Case
-from evalcore.sql.annotation_rows import read_questions
-from evalcore.sql.stored_rows import UnreadableRowsError, read_item_rows
+from evalcore.planning.spool import PlanPartError, part_inputs
+from evalcore.sql.annotation_rows import read_details, read_output, read_questions
+from evalcore.sql.stored_rows import UnreadableRowsError
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 _KEPT_PARTS = 8
+_CACHED_PARTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotationTask:
     """One question about one content of a run: the first item that has it.
 
-    `variant` and `iteration` are for programs: an annotator should not see them.
+    `is_part_of_output` says that it is not about the whole output of the item but about a block's
+    or what stands at a path. `variant` and `iteration` are for programs: an annotator should not
+    see them.
     """
 
     run: str
@@ -39,6 +43,7 @@ class AnnotationTask:
     iteration: int
     assertion: str
     subject: HumanQuestion
+    is_part_of_output: bool = False
 
     @property
     def question(self) -> str:
@@ -86,6 +91,8 @@ class RunQuestions:
         self._stack = ExitStack()
         files = self._stack.enter_context(run.result_files(self.manifest.plan, shards))
         self._files = dict(zip(shards, files, strict=True))
+        # Compressed parts are small, and an annotator's order goes through all of them.
+        self._plan_part = lru_cache(_CACHED_PARTS)(run.plan_part)
         self._cases = lru_cache(_KEPT_PARTS)(self._read_cases)
 
     def __enter__(self) -> RunQuestions:
@@ -107,8 +114,8 @@ class RunQuestions:
         questions: dict[HumanQuestion, HumanQuestion] = {}
         try:
             for row in read_questions(self._parts):
-                details = orjson.loads(row.details)["annotation"]
-                key, question = read_question(details)
+                details = orjson.loads(row.details)
+                key, question = read_question(details["annotation"])
                 # Thousands of items ask the same.
                 question = questions.setdefault(question, question)
                 yield AnnotationTask(
@@ -121,19 +128,28 @@ class RunQuestions:
                     row.iteration,
                     row.assertion,
                     question,
+                    "output" in details,
                 )
         except (UnreadableRowsError, ValueError, LookupError, TypeError) as error:
             raise self._damaged("results/", f"do not say what people are asked: {error}") from error
 
     def content(self, task: AnnotationTask) -> TaskContent:
         """Return the input and the whole output that the task is about."""
-        return TaskContent(self.case(task).input, self._output(task))
+        part, position = self._position(task)
+        try:
+            (case_input,) = part_inputs(self._plan_part(part), {position})
+        except PlanPartError as error:
+            raise self._damaged(f"plan/cases-{part:05d}", str(error)) from error
+        return TaskContent(case_input, self._output(task))
 
     def case(self, task: AnnotationTask) -> Case:
         """Return the case that the task's item is of."""
+        part, position = self._position(task)
+        return self._cases(part)[position]
+
+    def _position(self, task: AnnotationTask) -> tuple[int, int]:
         plan = self.manifest.plan
-        number = task.item // plan.items_per_case
-        return self._cases(number // plan.part_cases)[number % plan.part_cases]
+        return divmod(task.item // plan.items_per_case, plan.part_cases)
 
     def _read_cases(self, part: int) -> list[Case]:
         return self.run.cases(part, self.manifest.plan)
@@ -141,22 +157,19 @@ class RunQuestions:
     def _output(self, task: AnnotationTask) -> str:
         plan = self.manifest.plan
         shard = next(each for each in self._files if task.item in plan.shard_items(each))
+        path, part = self._files[shard], f"results/{shard:05d}.parquet"
         try:
-            rows = read_item_rows(self._files[shard], range(task.item, task.item + 1))
+            if task.is_part_of_output:
+                details = orjson.loads(read_details(path, task.item, task.key) or "{}")
+                return str(details.get("output", ""))
+            row = read_output(path, task.item)
         except UnreadableRowsError as error:
-            raise self._damaged(f"results/{shard:05d}.parquet", str(error)) from error
-        for row in rows:
-            for entry in row["assertions"] or ():
-                details = orjson.loads(entry.get("details") or "{}")
-                if (details.get("annotation") or {}).get("key") == task.key:
-                    text = details.get("output")
-                    return self._whole_output(row) if text is None else str(text)
-        raise self._damaged(f"results/{shard:05d}.parquet", f"has no output of {task.key}")
-
-    def _whole_output(self, row: dict[str, Any]) -> str:
-        if row["output_ref"] is None:
-            return str(row["output"])
-        data = self.run.store.get(blob_key(row["output_ref"])).data
+            raise self._damaged(part, str(error)) from error
+        if row is None:
+            raise self._damaged(part, f"has no item {task.item}")
+        if row.output_ref is None:
+            return row.output or ""
+        data = self.run.store.get(blob_key(row.output_ref)).data
         return data.decode("utf-8", "surrogatepass")
 
     def _damaged(self, part: str, reason: str) -> DamagedRunError:

@@ -100,13 +100,14 @@ class AnnotationQueue:
     def state(self, task: AnnotationTask) -> TaskState:
         """Return how far a task is, by the labels that the store has now."""
         self.book.refresh(task.key)
-        state = self._state(task)
-        with self._lock:
-            before = self._missing[task.key]
-            self._missing[task.key] = state.missing
-            self._missing_labels += state.missing - before
-            self._complete += (not state.missing) - (not before)
-        return state
+        return self._note_state(task)
+
+    def refresh(self) -> QueueProgress:
+        """Read the labels that others have stored; return how far the queue is with them."""
+        self.book.refresh()
+        for task in self.tasks:
+            self._note_state(task)
+        return self.progress
 
     def next_task(self, annotator: str) -> AnnotationTask | None:
         """Return the next task in the annotator's order that lacks a label of theirs.
@@ -124,6 +125,11 @@ class AnnotationQueue:
                 return task
             with self._lock, suppress(ValueError):
                 left.remove(task)
+
+    def label_of(self, task: AnnotationTask, annotator: str) -> LabelRecord | None:
+        """Return what the annotator says of a content; None if nothing, or no more."""
+        record = self._label(task.key, annotator)
+        return None if record is None or record.label is None else record
 
     def skip(self, annotator: str, task: AnnotationTask) -> None:
         """Put a task at the end of the annotator's order."""
@@ -202,14 +208,22 @@ class AnnotationQueue:
         # What this process has read may be enough to tell, and costs nothing.
         for refreshed in (False, True):
             state = self.state(task) if refreshed else self._state(task)
-            record = self._label(task.key, annotator)
-            if not state.missing or (record is not None and record.label is not None):
+            if not state.missing or self.label_of(task, annotator) is not None:
                 return False
         return True
 
     def _label(self, key: str, annotator: str) -> LabelRecord | None:
         name = suite_key(check_annotator(annotator))
         return latest_by_annotator(self.book.content_records(key)).get(name)
+
+    def _note_state(self, task: AnnotationTask) -> TaskState:
+        state = self._state(task)
+        with self._lock:
+            before = self._missing[task.key]
+            self._missing[task.key] = state.missing
+            self._missing_labels += state.missing - before
+            self._complete += (not state.missing) - (not before)
+        return state
 
     def _state(self, task: AnnotationTask) -> TaskState:
         records = self.book.content_records(task.key)

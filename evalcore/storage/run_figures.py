@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from evalcore.errors import StoreError
+from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.run import Manifest
 from evalcore.storage.runs import StoredRun
 
@@ -38,6 +39,15 @@ def read_figures(run: StoredRun, manifest: Manifest) -> RunFigures:
     except (StoreError, ValueError, LookupError, TypeError, OSError):
         return RunFigures()
     return RunFigures(*map(_number, figures))
+
+
+def read_awaited(run: StoredRun) -> AwaitedLabels | None:
+    """Return the labels that a completed run was decided without; None if it lacked none."""
+    try:
+        awaiting = orjson.loads(_head(run))["awaiting"]
+        return AwaitedLabels(awaiting["labels"], awaiting["items"])
+    except (StoreError, ValueError, LookupError, TypeError, OSError):
+        return None
 
 
 def _head(run: StoredRun) -> bytes:

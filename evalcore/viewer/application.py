@@ -23,6 +23,7 @@ from evalcore.mistakes.foreign_text import shorten
 from evalcore.viewer.headers import PageHeaders
 from evalcore.viewer.rendering import render
 from evalcore.viewer.routes import (
+    annotate,
     assertions,
     cases,
     live,
@@ -36,7 +37,7 @@ from evalcore.viewer.site import Site, site_of
 
 _LONGEST_INPUT: Final = 100
 # Each module of pages has a `router`.
-PAGES = (suites, trends, runs, live, assertions, cases, whole_texts)
+PAGES = (suites, trends, runs, live, assertions, cases, annotate, whole_texts)
 
 
 def create_viewer(

@@ -11,10 +11,12 @@ from fastapi import Depends, Request
 
 from evalcore.errors import EvalError, UsageError
 from evalcore.storage.object_store import ObjectStore
+from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.opened_runs import OpenedRuns
 from evalcore.viewer.recent import Recent
+from evalcore.viewer.regrading import Regrades
 from evalcore.viewer.suite_overview import SuiteOverview, read_overview
 from evalcore.viewer.trend_pictures import TrendPictures
 
@@ -30,7 +32,8 @@ class Site:
     """One viewer over one store. `prefix` stands before every path: "" or "/ui".
 
     `history_store` has the tables of the history, by default the store itself. `name` is what pages
-    show as the store's name. `signs_out` says whether pages have a button to sign out.
+    show as the store's name. `signs_out` says whether pages have a button to sign out,
+    `regrades_runs` whether they have one to decide a run again.
     """
 
     store: ObjectStore
@@ -38,10 +41,13 @@ class Site:
     history_store: ObjectStore | None = None
     name: str | None = None
     signs_out: bool = False
+    regrades_runs: bool = True
     catalogue: Catalogue = field(init=False)
     opened: OpenedRuns = field(init=False)
     live: LiveRuns = field(init=False)
     pictures: TrendPictures = field(default_factory=TrendPictures)
+    queues: AnnotationQueues = field(init=False)
+    regrades: Regrades = field(init=False)
     _synced: str | None = field(default=None, init=False)
     _syncing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
@@ -53,6 +59,8 @@ class Site:
         self.catalogue = Catalogue(self.store)
         self.opened = OpenedRuns(self.store)
         self.live = LiveRuns(self.store)
+        self.queues = AnnotationQueues(self.store, self.catalogue)
+        self.regrades = Regrades(self.store.url)
 
     def start(self) -> None:
         """Bring the catalogue and the history up to date beside the first requests."""
@@ -60,6 +68,8 @@ class Site:
 
     def close(self) -> None:
         """Close what is open."""
+        self.regrades.close()
+        self.queues.close()
         self.opened.close()
 
     def sync_history(self) -> None:

@@ -32,3 +32,8 @@ def viewer(store: Path, prefix: str = "") -> Iterator[TestClient]:
     application = create_viewer(Site(open_store(str(store)), prefix))
     with TestClient(application, base_url="http://127.0.0.1") as client:
         yield client
+
+
+def own_page(client: TestClient) -> None:
+    """Let the client's requests come from a page of the viewer."""
+    client.headers["origin"] = "http://127.0.0.1"

@@ -101,7 +101,15 @@ class ProjectPages:
 
     def _site(self, store: ProjectStore) -> Site:
         signs_out = self._parts.open_to is None
-        return Site(store, PREFIX, self._parts.store, name="", signs_out=signs_out)
+        # A command for the whole store is not a project's to start.
+        return Site(
+            store,
+            PREFIX,
+            self._parts.store,
+            name="",
+            signs_out=signs_out,
+            regrades_runs=False,
+        )
 
 
 class PagesRoute(BaseRoute):

@@ -160,21 +160,23 @@ class CaptureWriter:
                 continue
             # Captures are taken in groups, and not one by one at every call of `add`.
             self._hurry.wait(_TICK_S)
-            started = time.thread_time()
             entries = [entry, *self._next_group()]
             self._drained += sum(isinstance(each, CaptureCall) for each in entries)
             events = [each for each in entries if isinstance(each, threading.Event)]
             for call in entries:
                 if isinstance(call, CaptureCall):
+                    started = time.thread_time()
                     with self._working:
                         batches.take(call)
+                    # A full batch takes nothing more.
+                    batches.write_due()
+                    self._hurry.wait(_REST_FACTOR * (time.thread_time() - started))
             if events:
                 batches.write_all()
                 self._hurry.clear()
             for event in events:
                 event.set()
             batches.write_due()
-            self._hurry.wait(_REST_FACTOR * (time.thread_time() - started))
 
     def _next_group(self) -> list[CaptureCall | threading.Event]:
         entries: list[CaptureCall | threading.Event] = []

@@ -7,7 +7,7 @@ numbers that are not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from evalcore.redaction.names import SECRET_FIELD
@@ -76,6 +76,14 @@ PERSONAL: Final = tuple(
         r"\d(?:[\s().-]{0,2}\d){5,14}",
     )
 )
+_LONG_TOKEN: Final = re.compile(r"[A-Za-z0-9_.+/:=-]{12}")
+_PIECE: Final = 1_000
+# Where a text may be cut, the better ones first: after a line or a sentence, between words.
+_BREAKS: Final = (
+    re.compile(r"\n|(?<=[^\W\d]{3}[.,;!?])\s|[\u3002\u3001\uff01\uff1f]"),
+    re.compile(r"(?<=[^\W\d]{2})\s(?=[^\W\d]{2})"),
+)
+_GAP: Final = re.compile(r"\s")
 _PHONE_FIELD: Final = re.compile(r"(?i)(?:.*[_-])?(?:phone|mobile|tel|telephone|fax|cell|whatsapp)"
                                  r"(?:[_-]?(?:no|nr|number))?")  # fmt: skip
 _CARD_FIELD: Final = re.compile(
@@ -107,7 +115,9 @@ class PersonalRedactor:
                 raise RedactionError(f"{type(error).__name__}: {error}") from error
             if type(text) is not str:
                 raise RedactionError(f"a redaction returned {type(text).__name__} instead of text")
-        return mask_personal(self._redactor.message(text))
+        # Known values and keys of several lines first, in the whole text.
+        text = self._redactor.reply(text)
+        return "".join(mask_personal(self._redactor.message(piece)) for piece in _pieces(text))
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with its texts covered, names of members too.
@@ -135,8 +145,9 @@ def mask_personal(text: str) -> str:
         return text
     for finder in _SPOKEN:
         text = finder.sub(_after_its_word, text)
-    for finder in SERVICE_KEYS:
-        text = finder.sub(REDACTED, text)
+    if _LONG_TOKEN.search(text):
+        for finder in SERVICE_KEYS:
+            text = finder.sub(REDACTED, text)
     if _EMAIL_HINT.search(text):
         text = _EMAIL.sub(REDACTED, text)
     if not any(map(str.isdigit, text)):
@@ -146,6 +157,31 @@ def mask_personal(text: str) -> str:
     for finder in PERSONAL:
         text = finder.sub(REDACTED, text)
     return text
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces, which end where no number, name or key goes on.
+
+    A search holds the interpreter's lock: of a long text it would stop the whole process. What goes
+    on for longer than a piece without a space, such as an encoded file, is covered as a whole.
+    """
+    start = 0
+    while len(text) - start > _PIECE:
+        ends = (
+            match.end()
+            for finder in _BREAKS
+            for match in finder.finditer(text, start + _PIECE // 2, start + _PIECE)
+        )
+        end = next(ends, 0)
+        if not end:
+            match = _GAP.search(text, start + _PIECE // 2)
+            end = len(text) if match is None else match.end()
+            is_encoded = end - start > _PIECE and text[start:end].isascii()
+            yield f"{REDACTED} " if is_encoded else text[start:end]
+        else:
+            yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _after_its_word(match: re.Match[str]) -> str:

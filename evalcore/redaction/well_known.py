@@ -9,7 +9,7 @@ from typing import Final
 KEYS: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        r"\b[srp]k-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{6,}",
+        r"\b[srp]k-(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{6,}",
         r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{8,}",
         r"\b[Bb]earer\s+(?=\S*\d)[A-Za-z0-9._~+/=-]{6,}",
         r"\b[Bb]asic\s+(?=\S*[\d=])[A-Za-z0-9+/]{8,}={0,2}",
@@ -37,7 +37,7 @@ LITERALS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         # user:password@host
-        r"(\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:)(?!\[redacted\]@|\$)[^\s/@\"']+(?=@)",
+        r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@\"']*:)(?!\[redacted\]@|\$)[^\s/@\"']+(?=@)",
         # ?token=…
         r"([?&;](?:[\w-]*(?:token|secret|signature|password|credential)|api[-_]?key|key|sig|auth"
         rf"|access[-_]?key)=){_VALUE}",

@@ -123,6 +123,16 @@ def test_members_whose_names_say_it_are_covered_whole() -> None:
     assert redactor.value([4111111111111111, {"jane@example.com": 1}]) == [REDACTED, {REDACTED: 1}]
 
 
+def test_long_texts_are_covered_piece_by_piece() -> None:
+    filler = "An ordinary sentence about the weather in the north. " * 30
+    text = f"{filler}write to jane.doe@example.com or +49 151 2345 6789. {filler}"
+    covered = PersonalRedactor(Redactor()).text(text)
+    assert covered == f"{filler}write to {REDACTED} or {REDACTED}. {filler}"
+    assert PersonalRedactor(Redactor()).text("a" * 5_000).strip() == REDACTED
+    letters = "質問です。" * 1_000
+    assert PersonalRedactor(Redactor()).text(letters) == letters
+
+
 def test_own_redactions_come_first_and_their_failure_is_told() -> None:
     own = PersonalRedactor(Redactor(), [lambda text: text.replace("Jane", "?")])
     assert own.text("Jane, jane@example.com") == f"?, {REDACTED}"

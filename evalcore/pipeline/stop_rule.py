@@ -46,6 +46,7 @@ class StopRule:
         self._run, self._manifest = run, manifest
         self._gates = _gates(run.definition, manifest)
         self._next_shard = 0
+        self._awaits_labels = False
         self._failed = False
         self._awaited = _required_ids(run.definition, manifest)
         self._lock = threading.Lock()
@@ -59,7 +60,7 @@ class StopRule:
     def look(self) -> None:
         """Read the shards that follow those that were read; called after each commit."""
         with self._lock:
-            if self.decided:
+            if self.decided or self._awaits_labels:
                 return
             run, plan = self._run, self._manifest.plan
             written = run.written_shards()
@@ -70,6 +71,10 @@ class StopRule:
             if shards:
                 with run.result_files(plan, shards) as parts, ExitStack() as stack:
                     tables = open_tables(stack, run, self._manifest, parts)
+                    # An item that awaits labels is no failed one: nothing can be decided early.
+                    self._awaits_labels = tables.awaits_labels()
+                    if self._awaits_labels:
+                        return
                     _take(self._gates, tables)
                     self._failed = self._failed or has_failed(run.definition, tables)
                     self._awaited -= tables.case_ids(self._awaited)

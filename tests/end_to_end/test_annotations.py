@@ -338,3 +338,20 @@ def test_labels_given_while_a_run_is_decided_again_are_neither_lost_nor_doubled(
     ]
     assert len(list((suite.parent / "store" / "annotations").rglob("*.json"))) == 5
     assert command(suite, "regrade", "latest").code == 0
+
+
+def test_a_run_that_stops_early_does_not_take_missing_labels_for_failures(tmp_path: Path) -> None:
+    question = {"type": "human", "question": "Kind?", "labels": ["yes", "no"], "expected": "yes"}
+    tests = [
+        {"id": f"c{n}", "input": "x", "fixtures": {"output": str(n)}, "assertions": [question]}
+        for n in range(200)
+    ]
+    section = {"stop_when_decided": True, "gates": [{"gate": "pass_rate", "threshold": 0.5}]}
+    suite = tmp_path / "many.eval.yaml"
+    suite.write_text(json.dumps({"evalcore": section, "tests": tests}), "utf-8")
+
+    ended = command(suite, "run", suite, "--json")
+
+    assert ended.code == 3
+    assert ended.report["counts"]["skipped"] == 0
+    assert ended.report["awaiting"]["labels"] == 200

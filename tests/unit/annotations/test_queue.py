@@ -123,14 +123,13 @@ def test_a_wrong_answer_names_the_possible_ones(queue: AnnotationQueue) -> None:
 def test_the_content_is_the_input_and_the_whole_checked_text(
     store: ObjectStore, tmp_path: Path
 ) -> None:
-    large = "x" * 100_000
-    at_path = QUESTION | {"path": "outputs.main", "question": "Of the path?"}
+    large = orjson.dumps({"answer": "yes", "more": "x" * 100_000}).decode()
+    at_path = QUESTION | {"path": "outputs.answer", "question": "Of the path?"}
     run = run_of(store, tmp_path, [case("large", large, QUESTION, at_path)])
 
     with awaiting(store, run) as queue:
         contents = [queue.content(task) for task in queue.tasks]
-    assert [content.input for content in contents] == ["large"] * len(contents)
-    assert contents[0].output == large
+    assert contents == [("large", large), ("large", "yes")]
 
 
 def label_for_ever(address: str, suite: str, keys: list[str]) -> None:

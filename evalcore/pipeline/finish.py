@@ -16,14 +16,14 @@ from evalcore.errors import (
 )
 from evalcore.execution.lanes.claims_history import read_history
 from evalcore.execution.stored_shards import ShardReceipt
-from evalcore.gates.decide import decide_run
 from evalcore.model.failure import Failure
-from evalcore.model.gate import Decision, GateResult
+from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, Plan, State, StoredPart
 from evalcore.model.script_scores import Note, ScriptScores
 from evalcore.model.summary import Summary
+from evalcore.pipeline.decided_report import ReportSources, decided_report
 from evalcore.pipeline.execute import execution_facts
 from evalcore.pipeline.integrity import (
     check_counts,
@@ -36,7 +36,7 @@ from evalcore.pipeline.integrity import (
 from evalcore.pipeline.opened_baseline import open_baseline
 from evalcore.pipeline.past_runs import open_past_runs
 from evalcore.pipeline.plan import iso_time
-from evalcore.pipeline.run_gates import DecideOptions, gate_results, without_secrets
+from evalcore.pipeline.run_gates import DecideOptions
 from evalcore.pipeline.run_observer import tell_end
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
@@ -45,7 +45,6 @@ from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
     from evalcore.analytics.summarise import Aggregates
-    from evalcore.pipeline.round_rule import RoundsReport
 
 
 @dataclass(eq=False)
@@ -231,72 +230,40 @@ def _view(
 
     Without options the run has been decided: custom gates keep what the stored report says.
     """
-    from evalcore.analytics.summarise import Aggregates
-
-    definition = run.definition
     with ExitStack() as stack:
         comparison, no_baseline = stack.enter_context(open_baseline(run, manifest))
         past = stack.enter_context(open_past_runs(run, manifest))
         parts = stack.enter_context(run.result_files(manifest.plan))
         stored = check_parts(run, manifest, parts)
         stack.enter_context(naming_damage(run, manifest, dict(enumerate(parts))))
-        policy, quarantine = definition.policy, quarantine_of(manifest.settings)
-        tables = stack.enter_context(Aggregates(parts, manifest.plan, policy, comparison, past))
-        tables.mark(quarantine.case_ids)
-        summary = replace(tables.summary(), no_baseline=no_baseline)
-        if has_labels(run.store, definition.name):
-            summary = replace(summary, agreement=tables.agreement())
-        if not summary.adds_up:
+        sources = ReportSources(run, manifest, parts, comparison, past, no_baseline)
+        tables = stack.enter_context(sources.aggregates())
+        undecided = _undecided(sources, tables)
+        if not undecided.summary.adds_up:
             check_parts(run, manifest, parts, thorough=True)
-        undecided = Report(
-            run=_run_facts(manifest),
-            suite=definition.name,
-            format=definition.format,
-            decision=Decision.INCONCLUSIVE,
-            threshold=definition.policy.threshold,
-            summary=summary,
-            gates=(),
-            cases_complete=tables.complete,
-            quarantine=quarantine,
-        )
-        gating, gated = undecided, tables
-        if quarantine.active:
-            # Gates decide as if the quarantined cases were not there; the report has them all.
-            left_out = quarantine.case_ids
-            gated = stack.enter_context(
-                Aggregates(parts, manifest.plan, policy, comparison, past, left_out=left_out)
-            )
-            gating = replace(undecided, summary=replace(gated.summary(), no_baseline=no_baseline))
-        results = gate_results(run, manifest, gating, gated, options)
-        rounds: RoundsReport | None = None
-        if policy.auto_iterations:
-            from evalcore.pipeline.round_rule import decide_rounds
-
-            results, rounds = decide_rounds(run, manifest, parts, tables, results)
-        if (awaited := gating.summary.awaiting) is not None:
-            from evalcore.pipeline.awaited_labels import decide_awaiting
-
-            def gates_of(variants: Sequence[int]) -> Sequence[GateResult]:
-                with Aggregates(
-                    parts,
-                    manifest.plan,
-                    policy,
-                    comparison,
-                    past,
-                    left_out=gating.summary.quarantined,
-                    best_variants=variants,
-                ) as tables:
-                    answered = replace(tables.summary(), no_baseline=no_baseline)
-                    report = replace(gating, summary=answered)
-                    return gate_results(run, manifest, report, tables, options)
-
-            results = decide_awaiting(definition, manifest, awaited, results, gates_of)
-        gates = tuple(map(without_secrets, results))
-        decision = decide_run(gates, summary, gating.summary)
-        report = replace(undecided, gates=gates, decision=decision)
-        if rounds is not None:
-            report = replace(report, iterations=rounds.settings())
+        report = decided_report(sources, tables, undecided, options)
         yield RunView(run, manifest.plan, report, tables, stored)
+
+
+def _undecided(sources: ReportSources, tables: Aggregates) -> Report:
+    """Return the report of the rows as it is before the gates have decided."""
+    definition = sources.run.definition
+    quarantine = quarantine_of(sources.manifest.settings)
+    tables.mark(quarantine.case_ids)
+    summary = sources.summary(tables)
+    if has_labels(sources.run.store, definition.name):
+        summary = replace(summary, agreement=tables.agreement())
+    return Report(
+        run=_run_facts(sources.manifest),
+        suite=definition.name,
+        format=definition.format,
+        decision=Decision.INCONCLUSIVE,
+        threshold=definition.policy.threshold,
+        summary=summary,
+        gates=(),
+        cases_complete=tables.complete,
+        quarantine=quarantine,
+    )
 
 
 def _run_facts(manifest: Manifest) -> RunFacts:

@@ -8,12 +8,33 @@ from typing import Annotated, Any, TypeVar, Union, get_args
 from pydantic import AfterValidator, Discriminator, Field, GetCoreSchemaHandler, Strict, Tag
 from pydantic_core import PydanticKnownError, core_schema
 
+from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, parse_iterations
 from evalcore.model.measures import LARGEST
+
+
+def _check_iterations(text: str) -> str:
+    if not text.startswith(AUTO):
+        # A number in quotes is text, as everywhere else.
+        raise ValueError(f"expected {ITERATIONS_FORMS}, got {text!r}")
+    parse_iterations(text)
+    return text
+
 
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+Repetitions = Annotated[
+    Annotated[Count, Tag("number")]
+    | Annotated[
+        str,
+        AfterValidator(_check_iterations),
+        Field(json_schema_extra={"pattern": f"^{AUTO}(:[0-9]+)?$"}),
+        Tag("text"),
+    ],
+    Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
+]
+"""How often each case is run: a number, `auto` or `auto:MAX` (`model.iterations`)."""
 Measure = Annotated[float, Field(ge=0, le=LARGEST)]
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -78,14 +77,7 @@ def load_suite(
     def load() -> Suite:
         return _load_suite(path, options, file=file, script=script, opened=opened)
 
-    suite = load_quarantined(load, path.parent, file)
-    return _with_auto_iterations(suite) if options.auto_iterations else suite
-
-
-def _with_auto_iterations(suite: Suite) -> Suite:
-    """Return the suite whose cases run again until it is decided, in place of stopping within."""
-    policy = replace(suite.definition.policy, auto_iterations=True, stop_when_decided=False)
-    return replace(suite, definition=replace(suite.definition, policy=policy))
+    return load_quarantined(load, path.parent, file)
 
 
 def _load_suite(

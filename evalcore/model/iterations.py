@@ -7,6 +7,9 @@ from typing import Final, NamedTuple
 AUTO: Final = "auto"
 DEFAULT_MOST: Final = 8
 _LARGEST = 1000
+ITERATIONS_FORMS: Final = (
+    f"a whole number from 1, 'auto' or 'auto:MAX' with a MAX from 2 to {_LARGEST}"
+)
 
 
 class Iterations(NamedTuple):
@@ -23,6 +26,5 @@ def parse_iterations(text: str | int) -> Iterations:
     number = (most if auto else str(text).strip()) or (str(DEFAULT_MOST) if auto else "")
     least = 2 if auto else 1
     if not (number.isascii() and number.isdigit()) or not least <= int(number) <= _LARGEST:
-        expected = "a number from 1, 'auto' or 'auto:MAX' with a MAX from 2"
-        raise ValueError(f"{str(text)!r} is not a number of iterations: {expected} to {_LARGEST}")
+        raise ValueError(f"{str(text)!r} is not a number of iterations: {ITERATIONS_FORMS}")
     return Iterations(int(number), auto)

@@ -36,10 +36,11 @@ class SuiteOptions(TypedDict, total=False):
 
     `limits` are `{concurrency, timeout_s, max_cost_usd, max_tokens, max_duration_s, providers}`.
     `targets` are `{name, provider, …}`. `folder` is where files and modules are looked for, by
-    default that of the file that calls. `errors` is `fail`, `zero` or `exclude`.
+    default that of the file that calls. `errors` is `fail`, `zero` or
+    `exclude`; `iterations` a number, `auto` or `auto:MAX`.
     """
 
-    iterations: int
+    iterations: int | str
     reducer: str
     k: int
     limits: Mapping[str, Any]

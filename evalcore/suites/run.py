@@ -13,6 +13,7 @@ from evalcore.errors import UsageError
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.isolation.mode import Isolation
 from evalcore.mistakes.wording import suggest
+from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.pipeline import DecideOptions, ExecuteOptions, PlanOptions, RunView, evaluate
@@ -41,7 +42,8 @@ class RunChoices(TypedDict, total=False):
     """What a call lays over a suite.
 
     `variants`, `cases`, `tags` and `excluded_tags` leave only those; `baseline` is another variant;
-    `baseline_run` an earlier run's id, or a named baseline. `allow_imports` are modules that the
+    `baseline_run` an earlier run's id, or a named baseline. `iterations` is a number, `auto` or
+    `auto:MAX`. `allow_imports` are modules that the
     suite may name from anywhere. `isolation` is `inline` (the default) or `process`, for functions
     that the suite names as `module:function`.
     """
@@ -52,7 +54,7 @@ class RunChoices(TypedDict, total=False):
     excluded_tags: Iterable[str]
     baseline: str
     baseline_run: str
-    iterations: int
+    iterations: int | str
     concurrency: int
     strict: bool
     allow_imports: Iterable[str]
@@ -195,8 +197,10 @@ class _Call:
 
     def _load_options(self) -> LoadOptions:
         chosen = self._chosen
+        iterations = _iterations(chosen.get("iterations"))
         return LoadOptions(
-            iterations=_count(chosen.get("iterations"), "iterations"),
+            iterations=None if iterations is None else iterations.most,
+            auto_iterations=iterations is not None and iterations.auto,
             concurrency=_count(chosen.get("concurrency"), "concurrency"),
             cases=frozenset(chosen.get("cases") or ()),
             tags=frozenset(chosen.get("tags") or ()),
@@ -221,6 +225,17 @@ def _isolation(name: str | None) -> Isolation:
     if name not in set(Isolation):
         raise UsageError(f"isolation is {' or '.join(Isolation)}, not {name!r}")
     return Isolation(name)
+
+
+def _iterations(value: int | str | None) -> Iterations | None:
+    if value is None or (isinstance(value, str) and value.startswith(AUTO)):
+        try:
+            return None if value is None else parse_iterations(value)
+        except ValueError as error:
+            raise UsageError(f"iterations: {error}") from None
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return Iterations(value)
+    raise UsageError(f"iterations is {ITERATIONS_FORMS}, not {value!r}")
 
 
 def _count(value: int | None, name: str) -> int | None:

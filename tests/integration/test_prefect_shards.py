@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -12,17 +13,24 @@ import pytest
 from evalcore.errors import StoreError
 from evalcore.execution.pool import Pool
 from evalcore.execution.row import FinishedItem
+from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.model.run import State as RunState
-from evalcore.pipeline import (
-    ExecuteOptions,
-    load,
-)
+from evalcore.pipeline import ExecuteOptions, load, plan_run
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.trust.imports import ImportPolicy
+from flows.compact import compact_history
 from flows.execution import FlowExecution
 from flows.runner import PrefectRunner
-from tests.support.prefect_runs import flow_run_of, planned, write_python_suite, write_suite
+from tests.support.history_stores import count_rows
+from tests.support.prefect_runs import (
+    flow_run_of,
+    in_process_report,
+    planned,
+    stored_report,
+    write_python_suite,
+    write_suite,
+)
 from tests.support.prefect_server import PrefectServer
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.xdist_group("prefect")]
@@ -68,6 +76,36 @@ def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
     store.faults = 0
     PrefectRunner().start(run, ExecuteOptions())
     assert run.manifest().decision == "pass"
+
+
+def test_iterations_are_added_until_the_gates_are_decided(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    options = LoadOptions(iterations=3, auto_iterations=True)
+    suite = load(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
+    run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+    PrefectRunner().start(run, ExecuteOptions())
+    report = orjson.loads(stored_report(run))
+    assert (report["decision"], report["iterations"]["rounds"]) == ("fail", 1)
+    counts = report["counts"]
+    assert counts["planned"] == counts["completed"] + counts["skipped"] == 6
+
+
+def test_the_flow_compact_brings_the_history_up_to_date(
+    prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    for _ in range(2):
+        in_process_report(suite, store)
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
+    state = compact_history(return_state=True)
+    assert state.is_completed()
+    assert state.message is not None
+    assert state.message.startswith("2 runs in the history, ")
+    assert count_rows(store)["runs"].total() == 2
+    refused = compact_history(store=str(tmp_path / "elsewhere"), return_state=True)
+    assert refused.is_failed()
 
 
 def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.gate import GateSpec
+from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.notification import (
     LITERAL_ADDRESS,
     VARIABLE_NAME,
@@ -95,23 +96,24 @@ class SectionReader:
         chosen = tuple(gates if gates is not None else default_gates)
         has_errors_gate = policy is ErrorPolicy.ZERO or any(g.gate == Errors.gate for g in chosen)
         reducer = Reducer(section.get("reducer", Reducer.MEAN))
-        iterations = self._options.iterations or section.get("iterations", 1)
+        iterations = self._iterations()
         k = section.get("k")
         if reducer is Reducer.AT_LEAST_K and k is None:
             note(self._loc_of("reducer"), "'at_least_k' needs 'k' (how many must pass)")
-        if k is not None and k > iterations:
-            note(self._loc_of("k"), f"is {k}, but there are only {iterations} iterations")
+        if k is not None and k > iterations.most:
+            note(self._loc_of("k"), f"is {k}, but there are only {iterations.most} iterations")
         return Policy(
             score_rule=score_rule,
             gates=chosen if has_errors_gate else (*chosen, Errors().spec),
             threshold=threshold,
-            iterations=iterations,
+            iterations=iterations.most,
             reducer=reducer,
             k=k,
             errors=policy,
             max_error_share=section.get("max_error_share"),
             cluster=section.get("cluster"),
-            stop_when_decided=self._stops(),
+            stop_when_decided=self._stops() and not iterations.auto,
+            auto_iterations=iterations.auto,
             notify=self._notify(),
             annotation=self._annotation(),
         )
@@ -146,6 +148,17 @@ class SectionReader:
         number, unit = written["deadline"][:-1], written["deadline"][-1]
         then = AfterDeadline(written.get("then", AfterDeadline.INCONCLUSIVE))
         return AnnotationPolicy(int(number) * _UNIT_S[unit], then)
+
+    def _iterations(self) -> Iterations:
+        """Return how often each case runs; the caller's `auto` wins over `stop_when_decided`."""
+        options = self._options
+        if options.iterations is not None:
+            return Iterations(options.iterations, options.auto_iterations)
+        iterations = parse_iterations(self._section.get("iterations", 1))
+        if iterations.auto and self._stops():
+            message = "'auto' decides after whole iterations; remove 'stop_when_decided'"
+            self._problems.add(self._loc_of("iterations"), message)
+        return iterations
 
     def _stops(self) -> bool:
         chosen = self._options.stop_when_decided

@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Count, Measure, Share, Text, Weight, text_or_mapping
+from evalcore.declared.types import (
+    Count,
+    Measure,
+    Repetitions,
+    Share,
+    Text,
+    Weight,
+    text_or_mapping,
+)
 from evalcore.gates.registry import gate_schema
 from evalcore.model.measures import LARGEST
 
@@ -108,7 +116,7 @@ class EvalcoreSection(TypedDict, total=False):
     name: Text
     variants: Annotated[list[VariantShape], Field(min_length=1)]
     baseline: Text
-    iterations: Count
+    iterations: Repetitions
     reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
     k: Count
     threshold: Share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from evalcore.declared.types import Count
+from evalcore.declared.types import Repetitions
 from evalcore.scripts.program import LevelShape
 from evalcore.scripts.statements.statement import Compiled, ScriptPart
 
@@ -17,7 +17,7 @@ class TestGroup(LevelShape):
 
 class _SuiteFile(ScriptPart):
     shared: Annotated[Any, Compiled("level")] = None
-    iterations: Count = 1
+    iterations: Repetitions = 1
     evalcore: Annotated[Any, Compiled("evalcore")] = None
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Count, Share, Text
+from evalcore.declared.types import Count, Repetitions, Share, Text
 from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection, LimitsShape, WrittenGate
 from evalcore.formats.parts.target_shapes import TargetShape
 
@@ -56,7 +56,7 @@ class SuiteLevel(TypedDict, total=False):
     gates: list[WrittenGate]
     targets: list[TargetShape]
     columns: dict[str, Text]
-    iterations: Count
+    iterations: Repetitions
     reducer: Literal["mean", "median", "min", "max", "pass_at_k", "pass_all_k", "at_least_k"]
     k: Count
     errors: Literal["fail", "zero", "exclude"]

@@ -104,6 +104,18 @@ def test_a_suite_whose_gates_pass_has_passed(tmp_path: Path) -> None:
     assert run(tmp_path, suite_of(gates=[gates.pass_rate(0.5)])).passed
 
 
+def test_iterations_are_added_until_the_gates_are_decided(tmp_path: Path) -> None:
+    suite = suite_of(gates=[gates.pass_rate(1.0)], baseline=None)
+    report = run(tmp_path, suite, iterations="auto:4")
+    assert not report.passed
+    executed = {each.iteration for each in report.case_results if each.status == "completed"}
+    assert executed == {0}
+    with pytest.raises(UsageError, match="'auto:x' is not a number of iterations"):
+        run(tmp_path, suite, iterations="auto:x")
+    with pytest.raises(UsageError, match="iterations is a whole number from 1, 'auto' or"):
+        run(tmp_path, suite, iterations="3")
+
+
 def test_nothing_evaluated_has_not_passed(tmp_path: Path) -> None:
     broken = [{"id": "b", "input": {"task": "break"}}]
     report = run(tmp_path, suite_of(cases=broken, gates=[], errors="zero"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,8 @@ FORMATS = {
     ),
     "workflow-harness": (
         "workflow: {name: w, blocks: [{id: b, type: prompt, prompt: p}]}\n"
-        "eval: {cases: [{id: c, inputs: {q: x}, fixtures: {b: {output: x}}, expected: {b: [{type: contains, value: x}]}}]}\n"
+        "eval: {cases: [{id: c, inputs: {q: x}, fixtures: {b: {output: x}}, "
+        "expected: {b: [{type: contains, value: x}]}}]}\n"
         "evalcore: {iterations: auto:5}"
     ),
 }
@@ -42,7 +44,7 @@ MISTAKES = {
 }
 
 
-def policy(folder: Path, text: str, **options: object) -> Policy:
+def policy(folder: Path, text: str, **options: Any) -> Policy:
     return load_text(folder, text, **options).definition.policy
 
 

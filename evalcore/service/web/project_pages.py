@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -129,7 +129,18 @@ class PagesRoute(BaseRoute):
         if scope["path"] == PREFIX:
             await RedirectResponse(f"{PREFIX}/", 308)(scope, receive, send)
             return
-        await self.application(scope, receive, send)
+        try:
+            await self.application(scope, receive, send)
+        finally:
+            # For the request log and the metrics.
+            template = getattr(scope.get("route"), "path", "")
+            scope["route"] = _PageTemplate(f"{PREFIX}/{template.removeprefix(PREFIX).lstrip('/')}")
+
+
+class _PageTemplate(NamedTuple):
+    """What the request log calls a page."""
+
+    path: str
 
 
 class _AuditedWrites:

@@ -184,6 +184,19 @@ def test_no_identifier_of_a_project_is_visible_through_the_token_of_the_other(
                 assert status != 200 or not any(each in path for each in others), path
 
 
+def test_metrics_name_pages_by_their_template(projects: Projects) -> None:
+    projects.get(f"/ui/runs/{projects.runs[0]}", projects.service.tokens[0])
+    text = projects.client.get("/metrics").text
+    assert 'route="/ui/runs/{run_id}"' in text
+    assert 'route="/runs/{run_id}"' not in text
+
+
+def test_a_browser_says_where_own_forms_come_from(projects: Projects) -> None:
+    # With "no-referrer" Chromium sends `Origin: null` for the pages' own forms.
+    page = projects.client.get("/ui/sign-in", headers=PAGE)
+    assert page.headers["referrer-policy"] == "same-origin"
+
+
 def test_a_revoked_token_leads_to_the_form_again(projects: Projects) -> None:
     parts = cast(FastAPI, projects.client.app).state.parts
     portal = projects.client.portal

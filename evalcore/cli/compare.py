@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
+from evalcore.cli.form_output import OUTPUT_HELP, write_form
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
-from evalcore.cli.showing import one_line
-from evalcore.errors import ExitCode
+from evalcore.cli.showing import one_line, present
+from evalcore.errors import ExitCode, UsageError
 from evalcore.model.comparison import Difference, VariantComparison
 from evalcore.model.gate import GateOutcome
+from evalcore.pipeline import view_run
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
 from evalcore.report.comparison import comparison_entries
 from evalcore.report.document import on_one_line
 from evalcore.storage.run_names import choose_two
+from evalcore.storage.runs import StoredRun
 
 _MAX_LINES, _VERBOSE = 10, 200
 _CODES = {
@@ -29,23 +33,50 @@ _CODES = {
 @click.command()
 @click.argument("baseline", metavar="RUN_A")
 @click.argument("candidate", metavar="RUN_B")
+@click.option("--html", is_flag=True, help="Print one HTML page that needs nothing else.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help=OUTPUT_HELP)
 @store_option
 @json_option
 @verbose_option
-def compare(baseline: str, candidate: str, store: str | None, as_json: bool, verbose: bool) -> int:
+def compare(
+    baseline: str,
+    candidate: str,
+    html: bool,
+    output: Path | None,
+    store: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> int:
     """Compare RUN_B with RUN_A, its baseline, case by case.
 
     The exit code is that of the gate no_regressions: 0 none, 1 there are some, 3 nothing could be
     compared or what differs may be chance.
     """
-    opened = chosen_store(store)
-    runs = compare_runs(*choose_two(opened, baseline, candidate))
-    if as_json:
+    if html and as_json:
+        raise UsageError("one form at a time: html, json")
+    if output is not None and not html:
+        raise UsageError("-o: only a page is written to a file: --html -o FILE")
+    chosen = choose_two(chosen_store(store), baseline, candidate)
+    runs = compare_runs(*chosen)
+    if html:
+        _write_page(runs, *chosen, output)
+    elif as_json:
         click.echo(on_one_line(orjson.dumps(_values(runs)).decode()))
     else:
         for line in _lines(runs, _VERBOSE if verbose else _MAX_LINES):
             click.echo(one_line(line))
     return int(_CODES[runs.gate.outcome])
+
+
+def _write_page(
+    runs: ComparedRuns, baseline: StoredRun, candidate: StoredRun, output: Path | None
+) -> None:
+    from evalcore.report.compared_view import ComparedView
+    from evalcore.report.html_comparison import render_comparison
+
+    with view_run(baseline) as earlier, view_run(candidate) as later:
+        view = ComparedView(present(earlier), present(later), runs.summary, runs.gate)
+        write_form(render_comparison(view), output)
 
 
 def _values(runs: ComparedRuns) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 
 from evalcore.cli.export_files import export_option
 from evalcore.cli.exporting import export_view
+from evalcore.cli.form_output import OUTPUT_HELP, write_form
 from evalcore.cli.options import (
     AS_JSON,
     chosen_store,
@@ -16,15 +17,13 @@ from evalcore.cli.options import (
     store_option,
     verbose_option,
 )
-from evalcore.cli.showing import one_line, present, print_terminal
+from evalcore.cli.showing import present, print_terminal
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.pipeline import RunView, view_run
 from evalcore.report.damaged import render_damaged
 from evalcore.report.registry import JSON, check_form, find_form
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
-
-_OUTPUT_HELP = "Write the form to this file instead of standard output."
 
 
 @click.command()
@@ -36,7 +35,7 @@ _OUTPUT_HELP = "Write the form to this file instead of standard output."
 @click.option(
     "--form", metavar="FORM", help="The same by name: html, junit, markdown, github, json."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help=_OUTPUT_HELP)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help=OUTPUT_HELP)
 @export_option
 @store_option
 @json_option
@@ -62,7 +61,7 @@ def report(
         # Printed here in any form, JSON too.
         click.get_current_context().meta[AS_JSON] = False
         if chosen is not None:
-            _tell((render_damaged(error, chosen),), output)
+            write_form((render_damaged(error, chosen),), output)
         raise
 
 
@@ -74,15 +73,7 @@ def _show(
         if form is None:
             print_terminal(view, verbose=verbose)
         else:
-            _tell(_pieces(view, form), output)
-
-
-def _tell(pieces: Iterable[str | bytes], output: Path | None) -> None:
-    if output is not None:
-        _write(pieces, output)
-        return
-    for piece in pieces:
-        click.echo(piece, nl=False)
+            write_form(_pieces(view, form), output)
 
 
 def _chosen_form(flags: dict[str, bool], named: str | None) -> str | None:
@@ -97,13 +88,3 @@ def _chosen_form(flags: dict[str, bool], named: str | None) -> str | None:
 
 def _pieces(view: RunView, form: str) -> Iterable[str | bytes]:
     return (view.json(newline=""),) if form == JSON else find_form(form)(present(view))
-
-
-def _write(pieces: Iterable[str | bytes], path: Path) -> None:
-    try:
-        with path.open("wb") as file:
-            for piece in pieces:
-                file.write(piece.encode() if isinstance(piece, str) else piece)
-    except OSError as error:
-        raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
-    click.echo(one_line(f"wrote {path}"), err=True)

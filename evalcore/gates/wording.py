@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Final
+
 from evalcore.model.summary import Counts
+
+_SMALLEST: Final = 1e-12
 
 
 def number(value: float) -> str:
-    """Return at most four decimals, more where rounding would make another number of a miss."""
+    """Return at most four decimals, more where rounding would make another number of a miss.
+
+    A small amount has as many decimals as it needs and no exponent: `0.0000053`.
+    """
     short = f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
     # 0.89999 must not look like the 0.9 that it misses; 0.8889 for 8/9 is exact enough.
-    return short if len(short) == 6 or float(short) == value else f"{value:.10g}"
+    if len(short) == 6 or float(short) == value:
+        return short
+    exact = f"{value:.10g}"
+    return f"{Decimal(exact):f}" if _SMALLEST <= abs(value) < 1 else exact
 
 
 def counted(count: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from evalcore.model.comparison import Difference, DifferenceKind, VariantComparison
+from evalcore.model.comparison import HARD_KINDS, Difference, DifferenceKind, VariantComparison
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 
@@ -30,6 +30,11 @@ class CaseChange(NamedTuple):
     detail: str
     differences: int = 1
     allowed: bool = False
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether one of its kinds is of `HARD_KINDS`."""
+        return not HARD_KINDS.isdisjoint(self.kind.split(", "))
 
     @property
     def title(self) -> str:
@@ -70,7 +75,8 @@ def no_comparison(report: Report) -> tuple[str, ...]:
 def changes(report: Report) -> tuple[CaseChange, ...]:
     """Return the listed regressions of all variants, then what is missing, then improvements.
 
-    The regressions that `no_regressions` counts come before those that it allows.
+    The regressions that `no_regressions` counts come before those that it allows, and of both
+    those of `HARD_KINDS` before those of measures.
     """
     variants = compared(report)
     allowed, quarantined = allowed_kinds(report), frozenset(report.quarantine.case_ids)
@@ -81,7 +87,7 @@ def changes(report: Report) -> tuple[CaseChange, ...]:
         for each in variants
         for change in _of(each, REGRESSION, each.regressions)
     ]
-    regressions.sort(key=lambda change: change.allowed)
+    regressions.sort(key=lambda change: (change.allowed, not change.is_hard))
     return (
         *regressions,
         *(change for each in variants for change in _of(each, MISSING, each.missing)),

@@ -55,6 +55,11 @@ _ENDS = ("passed", "failed", "blocked", "error", "skipped", "cancelled")
 
 def render(view: ReportView) -> Iterator[str]:
     """Yield the page in pieces."""
+    yield from page_pieces(view)
+
+
+def page_pieces(view: ReportView, **replaced: Any) -> Iterator[str]:
+    """Yield the page in pieces; values of its template are `replaced` by their names."""
     report = view.report
     css, script = _joined(_STYLES), _joined(_SCRIPTS)
     variants = [variant.variant for variant in report.summary.variants]
@@ -63,9 +68,9 @@ def render(view: ReportView) -> Iterator[str]:
     head = {
         "variants": variants,
         "tags": data.tags,
-        "changes": [change._asdict() for change in differences],
+        "changes": [change._asdict() | {"hard": change.is_hard} for change in differences],
     }
-    yield from _template().generate(
+    values = dict(
         policy=_policy(css, script),
         css=css,
         script=script,
@@ -76,21 +81,27 @@ def render(view: ReportView) -> Iterator[str]:
         most_cases=f"{_MOST_CASES:,}",
         reasons=view.reasons(),
         causes=data.causes.most_frequent(_MOST_REASONS),
-        trend=_trend_image(view),
+        trend=_trend_images(view),
+        against=None,
         **_head(report, view.source_line("").file),
         **_changes(report),
     )
+    yield from _template().generate({**values, **replaced})
 
 
-def _trend_image(view: ReportView) -> str | None:
-    """Return the picture of the suite's trend as base64: an image executes nothing."""
+def _trend_images(view: ReportView) -> dict[str, str] | None:
+    """Return the picture of the suite's trend as base64 by theme: an image executes nothing."""
     trend = view.trend()
     if trend is None:
         return None
     from evalcore.report.charts.drawing import chart_svg
+    from evalcore.report.charts.themes import THEMES
     from evalcore.report.charts.trend import trend_spec
 
-    return base64.b64encode(chart_svg(trend_spec(trend))).decode()
+    return {
+        name: base64.b64encode(chart_svg(trend_spec(trend, theme))).decode()
+        for name, theme in THEMES.items()
+    }
 
 
 @cache
@@ -153,14 +164,16 @@ def _head(report: Report, source: str) -> dict[str, Any]:
             }
             for gate in report.gates
         ],
-        "quarantine": [*awaiting_lines(report), *quarantine_lines(report.quarantine)],
+        "notes": [*awaiting_lines(report), *quarantine_lines(report.quarantine)],
     }
 
 
-def _figures(report: Report) -> Iterator[dict[str, Any]]:
-    def figure(name: str, value: str, unit: str = "", tone: str = "") -> dict[str, Any]:
-        return {"name": name, "value": value, "unit": unit, "tone": tone}
+def figure(name: str, value: str, unit: str = "", tone: str = "") -> dict[str, Any]:
+    """Return a figure as the template shows it; `tone` is the name of an outcome."""
+    return {"name": name, "value": value, "unit": unit, "tone": tone}
 
+
+def _figures(report: Report) -> Iterator[dict[str, Any]]:
     summary, counts = report.summary, report.summary.counts
     yield figure("Items", f"{counts.planned:,}")
     for name in _ENDS:
@@ -200,7 +213,7 @@ def _shares(report: Report) -> dict[str, Any]:
 
 def _changes(report: Report) -> dict[str, Any]:
     comparisons = {candidate.variant: candidate for candidate in compared(report)}
-    baselines = {candidate.baseline for candidate in comparisons.values() if candidate.run is None}
+    baselines = set(map(baseline_name, comparisons.values()))
     variants = []
     for variant in report.summary.variants:
         candidate = comparisons.get(variant.variant)

@@ -24,7 +24,8 @@ const cases = JSON.parse(byId("rows").textContent).map(([id, group, tags, packed
   });
   const outcomes = new Set(cells.map((cell) => cell.outcome));
   const changed = cells.some((cell) => cell.changes.length > 0) || (head.changes.length === 0 && outcomes.size > 1);
-  const rank = cells.some((cell) => cell.changes.some((change) => change.direction === "regression" && !change.allowed)) ? 0 : outcomes.size === 1 && outcomes.has("passed") ? 2 : 1;
+  const counted = cells.flatMap((cell) => cell.changes).filter((change) => change.direction === "regression" && !change.allowed);
+  const rank = counted.some((change) => change.hard) ? 0 : counted.length ? 1 : outcomes.size === 1 && outcomes.has("passed") ? 3 : 2;
   return { rank, index, id, group, question, tags: tags.map((tag) => head.tags[tag]), cells, changed };
 });
 

@@ -54,6 +54,12 @@ def test_regressions_that_are_allowed_are_counted_by_kind() -> None:
     assert gate.details["allowed"] == {"latency": 1, "cost": 0, "tokens": 0, "score": 0}
 
 
+def test_tiny_costs_have_no_exponent_in_messages() -> None:
+    base, dear = [GOOD | {"costUsd": 5.3e-06}], [GOOD | {"costUsd": 1.06e-05}]
+    gate, _ = decide("no_regressions", base=base, cand=dear)
+    assert "cost 0.0000053 → 0.0000106" in gate.message
+
+
 def test_a_chance_says_how_many_iterations_would_decide() -> None:
     gate, _ = decide("no_regressions", base=[GOOD] * 3, cand=[GOOD, BAD, BAD])
     assert "passes 3 of 3 → 1 of 3" in gate.message

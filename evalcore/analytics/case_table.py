@@ -190,6 +190,13 @@ class CaseTable:
         ).fetchall()
         return self._by_number([number for (number,) in numbers])
 
+    def group_of(self, case_id: str) -> str | None:
+        """Return the group of the first case with this id; None if it has none."""
+        row = self._connection.execute(
+            "SELECT case_group FROM case_rows WHERE case_id = $1 ORDER BY number LIMIT 1", [case_id]
+        ).fetchone()
+        return None if row is None else row[0]
+
     def _by_number(self, numbers: Sequence[int | None]) -> tuple[CaseRow, ...]:
         """Return rows by their numbers, in their order.
 

@@ -26,6 +26,7 @@ from evalcore.viewer.routes import (
     annotate,
     assertions,
     cases,
+    compare,
     live,
     runs,
     static,
@@ -37,7 +38,7 @@ from evalcore.viewer.site import Site, site_of
 
 _LONGEST_INPUT: Final = 100
 # Each module of pages has a `router`.
-PAGES = (suites, trends, runs, live, assertions, cases, annotate, whole_texts)
+PAGES = (suites, trends, runs, live, assertions, cases, compare, annotate, whole_texts)
 
 
 def create_viewer(

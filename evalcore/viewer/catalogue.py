@@ -70,6 +70,11 @@ class RunEntry:
         return str(git["branch"]) if isinstance(git, Mapping) and git.get("branch") else None
 
     @property
+    def is_decided(self) -> bool:
+        """Whether the run has ended with a decision."""
+        return self.manifest is not None and self.manifest.decision is not None
+
+    @property
     def is_live(self) -> bool:
         """Whether processes may execute the run now."""
         return self.outcome in {State.RUNNING, State.PENDING, State.QUEUED}
@@ -93,6 +98,12 @@ class Catalogue:
             if suite_key is None or entry.suite_key == suite_key
         ]
         return sorted(entries, key=_order, reverse=True)
+
+    def before(self, entry: RunEntry) -> RunEntry | None:
+        """Return the completed run of the suite before this one; None if there is none."""
+        runs = self.runs(entry.suite_key)
+        older = runs[runs.index(entry) + 1 :] if entry in runs else []
+        return next((run for run in older if run.is_decided), None)
 
     def suites(self) -> Mapping[str, list[RunEntry]]:
         """Return the runs of each suite, newest first, by the key of the suite's name."""

@@ -14,6 +14,7 @@ from evalcore.storage.object_store import ObjectStore
 from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.live_runs import LiveRuns
+from evalcore.viewer.opened_comparisons import OpenedComparisons
 from evalcore.viewer.opened_runs import OpenedRuns
 from evalcore.viewer.recent import Recent
 from evalcore.viewer.regrading import Regrades
@@ -44,6 +45,7 @@ class Site:
     regrades_runs: bool = True
     catalogue: Catalogue = field(init=False)
     opened: OpenedRuns = field(init=False)
+    comparisons: OpenedComparisons = field(init=False)
     live: LiveRuns = field(init=False)
     pictures: TrendPictures = field(default_factory=TrendPictures)
     queues: AnnotationQueues = field(init=False)
@@ -58,6 +60,7 @@ class Site:
     def __post_init__(self) -> None:
         self.catalogue = Catalogue(self.store)
         self.opened = OpenedRuns(self.store)
+        self.comparisons = OpenedComparisons(self.store)
         self.live = LiveRuns(self.store)
         self.queues = AnnotationQueues(self.store, self.catalogue)
         self.regrades = Regrades(self.store.url)
@@ -71,6 +74,7 @@ class Site:
         self.regrades.close()
         self.queues.close()
         self.opened.close()
+        self.comparisons.close()
 
     def sync_history(self) -> None:
         """Bring the history up to date if a run has ended since; wait for a sync under way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -62,6 +63,7 @@ def one_case(
         run = opened.manifest
     if page is None:
         raise HTTPException(404, f"Run {run_id} has no result of case '{case_id}'.")
+    address = replace(address, group=page.rows[0].group)
     previous, following = page.neighbours
 
     def narrowed(variant: str | None, iteration: int | None) -> str:

@@ -14,6 +14,7 @@ from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
 from evalcore.report.changes import changes, no_comparison
 from evalcore.report.intervals import rate_text, score_text
+from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.opened_runs import OpenedRun
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite, Site
@@ -73,6 +74,7 @@ def one_run(
             # What the list of runs says may be a second old.
             is_live=entry.is_live and opened.manifest.state is State.RUNNING,
             facts=_facts(opened),
+            comparable=_comparable(site, opened, entry),
             quarantine=quarantine_of(opened.manifest.settings),
             flow_run_url=_flow_run_url(opened.manifest),
             ended_items=0 if table is None else table.ended_items(),
@@ -103,6 +105,17 @@ def _next_url(site: Site, request: Request, run_id: str, page: CasePage) -> str 
     query = dict(request.query_params)
     query["after"] = f"{page.following.key!r}~{page.following.number}"
     return page_url(site, "runs", run_id, **query)
+
+
+def _comparable(site: Site, opened: OpenedRun, entry: RunEntry) -> str | None:
+    """Return the run to compare with: the baseline, else the run before; None if there is none."""
+    if not entry.is_decided:
+        return None
+    baseline = opened.manifest.settings.get("baseline")
+    if baseline:
+        return str(baseline["run"])
+    earlier = site.catalogue.before(entry)
+    return None if earlier is None else earlier.id
 
 
 def _flow_run_url(manifest: Manifest) -> str | None:

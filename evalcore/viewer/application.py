@@ -27,6 +27,7 @@ from evalcore.viewer.routes import (
     assertions,
     cases,
     compare,
+    datasets,
     live,
     runs,
     static,
@@ -38,7 +39,7 @@ from evalcore.viewer.site import Site, site_of
 
 _LONGEST_INPUT: Final = 100
 # Each module of pages has a `router`.
-PAGES = (suites, trends, runs, live, assertions, cases, compare, annotate, whole_texts)
+PAGES = (suites, trends, runs, live, assertions, cases, compare, annotate, datasets, whole_texts)
 
 
 def create_viewer(

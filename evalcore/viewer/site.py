@@ -18,6 +18,7 @@ from evalcore.viewer.opened_comparisons import OpenedComparisons
 from evalcore.viewer.opened_runs import OpenedRuns
 from evalcore.viewer.recent import Recent
 from evalcore.viewer.regrading import Regrades
+from evalcore.viewer.shared_datasets import SharedDatasets
 from evalcore.viewer.suite_overview import SuiteOverview, read_overview
 from evalcore.viewer.trend_pictures import TrendPictures
 
@@ -50,6 +51,7 @@ class Site:
     pictures: TrendPictures = field(default_factory=TrendPictures)
     queues: AnnotationQueues = field(init=False)
     regrades: Regrades = field(init=False)
+    datasets: SharedDatasets = field(init=False)
     _synced: str | None = field(default=None, init=False)
     _syncing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
@@ -64,6 +66,7 @@ class Site:
         self.live = LiveRuns(self.store)
         self.queues = AnnotationQueues(self.store, self.catalogue)
         self.regrades = Regrades(self.store.url)
+        self.datasets = SharedDatasets(self.store)
 
     def start(self) -> None:
         """Bring the catalogue and the history up to date beside the first requests."""

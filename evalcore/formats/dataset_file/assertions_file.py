@@ -11,7 +11,7 @@ from evalcore.checks.registry import Dialect
 from evalcore.errors import LoadError
 from evalcore.formats.parts.data_row_rules import forbidden_parts
 from evalcore.formats.single_assertion import read_single
-from evalcore.formats.text.documents import as_json, read_document
+from evalcore.formats.text.documents import Document, as_json, parse_document, read_document
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import describe, suggest_assertion
@@ -26,7 +26,18 @@ def read_assertions(path: Path) -> list[dict[str, Any]]:
     Raises `LoadError` with every mistake and its line: what neither test files nor suites accept,
     and what may not stand in a row of data.
     """
-    document = read_document(path, str(path))
+    return _checked_list(read_document(path, str(path)))
+
+
+def parse_assertions(text: str, name: str) -> list[dict[str, Any]]:
+    """Return the assertions of a text in YAML or JSON; raise `LoadError` as `read_assertions`.
+
+    `name` stands for the file in messages.
+    """
+    return _checked_list(parse_document(text.encode("utf-8", "replace"), name, is_json=False))
+
+
+def _checked_list(document: Document) -> list[dict[str, Any]]:
     problems = Problems(document.file, document.locate)
     raw: Any = document.value
     loc: Loc = ()

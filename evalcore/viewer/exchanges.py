@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -12,8 +13,18 @@ from evalcore.viewer.conversations import MessageList, PageMessage, conversation
 from evalcore.viewer.texts import PageText, TextBudget
 
 _MOST_CALLS: Final = 50
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+_MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
 _REPLY_CHARACTERS: Final = 16_000
 _PARAMETERS_CHARACTERS: Final = 4_000
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt that failed, and the pause after it (seconds; None where it is not noted)."""
+
+    attempt: str
+    reason: str
+    delay_s: float | None
 
 
 class CallFacts(NamedTuple):
@@ -31,7 +42,7 @@ class CallFacts(NamedTuple):
     is_recorded: bool = False
     error: str | None = None
     recording: str | None = None
-    retries: tuple[Mapping[str, Any], ...] = ()
+    retries: tuple[FailedAttempt, ...] = ()
 
 
 class Exchange(NamedTuple):
@@ -54,15 +65,20 @@ class Exchanges(NamedTuple):
 
 
 def read_exchanges(details: Mapping[str, Any], library: Library, budget: TextBudget) -> Exchanges:
-    """Return the calls of `Evidence.details` with what was sent and received."""
-    entries = [entry for entry in details.get("calls") or () if isinstance(entry, Mapping)]
+    """Return the calls of `Evidence.details` with what was sent and received.
+
+    A target in Python may list calls of any shape: what is no measure or text is left out.
+    """
+    entries = _mappings(details.get("calls"))
     sent: list[Any] = []
     exchanges = []
     for entry in entries[:_MOST_CALLS]:
         facts = _facts(entry)
         if isinstance(entry.get("request"), Mapping):
             request = dict(entry["request"])
-            sent = [*sent[: request.pop("continues", 0)], *request.get("messages", ())]
+            shared = request.pop("continues", 0)
+            begin = sent[:shared] if isinstance(shared, int) else []
+            sent = [*begin, *_mappings(request.get("messages"))]
             request["messages"] = sent
             exchanges.append(_exchange(facts, request, entry.get("reply"), budget))
         elif facts.recording is not None:
@@ -74,17 +90,35 @@ def read_exchanges(details: Mapping[str, Any], library: Library, budget: TextBud
 
 
 def _facts(entry: Mapping[str, Any]) -> CallFacts:
-    names = ("block", "latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens")
+    digest = _text(entry.get("recording"))
     return CallFacts(
-        str(entry.get("provider", "")),
-        str(entry.get("model", "")),
-        **{name: entry.get(name) for name in names},
-        attempts=entry.get("attempts"),
+        _text(entry.get("provider")) or "",
+        _text(entry.get("model")) or "",
+        _text(entry.get("block")),
+        **{name: _number(entry.get(name)) for name in _MEASURES},
+        attempts=_number(entry.get("attempts")),
         is_recorded=bool(entry.get("recorded")),
-        error=entry.get("error"),
-        recording=entry.get("recording"),
-        retries=tuple(entry.get("retries") or ()),
+        error=_text(entry.get("error")),
+        recording=digest if digest is not None and _DIGEST.fullmatch(digest) else None,
+        retries=tuple(map(_failed_attempt, _mappings(entry.get("retries")))),
     )
+
+
+def _failed_attempt(entry: Mapping[str, Any]) -> FailedAttempt:
+    reason = ": ".join(str(entry[name]) for name in ("kind", "message") if name in entry)
+    return FailedAttempt(str(entry.get("attempt", "?")), reason, _number(entry.get("delay_s")))
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _recorded(facts: CallFacts, digest: str, library: Library, budget: TextBudget) -> Exchange:
@@ -112,18 +146,18 @@ def _exchange(
     if isinstance(reply, Mapping):
         received = PageMessage(
             "assistant",
-            budget.cut(reply.get("text") or None, _REPLY_CHARACTERS),
+            budget.cut(_text(reply.get("text")) or None, _REPLY_CHARACTERS),
             tool_calls_of(reply.get("tool_calls"), budget),
         )
-    parameters = {
-        **(request.get("parameters") or {}),
-        **({"response_schema": schema} if (schema := request.get("response_schema")) else {}),
-    }
+    written = request.get("parameters")
+    parameters = dict(written) if isinstance(written, Mapping) else {}
+    if schema := request.get("response_schema"):
+        parameters["response_schema"] = schema
     return Exchange(
         facts,
         conversation_of(request.get("messages"), budget),
         budget.cut(parameters or None, _PARAMETERS_CHARACTERS),
         budget.cut(request.get("tools") or None, _PARAMETERS_CHARACTERS),
         received,
-        reply.get("finish_reason") if isinstance(reply, Mapping) else None,
+        _text(reply.get("finish_reason")) if isinstance(reply, Mapping) else None,
     )

@@ -159,6 +159,32 @@ def read_head(folder: Path, environment: Mapping[str, str]) -> Head:
     return Head(commit if commit and _COMMIT.fullmatch(commit) else None, branch)
 
 
+def is_dirty(folder: Path) -> bool | None:
+    """Whether tracked files of `folder` differ from the commit; untracked files do not count.
+
+    None if the folder is in no repository, or `git` is not installed, fails or takes over a second.
+    """
+    if not (repository_root(folder) / _MARK).exists():
+        return None
+    import subprocess
+
+    # No monitor of the repository's configuration is started, and no lock is taken.
+    options = ("--no-optional-locks", "-c", "core.fsmonitor=false")
+    status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    with suppress(OSError, subprocess.SubprocessError):
+        answer = subprocess.run(
+            ["git", *options, *status, "--", "."],  # noqa: S607  (the user's own git)
+            cwd=folder,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_STATUS_TIMEOUT_S,
+            check=True,
+        )
+        return bool(answer.stdout)
+    return None
+
+
+_STATUS_TIMEOUT_S = 1.0
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _COMMIT_VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA")
 _BRANCH_VARIABLES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")

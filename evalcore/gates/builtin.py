@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from evalcore.declared.parameter_types import Amount, Flag, Share
 from evalcore.declared.parameters import Key, Rule
@@ -36,6 +36,7 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
 class ScoreAtLeast(Gate, example="0.8"):
     """The run's score is at least this. Without a score the gate fails."""
 
+    value_key: ClassVar[str] = "score"
     threshold: Share
 
     @property
@@ -72,6 +73,7 @@ class PassRate(Gate, example="0.9"):
     Without cases the gate fails. Default of test files, with 1.0.
     """
 
+    value_key: ClassVar[str] = "pass_rate"
     threshold: Share
     per_variant: Flag = False
 
@@ -172,6 +174,8 @@ class RequiredCases(Gate, example="case-1,case-2"):
 class RequiredAssertions(Gate):
     """Every required assertion of every completed item reaches its threshold."""
 
+    value_key: ClassVar[str] = "failures"
+
     def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
         return summary.required_failures > 0
 
@@ -212,6 +216,7 @@ class Errors(Gate):
 class ErrorRateUnder(Gate, example="0.05"):
     """The share of items in error is below this."""
 
+    value_key: ClassVar[str] = "error_rate"
     threshold: Share
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
@@ -228,13 +233,15 @@ class ErrorRateUnder(Gate, example="0.05"):
 class _MaximumGate(Gate):
     """A gate on an amount that is strictly below a maximum."""
 
+    threshold_key: ClassVar[str] = "max"
+
     def below(self, amount: str, value: float, maximum: float, unmeasured: int = 0) -> GateResult:
         """Compare; unmeasured items (fixtures cost nothing) are counted in the message only."""
         passed = is_below(value, maximum)
         message = f"{amount} {number(value)} {'<' if passed else '≥'} {number(maximum)}"
         if unmeasured:
             message += f" ({unmeasured} items were not measured)"
-        return self.passes_if(passed, message, {"max": maximum})
+        return self.passes_if(passed, message, {"value": value, "max": maximum})
 
     def latency_is_unmeasured(self, summary: Summary) -> GateResult:
         """Return the failure because of items whose latency is not measured."""
@@ -257,7 +264,12 @@ class LatencyUnder(_MaximumGate, example="2000"):
             f"slowest item {number(slowest.value)} ms {'<' if passed else '≥'} "
             f"{number(self.max_ms)} ms (variant '{slowest.variant}', case '{slowest.case}')"
         )
-        details = {"max": self.max_ms, "variant": slowest.variant, "case": slowest.case}
+        details = {
+            "value": slowest.value,
+            "max": self.max_ms,
+            "variant": slowest.variant,
+            "case": slowest.case,
+        }
         return self.passes_if(passed, message, details)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from evalcore.declared.parameter_types import Flag, Level, Share
 from evalcore.gates.difference import GateVerdict, PairedSample, judge_difference
@@ -35,6 +35,7 @@ class NoRegressions(Gate, compares=True):
     is `first_run`. If nothing is measured on a side, it is inconclusive.
     """
 
+    value_key: ClassVar[str] = "regressions"
     allow_metric_regressions: Flag = False
     first_run: FirstRun = "inconclusive"
 
@@ -164,6 +165,7 @@ class NoSignificantRegression(Gate, compares=True):
     above −`margin`, for every candidate.
     """
 
+    threshold_key: ClassVar[str] = "margin"
     margin: Share = 0.02
     alpha: Level = 0.05
 

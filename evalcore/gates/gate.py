@@ -24,14 +24,17 @@ class Gate:
     `define_suite` checks the gates that Python makes. A `query` computes what the summary does not
     hold: SQL over the tables `items` and `cases` of the run (analytics/queries/), with the gate's
     parameters as `$key`.
-    `rows` returns its rows. `is_sequential`: it has a `sequential` rule; `fails_early`:
-    it has a rule `has_failed`.
+    `rows` returns its rows. `value_key` and `threshold_key` are the keys of its details that hold
+    the number it looks at and the bound of that number, for the history.
+    `is_sequential`: it has a `sequential` rule; `fails_early`: it has a rule `has_failed`.
     """
 
     gate: ClassVar[str]
     example: ClassVar[str] = ""
     compares: ClassVar[bool] = False
     query: ClassVar[str] = ""
+    value_key: ClassVar[str] = "value"
+    threshold_key: ClassVar[str] = "threshold"
     is_sequential: ClassVar[bool] = False
     fails_early: ClassVar[bool] = False
 

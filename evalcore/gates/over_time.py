@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from evalcore.declared.parameter_types import Count, Level, Share
 from evalcore.gates.comparing import joined
@@ -115,6 +115,7 @@ ORDER BY variant_number
     the same cases, paired by case, is above −`margin`, in every variant.
     """
 
+    threshold_key: ClassVar[str] = "margin"
     runs: Count = 20
     margin: Share = 0.02
     alpha: Level = 0.05
@@ -247,6 +248,7 @@ ORDER BY variant_number, case_number
     runs are inconclusive, and so are failures that [may be chance](#over-time).
     """
 
+    value_key: ClassVar[str] = "new_failures"
     runs: Count = 5
 
     @property

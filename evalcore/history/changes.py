@@ -39,9 +39,7 @@ def describe_changes(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]
     if not changes and _differ(before.suite_sha256, after.suite_sha256):
         changes.append("suite file")
     changes += _named("evalcore", before.engine, after.engine)
-    if (before.git_commit, before.git_dirty) != (after.git_commit, after.git_dirty):
-        commits = _commit(before), _commit(after)
-        changes += [f"commit {commits[0]} → {commits[1]}"] if None not in commits else []
+    changes += _named("commit", _commit(before), _commit(after))
     return tuple(changes)
 
 

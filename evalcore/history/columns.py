@@ -108,7 +108,12 @@ RUNS: Final = HistoryTable(
         Column("engine", TEXT, "", "Version of evalcore that planned the run."),
         Column("git_commit", TEXT, "", "Commit of the suite's repository."),
         Column("git_branch", TEXT, "", "Branch of the suite's repository."),
-        Column("git_dirty", FLAG, "", "Whether the repository had changes that are in no commit."),
+        Column(
+            "git_dirty",
+            FLAG,
+            "",
+            "Whether tracked files of the suite's folder had changes.",
+        ),
         Column("flow_run_id", TEXT, "", "Prefect flow run that evaluated the suite."),
         Column("tags", TEXTS, "", "Tags of the suite."),
     ),

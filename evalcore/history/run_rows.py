@@ -16,6 +16,9 @@ from evalcore.analytics.damage import changed_parts, describe_part, stored_parts
 from evalcore.analytics.named_queries import query_text
 from evalcore.analytics.summarise import reduction_of
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
+from evalcore.gates.gate import Gate
+from evalcore.gates.own_functions import CustomGate
+from evalcore.gates.registry import GATES as GATES_BY_NAME
 from evalcore.history.columns import ASSERTIONS, CASES, GATES, MONTH, RUNS, ColumnType, HistoryTable
 from evalcore.history.data_files import Partition, StagedRows
 from evalcore.history.fingerprints import (
@@ -34,8 +37,6 @@ from evalcore.statistics.intervals import mean_interval, plain_moments
 from evalcore.storage.manifests import MANIFEST
 from evalcore.storage.runs import StoredRun
 
-_VALUE_KEYS: Final = ("value", "score", "pass_rate", "error_rate", "statistic", "difference")
-_THRESHOLD_KEYS: Final = ("threshold", "max", "margin")
 _CASES_BEGIN: Final = b'"cases":['
 
 
@@ -255,7 +256,7 @@ class _RunTables:
         return [
             shared
             | {"gate": gate["name"], "outcome": gate["outcome"], "message": gate["message"]}
-            | {"value": _number(gate, _VALUE_KEYS), "threshold": _number(gate, _THRESHOLD_KEYS)}
+            | _gate_figures(gate)
             for gate in _stored_gates(self._run)
         ]
 
@@ -338,14 +339,20 @@ def _stored_gates(run: StoredRun) -> list[dict[str, Any]]:
         raise DamagedRunError(run.run_id, (damage,)) from error
 
 
-def _number(gate: Mapping[str, Any], keys: Sequence[str]) -> float | None:
-    """Return the first of these details that is a number."""
+def _gate_figures(gate: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the number that a stored gate looked at, and its bound; None where it is not one."""
+    kind: type[Gate] = GATES_BY_NAME.get(gate["name"], CustomGate)
     details = gate.get("details") or {}
-    for key in keys:
-        value = details.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            with suppress(OverflowError):
-                return float(value)
+    return {
+        "value": _number(details.get(kind.value_key)),
+        "threshold": _number(details.get(kind.threshold_key)),
+    }
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            return float(value)
     return None
 
 

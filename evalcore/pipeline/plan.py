@@ -34,7 +34,7 @@ from evalcore.planning.shards import (
     shard_size,
 )
 from evalcore.planning.spool import PART_CASES
-from evalcore.repository import read_head
+from evalcore.repository import is_dirty, read_head
 from evalcore.storage.layout import new_run_id
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
@@ -222,12 +222,16 @@ def _first_manifest(
             "reuse": options.reuse,
             "isolation": options.isolation,
             **_datasets(definition),
-            "git": read_head(Path(definition.source.folder), os.environ)._asdict(),
+            "git": _git(Path(definition.source.folder)),
             **settings,
         },
         engine={"evalcore": VERSION},
         execution={PLANNING: True},
     )
+
+
+def _git(folder: Path) -> dict[str, Any]:
+    return {**read_head(folder, os.environ)._asdict(), "dirty": is_dirty(folder)}
 
 
 def _datasets(definition: SuiteDefinition) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from evalcore.history.columns import TABLES as TABLES_BY_NAME
 from evalcore.history.compaction import compact
 from evalcore.history.files import table_files
 from evalcore.history.sync import rebuild, sync
+from evalcore.model.gate import GateSpec
+from evalcore.model.suite import Policy, ScoreRule
 from evalcore.storage.local import LocalStore
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import find_run
@@ -190,3 +192,32 @@ def test_a_bucket_that_answers_500_to_half_gets_each_run_once(
         sync(spoilt)
         sync(spoilt)
     assert count_rows(bucket) == expected_rows(bucket, runs)
+
+
+def test_gates_have_their_number_and_its_bound(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    expected = {
+        "score_at_least": (0.75, 0.6),
+        "pass_rate": (0.5, 0.4),
+        "error_rate_under": (0.0, 0.1),
+        "latency_under": (11.0, 500.0),
+        "p95_latency_under": (pytest.approx(11.0, abs=0.1), 500.0),
+        "cost_under": (pytest.approx(0.03), 2.0),
+        "required_cases": (None, None),
+        "errors": (None, None),
+    }
+    gates = (
+        GateSpec("score_at_least", {"threshold": 0.6}),
+        GateSpec("pass_rate", {"threshold": 0.4}),
+        GateSpec("error_rate_under", {"threshold": 0.1}),
+        GateSpec("latency_under", {"max": 500}),
+        GateSpec("p95_latency_under", {"max": 500}),
+        GateSpec("cost_under", {"max": 2}),
+        GateSpec("required_cases", {"case_ids": ["case-0"]}),
+        GateSpec("errors"),
+    )
+    policy = Policy(ScoreRule.WEIGHTED, gates, threshold=0.6)
+    complete_run(store, suite_of(CASES, policy=policy))
+    sync(store)
+    rows = {row["gate"]: (row["value"], row["threshold"]) for row in rows_of(store, "gates")}
+    assert rows == expected

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from evalcore.repository import find_upward, repository_root
+from evalcore.repository import find_upward, is_dirty, repository_root
 from evalcore.settings import read_settings
 from evalcore.trust.variables import nearest_env_file
 
@@ -161,3 +162,27 @@ def test_a_link_inside_the_repository_counts(suite: Path) -> None:
     (suite / ".env").symlink_to("../shared.env")
 
     assert nearest_env_file(suite) == suite / ".env"
+
+
+def git(folder: Path, *arguments: str) -> None:
+    author = ("-c", "user.name=n", "-c", "user.email=e")
+    subprocess.run(["git", *author, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_folder_is_dirty_if_its_tracked_files_differ_from_the_commit(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = suite.parents[1]
+    assert is_dirty(suite) is None
+    git(root, "init", "-q")
+    tracked, elsewhere = configure(suite), configure(root)
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "both")
+    configure(suite, "untracked.yaml")
+    elsewhere.write_text("x = 2\n")
+    assert is_dirty(suite) is False
+    assert is_dirty(root) is True
+    tracked.write_text("x = 2\n")
+    assert is_dirty(suite) is True
+    monkeypatch.setenv("PATH", "")
+    assert is_dirty(suite) is None

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 EXAMPLES: Final = {
+    "init": "evalcore init evals --format test-file --name quickstart",
     "validate": "evalcore validate suites/*.eval.yaml",
     "plan": "evalcore plan support.eval.yaml",
     "schema": "evalcore schema test-file > test-file.schema.json",

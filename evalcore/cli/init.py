@@ -1,0 +1,103 @@
+"""`evalcore init`: a suite that runs at once, to start from."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from evalcore.cli.showing import one_line
+from evalcore.cli.starter_suites import STARTERS, starter_files
+from evalcore.errors import UsageError
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
+_DEFAULT_NAME: Final = "quickstart"
+
+
+@click.command()
+@click.argument("folder", default=".", metavar="[FOLDER]")
+@click.option("--format", "format_", metavar="FORMAT", help=f"One of {', '.join(STARTERS)}.")
+@click.option("--name", metavar="NAME", help="The suite's name, and that of its file.")
+def init(folder: str, format_: str | None, name: str | None) -> None:
+    """Write a small suite to FOLDER that runs without a key or a server.
+
+    Asks for the format and the name on a terminal, elsewhere the flags say them. No file is
+    overwritten. A YAML suite names its JSON Schema, which stands beside it, for editors.
+    """
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    if not asks and (format_ is None or name is None):
+        missing = [flag for flag, value in (("--format", format_), ("--name", name)) if not value]
+        raise UsageError(
+            f"there is no terminal to ask on: {' and '.join(missing)} required, as in "
+            f"evalcore init --format test-file --name {_DEFAULT_NAME}"
+        )
+    format_ = _ask_format() if format_ is None else _checked_format(format_)
+    if name is None:
+        name = click.prompt("Name of the suite", default=_DEFAULT_NAME, err=True)
+    files = starter_files(format_, _checked_name(name))
+    root = Path(folder)
+    _write(root, files)
+    for file in files:
+        click.echo(f"wrote {one_line(str(root / file))}", err=True)
+    suite = shlex.quote(os.path.normpath(root / next(iter(files))))
+    click.echo("next:", err=True)
+    click.echo(f"evalcore run {suite}\nevalcore report latest --verbose")
+
+
+def _ask_format() -> str:
+    formats = list(STARTERS)
+    click.echo("What do you evaluate?", err=True)
+    for number, (format_, starter) in enumerate(STARTERS.items(), 1):
+        click.echo(f"  {number}  {format_:17} {starter.about}", err=True)
+    number = click.prompt(
+        "Number", default=1, type=click.IntRange(1, len(formats)), show_default=True, err=True
+    )
+    return formats[number - 1]
+
+
+def _checked_format(format_: str) -> str:
+    if format_ not in STARTERS:
+        raise UsageError(f"--format: unknown format '{format_}'; formats: {', '.join(STARTERS)}")
+    return format_
+
+
+def _checked_name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(
+            f"--name: {name!r} is no name of a suite; write lower-case letters, digits, - and _, "
+            f"as in {_DEFAULT_NAME}"
+        )
+    if name.replace("-", "_") in sys.stdlib_module_names:
+        raise UsageError(f"--name: Python's standard library has a module {name}; write another")
+    return name
+
+
+def _write(root: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files, or none if one of them is there with other contents."""
+    existing = [name for name, data in files.items() if not _can_write(root / name, data)]
+    if existing:
+        listed = ", ".join(str(root / name) for name in existing)
+        raise UsageError(
+            f"nothing was written: {listed} would be overwritten; choose another --name"
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            if not (root / name).exists():
+                with (root / name).open("xb") as file:
+                    file.write(data)
+    except OSError as error:
+        raise UsageError(f"{root}: cannot be written to: {error.strerror}") from error
+
+
+def _can_write(path: Path, data: bytes) -> bool:
+    """Whether there is no such file, or a schema that is the same."""
+    if not (path.exists() or path.is_symlink()):
+        return True
+    return path.name.endswith(".schema.json") and path.is_file() and path.read_bytes() == data

@@ -1,0 +1,91 @@
+"""`evalcore init` writes suites that run as they are, and overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from evalcore.cli.starter_suites import STARTERS, starter_files
+from tests.support.fork_server import PROGRAM
+from tests.support.shell import environment, evalcore
+
+
+@pytest.mark.parametrize("format_", STARTERS)
+def test_the_commands_that_init_prints_work_as_they_are(format_: str, tmp_path: Path) -> None:
+    ended = evalcore("init", "evals", "--format", format_, "--name", "my-first", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    run, report = ended.out.splitlines()
+    for command in (run, report):
+        program, *arguments = shlex.split(command)
+        assert program == "evalcore"
+        ended = evalcore(*arguments, cwd=tmp_path)
+        assert ended.code == 0, ended.err
+    assert "my-first" in ended.out
+
+
+@pytest.mark.parametrize("format_", [name for name, starter in STARTERS.items() if starter.schema])
+def test_a_starter_is_valid_by_the_schema_that_it_names(format_: str) -> None:
+    files = starter_files(format_, "first")
+    text = files["first.eval.yaml"].decode()
+    assert text.startswith(f"# yaml-language-server: $schema=./{format_}.schema.json\n")
+    schema = json.loads(files[f"{format_}.schema.json"])
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(text))
+
+
+def test_a_second_suite_stands_beside_the_first_and_neither_is_overwritten(tmp_path: Path) -> None:
+    flags = ("init", "--format", "test-file", "--name")
+    assert evalcore(*flags, "a", cwd=tmp_path).code == 0
+    (tmp_path / "a_target.py").write_text("mine")
+    assert evalcore(*flags, "b", cwd=tmp_path).code == 0
+    (tmp_path / "a.eval.yaml").unlink()
+    refused = evalcore(*flags, "a", cwd=tmp_path)
+    assert refused.code == 2
+    assert "nothing was written: a_target.py would be overwritten" in refused.err
+    assert (tmp_path / "a_target.py").read_text() == "mine"
+    assert not (tmp_path / "a.eval.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "there is no terminal to ask on: --format and --name required"),
+        (["--format", "suite"], "there is no terminal to ask on: --name required"),
+        (["--format", "yaml", "--name", "a"], "formats: test-file, suite, python,"),
+        (["--format", "suite", "--name", "../a"], "'../a' is no name of a suite"),
+        (["--format", "suite", "--name", "json"], "standard library has a module json"),
+        (["--format", "suite", "--name", "a", "file/below"], "file/below: cannot be written to"),
+    ],
+)
+def test_what_init_cannot_do_is_one_message(flags: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = evalcore("init", *flags, cwd=tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert message in refused.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_init_asks_two_questions_on_a_terminal(tmp_path: Path) -> None:
+    terminal, end = pty.openpty()
+    with subprocess.Popen(
+        [PROGRAM, "init"], stdin=end, stderr=end, stdout=subprocess.PIPE, cwd=tmp_path,
+        env=environment(), text=True,
+    ) as process:  # fmt: skip
+        os.close(end)
+        os.write(terminal, b"5\nmine\n")
+        out, _ = process.communicate(timeout=60)
+    shown = os.read(terminal, 65536).decode()
+    os.close(terminal)
+    assert process.returncode == 0, shown
+    assert out.splitlines()[0] == "evalcore run mine.eval.yaml"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "mine.eval.yaml",
+        "script-suite.schema.json",
+    }

@@ -144,6 +144,9 @@ def cli() -> None:
             click.echo(f"warning: {reason}", err=True)
 
 
+COMPLETE_VARIABLE = "_EVALCORE_COMPLETE"
+"""Set by the shell's completion function (docs/reference/command-line.md)."""
+
 # What an orchestrator in this process may take to end: its embedded server needs some seconds.
 _TEARDOWN_S = 20.0
 
@@ -155,6 +158,10 @@ def main() -> None:
     from evalcore.redaction.streams import redact_standard_streams
 
     redact_standard_streams()
+    if COMPLETE_VARIABLE in os.environ:
+        from evalcore.cli.completion import register_shells
+
+        register_shells()
     _leave(call())
 
 

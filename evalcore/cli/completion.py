@@ -152,7 +152,7 @@ def _values_of(words: CommandWords) -> Values | None:
 def _members(path: str) -> list[str]:
     """Return the commands below a group, of which the examples have all words."""
     start = f"{path} " if path else ""
-    below = (known.removeprefix(start) for known in EXAMPLES if known.startswith(start))
+    below = (command.removeprefix(start) for command in EXAMPLES if command.startswith(start))
     return list(dict.fromkeys(words.split()[0] for words in below))
 
 
@@ -178,7 +178,7 @@ def _parse(words: Sequence[str]) -> CommandWords:
 
 
 def _is_command(path: str) -> bool:
-    return any(known == path or known.startswith(f"{path} ") for known in EXAMPLES)
+    return any(command == path or command.startswith(f"{path} ") for command in EXAMPLES)
 
 
 def _may_be_value(words: Sequence[str]) -> bool:

@@ -30,6 +30,7 @@ EXAMPLES: Final = {
     "query": 'evalcore query "SELECT suite, count(*) FROM runs GROUP BY suite"',
     "regrade": "evalcore regrade latest support.eval.yaml",
     "annotate": "evalcore annotate latest --as ada",
+    "annotations agreement": "evalcore annotations agreement latest",
     "annotations export": "evalcore annotations export latest labels.jsonl",
     "annotations import": "evalcore annotations import labels.jsonl",
     "judge calibrate": "evalcore judge calibrate labels.jsonl --suite support.eval.yaml",

@@ -162,17 +162,17 @@ def main() -> None:
         from evalcore.cli.completion import register_shells
 
         register_shells()
-    _leave(call())
+    leave(call())
 
 
-def call(arguments: Sequence[str] | None = None) -> int:
+def call(arguments: Sequence[str] | None = None, command: click.Command | None = None) -> int:
     """Call the command line; print a mistake as one message; return the exit code.
 
-    The arguments are those of the process by default.
+    The arguments are those of the process by default, the command is all of evalcore.
     """
     code: int | None
     try:
-        code = cli.main(arguments, prog_name="evalcore", standalone_mode=False)
+        code = (command or cli).main(arguments, prog_name="evalcore", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("evalcore: aborted", err=True)
         code = ExitCode.ERRORS
@@ -202,7 +202,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
     return int(code or 0)
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
     """End the process: what is registered for the end runs, the interpreter is not torn down.
 
     Tearing it down (all modules, a database without anything in it) takes a fifth of a small run.

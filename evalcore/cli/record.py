@@ -9,7 +9,7 @@ import click
 from evalcore.cli.run import run
 from evalcore.model.mode import Mode
 
-_RECORD_FLAGS = {"mode": Mode.RECORD.value, "resume": None}
+_RECORD_FLAGS = {"mode": Mode.RECORD.value, "resume": None, "watch": False}
 _HELP = """Run suites with real calls, and record what the providers answer.
 
 The same as `evalcore run --mode record`. `evalcore run --mode replay` then repeats the run

@@ -20,17 +20,29 @@ from evalcore.cli.options import (
 )
 from evalcore.isolation.mode import ISOLATIONS
 
+_WORDS = "evalcore.words"
+_WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
 _WORKERS_HELP = "Processes that share the run; 0 waits for `evalcore worker RUN` elsewhere."
 _ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
 _DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
 _REPORT_HELP = "Also store these forms: html, junit, markdown, github."
 
 
-@click.command()
+class _RunCommand(click.Command):
+    """Keeps its words as they are written: each round of a watch is called with them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note the words and parse them."""
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_RunCommand)
 @suite_options
 @click.option("--resume", metavar="RUN", help="Go on with a run; takes no suite file.")
 @mode_option
 @click.option("--reuse", is_flag=True, help="Do not execute what the last 20 runs did.")
+@click.option("--watch", is_flag=True, help=_WATCH_HELP)
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option("--workers", "--lanes", type=click.IntRange(0, 64), help=_WORKERS_HELP)
 @click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
@@ -48,8 +60,12 @@ def run(**flags: Any) -> int:
     """Run suites one after another; the exit code is the worst decision's.
 
     0 every gate passed, 1 a gate failed, 2 a suite does not load, 3 inconclusive, 4 errors
-    prevented the decision or the run was stopped.
+    prevented the decision or the run was stopped. An interrupt ends --watch with 130.
     """
+    if flags.pop("watch"):
+        from evalcore.cli.watching import watch_command
+
+        return watch_command(flags, click.get_current_context().meta[_WORDS])
     from evalcore.cli.running import run_command
 
     return int(run_command(flags))

@@ -14,7 +14,7 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import StalledError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
-from evalcore.pipeline import ExecuteOptions, PlanOptions
+from evalcore.pipeline import ExecuteOptions, PlanOptions, RunView
 from evalcore.pipeline.stopping import Stopper
 from evalcore.trust.imports import ImportPolicy
 
@@ -23,7 +23,7 @@ _PREFECT_WORKERS = 2
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How runs are executed and shown."""
+    """How runs are executed and shown. `observe` is called with each run that has ended."""
 
     as_json: bool
     verbose: bool
@@ -37,6 +37,7 @@ class RunOptions:
     exports: tuple[Path, ...] = ()
     detail: bool = False
     isolation: str | None = None
+    observe: Callable[[RunView], None] | None = None
 
     def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
         """Return what may be imported: below the roots, and what the caller and settings allow."""

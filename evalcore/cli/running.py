@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,8 +53,13 @@ from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 
 
-def run_command(flags: dict[str, Any]) -> ExitCode:
-    """Run or resume what the flags of `evalcore run` name; return the exit code."""
+def run_command(
+    flags: dict[str, Any], observe: Callable[[RunView], None] | None = None
+) -> ExitCode:
+    """Run or resume what the flags of `evalcore run` name; return the exit code.
+
+    `observe` is called with each run that has ended.
+    """
     if flags["prefect"] and flags["workers"] is not None:
         raise UsageError("--workers starts processes here; through Prefect they are a work pool's")
     paths = flags.pop("suites")
@@ -72,6 +77,7 @@ def run_command(flags: dict[str, Any]) -> ExitCode:
         reuse=HISTORY if flags.pop("reuse") else None,
         keep_workspaces=flags.pop("keep_workspace"),
         exports=tuple(flags.pop("exports")),
+        observe=observe,
     )
     address, resume = flags.pop("store"), flags.pop("resume")
     if resume is not None:
@@ -194,6 +200,8 @@ def _execute(
         export_view(view, options.exports, append=another)
         if not options.prefect:  # else the flow has told
             _tell(view)
+        if options.observe is not None:
+            options.observe(view)
         return view.report.decision
 
 

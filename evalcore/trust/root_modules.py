@@ -16,11 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from threading import RLock, get_ident
 from types import ModuleType
+from typing import Final
+
+_UNCERTAIN_S: Final = 2.0
 
 
 def locate(root: Path, name: str) -> Path | None:
@@ -43,6 +46,22 @@ def locate(root: Path, name: str) -> Path | None:
 
 def _is_inside(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root)
+
+
+class _SourceLoader(SourceFileLoader):
+    """Loads a module from its source as it is now.
+
+    Python takes bytecode for that of a source with the same size and second of writing; of two
+    versions that are saved within a second, it would execute the first.
+    """
+
+    def get_data(self, path: str) -> bytes:
+        """Return the data of a file; raises `OSError` for bytecode that may be outdated."""
+        if path.endswith(".pyc"):
+            age_s = Path(path).stat().st_mtime - Path(self.path).stat().st_mtime
+            if age_s < _UNCERTAIN_S:
+                raise OSError(f"{path} may be older than its source")
+        return super().get_data(path)
 
 
 class _RootFinder(MetaPathFinder):
@@ -88,7 +107,7 @@ class _RootFinder(MetaPathFinder):
             self._located.add(fullname)
             return namespace
         self._located.add(fullname)
-        return spec_from_file_location(fullname, file)
+        return spec_from_file_location(fullname, file, loader=_SourceLoader(fullname, str(file)))
 
     def keep(self) -> None:
         """Note which of the found modules were loaded."""

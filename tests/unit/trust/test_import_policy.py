@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import py_compile
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,3 +275,28 @@ def test_file_named_like_the_standard_library_is_explained(tmp_path: Path) -> No
     write(tmp_path, statistics=returning("mine"))
     with pytest.raises(NotAllowedError, match="standard library"):
         ImportPolicy(roots=(tmp_path,)).load("statistics:answer")
+
+
+def test_a_source_of_the_same_size_and_second_is_not_taken_from_outdated_bytecode(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "answers.py"
+    source.write_text("def reply(): return 1\n")
+    moment_ns = 1_700_000_000_000_000_000
+    os.utime(source, ns=(moment_ns, moment_ns))
+    bytecode = Path(str(py_compile.compile(str(source), doraise=True)))
+    os.utime(bytecode, ns=(moment_ns + 300_000_000,) * 2)
+    source.write_text("def reply(): return 2\n")
+    os.utime(source, ns=(moment_ns + 600_000_000,) * 2)
+    assert ImportPolicy(roots=(tmp_path,)).load("answers:reply")() == 2
+
+
+def test_bytecode_that_is_surely_younger_than_its_source_is_used(tmp_path: Path) -> None:
+    source = tmp_path / "answers.py"
+    source.write_text("def reply(): return 1\n")
+    moment = source.stat().st_mtime - 100
+    os.utime(source, (moment, moment))
+    py_compile.compile(str(source), doraise=True)
+    source.write_text("def reply(): return 2\n")
+    os.utime(source, (moment, moment))
+    assert ImportPolicy(roots=(tmp_path,)).load("answers:reply")() == 1

@@ -1,0 +1,105 @@
+"""A round of `evalcore run --watch`, in a process of its own: code is imported as it is now.
+
+`python -c … NOTES run SUITE …` reads the runs before it from the file NOTES, and writes there which
+files the run was made from and what differs from the runs before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from evalcore.cli.opened_files import OpenedFiles
+from evalcore.errors import EvalError
+
+if TYPE_CHECKING:
+    from evalcore.pipeline import RunView
+
+
+class RoundNotes:
+    """What a round leaves for the one after it and for the terminal."""
+
+    def __init__(self, runs: dict[str, str]) -> None:
+        self.runs = dict(runs)
+        self.lines: list[str] = []
+
+    def add(self, view: RunView) -> None:
+        """Note a run and what differs from the suite's run before it."""
+        report = view.report
+        earlier = self.runs.get(report.suite)
+        self.runs[report.suite] = view.run.run_id
+        items = report.summary.counts.planned
+        reused = sum(int(source["items"]) for source in report.run.reused)
+        parts = [f"{items - reused} of {items} items executed"]
+        if earlier is not None:
+            parts.extend(_differences(view, earlier))
+        self.lines.append(f"{report.suite}: {', '.join(parts)}; {report.decision}")
+
+
+def _differences(view: RunView, earlier: str) -> list[str]:
+    from evalcore.pipeline.compare import compare_runs
+    from evalcore.storage.runs import find_run
+
+    try:
+        comparison = compare_runs(find_run(view.run.store, earlier), view.run).comparison
+    except EvalError as error:  # the run before was stopped, or deleted meanwhile
+        return [f"not compared ({error})"]
+    parts: list[str] = []
+    for title, name in (("passes now", "improvements"), ("fails now", "regressions")):
+        cases = dict.fromkeys(
+            entry.case
+            for variant in comparison.variants
+            for entry in getattr(variant, name)
+            if entry.kind == "assertion"
+        )
+        if cases:
+            more = "" if len(cases) <= 5 else f" and {len(cases) - 5} more"
+            parts.append(f"{title}: {', '.join(list(cases)[:5])}{more}")
+    return parts or ["no case differs"]
+
+
+def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
+    """Run the suites once and write the notes; return the exit code."""
+    from evalcore.cli.main import call
+    from evalcore.cli.options import settings
+    from evalcore.cli.run import run
+    from evalcore.repository import repository_root
+
+    notes = RoundNotes(orjson.loads(notes_file.read_bytes())["runs"])
+    opened: OpenedFiles | None = None
+
+    def run_once(**flags: Any) -> int:
+        nonlocal opened
+        from evalcore.cli.running import run_command
+
+        folders = {Path(suite).resolve().parent for suite in flags["suites"]}
+        store = flags["store"] or settings().store
+        folder = None if "://" in store else Path(store)
+        opened = OpenedFiles([Path.cwd(), *map(repository_root, folders)], folder)
+        for suite in flags["suites"]:
+            opened.note("open", (suite, None, os.O_RDONLY))
+        sys.addaudithook(opened.note)
+        del flags["watch"]
+        return int(run_command({**flags, "reuse": True}, observe=notes.add))
+
+    command = click.Command("run", callback=run_once, params=run.params)
+    code = call(arguments, command)
+    files, listed = ({}, set()) if opened is None else (opened.files, opened.folders)
+    written = {"runs": notes.runs, "lines": notes.lines, "files": files, "folders": sorted(listed)}
+    notes_file.write_bytes(orjson.dumps(written))
+    return code
+
+
+def main() -> None:
+    """Run a round with the process's arguments and end the process."""
+    from evalcore.cli.main import leave
+    from evalcore.redaction.streams import redact_standard_streams
+
+    redact_standard_streams()
+    leave(run_round(Path(sys.argv[1]), sys.argv[2:]))

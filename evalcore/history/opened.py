@@ -31,7 +31,7 @@ class History:
     It is brought up to date when it is opened, unless `refresh` is False. The views `runs`,
     `gates`, `cases` and `assertions` are those of that moment; their times are in UTC. Results are
     DuckDB relations: `.fetchall()`, `.df()` (with pandas), `.arrow()` and `.pl()` (with pyarrow),
-    `polars.DataFrame(relation)` (with Polars alone).
+    `polars.DataFrame(relation)` (with Polars alone). The extra `notebook` installs all three.
     """
 
     def __init__(
@@ -127,7 +127,9 @@ class ShownTrend:
 
     def df(self) -> Any:
         """Return the points as a pandas DataFrame."""
-        return self.relation.df()
+        from evalcore.sql.data_frames import data_frame
+
+        return data_frame(self.relation)
 
     def svg(self) -> str:
         """Return the chart of the trend."""

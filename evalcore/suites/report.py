@@ -141,7 +141,9 @@ class SuiteReport:
 
     def df(self) -> Any:
         """Return the run's work items as a pandas DataFrame; `rows()` has other forms."""
-        return self.rows().df()
+        from evalcore.sql.data_frames import data_frame
+
+        return data_frame(self.rows())
 
     def _repr_html_(self) -> str:
         """Return the HTML report in a frame of its own, for notebooks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -81,7 +82,8 @@ async def show_failure(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         message = "\n".join(map(_mistake, error.errors()))
     elif isinstance(error, HTTPException):
-        message = "There is no such page." if status == 404 else str(error.detail)
+        is_unnamed = status == 404 and error.detail == HTTPStatus.NOT_FOUND.phrase
+        message = "There is no such page." if is_unnamed else str(error.detail)
     else:
         message = str(error)
     return render(

@@ -153,6 +153,23 @@ def test_an_address_of_nothing_is_no_page(viewed: Viewed, address: str, status: 
     assert "Traceback" not in page.text
 
 
+def test_a_case_that_the_run_does_not_have_is_named(viewed: Viewed) -> None:
+    page = viewed.client.get(f"/runs/{viewed.run}/cases/nowhere")
+    assert "has no result of case &#39;nowhere&#39;" in page.text
+
+
+def test_a_change_of_a_run_leads_to_its_case(tmp_path: Path) -> None:
+    was = run_suite(tmp_path, suite("20"))
+    document = suite("20")
+    document["tests"][0]["fixtures"] = {"output": "It costs nothing."}
+    run = run_suite(tmp_path, document, "--baseline", was)
+    with viewer(tmp_path / "store") as client:
+        changes = (
+            client.get(f"/runs/{run}").text.split('id="changes-title"')[1].split("</table>")[0]
+        )
+    assert f'href="/runs/{run}/cases/first"' in changes
+
+
 def test_variants_and_iterations_stand_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "answering.py").write_text(
         "def answer(_, *, context):\n    return f'one {context.config[\"word\"]} three'\n"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.analytics.named_queries import query_text
+
+_MOST_NAMES: Final = 1_000
 
 
 class AssertionCounts(NamedTuple):
     """The results of one assertion. `score` is their mean, `judges` are joined by commas.
 
+    `name` is None for a type whose assertions have a name of their own in each case: together.
+
     `compared` of them stand beside an answer of people about the same item, `disagreed` of these
     say otherwise than the people.
     """
 
-    name: str
+    name: str | None
     type: str
     block: str | None
     results: int
@@ -53,7 +57,7 @@ def run_assertion_counts(connection: _Connection) -> tuple[AssertionCounts, ...]
 
     Those that fail most come first.
     """
-    return _counts(connection, "run_checked", None)
+    return _counts(connection, "run_checked", {})
 
 
 def suite_assertion_counts(
@@ -67,7 +71,8 @@ def suite_assertion_counts(
 
 
 def _counts(
-    connection: _Connection, source: str, parameters: dict[str, Any] | None
+    connection: _Connection, source: str, parameters: dict[str, Any]
 ) -> tuple[AssertionCounts, ...]:
     query = query_text("assertion_counts").format(source=query_text(source))
-    return tuple(AssertionCounts(*row) for row in connection.execute(query, parameters).fetchall())
+    rows = connection.execute(query, parameters | {"most_names": _MOST_NAMES}).fetchall()
+    return tuple(AssertionCounts(*row) for row in rows)

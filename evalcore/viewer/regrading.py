@@ -9,7 +9,7 @@ from typing import Final
 
 from evalcore.errors import ExitCode
 
-_COMMAND: Final = (sys.executable, "-P", "-c", "from evalcore.cli.main import main; main()")
+COMMAND: Final = (sys.executable, "-P", "-c", "from evalcore.cli.main import main; main()")
 _LONGEST_MESSAGE: Final = 4_000
 _END_S: Final = 5.0
 # The run was graded, and says itself how it was decided.
@@ -38,7 +38,7 @@ class Regrades:
                 return
             self._failures.pop(run_id, None)
             process = subprocess.Popen(
-                [*_COMMAND, "regrade", run_id, "--store", self._address],
+                [*COMMAND, "regrade", run_id, "--store", self._address],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

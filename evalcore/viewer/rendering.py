@@ -59,6 +59,7 @@ def render(
             here=request.url.path,
             store_name=site.store.url if site.name is None else site.name,
             signs_out=site.signs_out,
+            history_is_late=site.syncing.is_under_way,
             version=VERSION,
             asset=lambda name: f"{site.prefix}/static/{name}?v={asset_digest(name)}",
             chart_script=f"{site.prefix}/static/charts.js?v={chart_script_digest()}",

@@ -13,6 +13,7 @@ from evalcore.errors import EvalError, UsageError
 from evalcore.storage.object_store import ObjectStore
 from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue
+from evalcore.viewer.history_sync import HistorySync
 from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.opened_comparisons import OpenedComparisons
 from evalcore.viewer.opened_runs import OpenedRuns
@@ -23,6 +24,7 @@ from evalcore.viewer.suite_overview import SuiteOverview, read_overview
 from evalcore.viewer.trend_pictures import TrendPictures
 
 if TYPE_CHECKING:
+    from evalcore.analytics.assertion_counts import AssertionCounts
     from evalcore.history.latest_runs import LatestRun
     from evalcore.history.trend import SuiteHistory
 
@@ -52,10 +54,12 @@ class Site:
     queues: AnnotationQueues = field(init=False)
     regrades: Regrades = field(init=False)
     datasets: SharedDatasets = field(init=False)
-    _synced: str | None = field(default=None, init=False)
-    _syncing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    syncing: HistorySync = field(init=False)
     _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
     _overviews: Recent[SuiteOverview] = field(
+        default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
+    )
+    _assertions: Recent[tuple[AssertionCounts, ...]] = field(
         default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
     )
 
@@ -67,6 +71,7 @@ class Site:
         self.queues = AnnotationQueues(self.store, self.catalogue)
         self.regrades = Regrades(self.store.url)
         self.datasets = SharedDatasets(self.store)
+        self.syncing = HistorySync(self.history_store or self.store, self.catalogue)
 
     def start(self) -> None:
         """Bring the catalogue and the history up to date beside the first requests."""
@@ -74,46 +79,55 @@ class Site:
 
     def close(self) -> None:
         """Close what is open."""
+        self.syncing.close()
         self.regrades.close()
         self.queues.close()
         self.opened.close()
         self.comparisons.close()
 
-    def sync_history(self) -> None:
-        """Bring the history up to date if a run has ended since; wait for a sync under way."""
-        version = self.catalogue.version()
-        with self._syncing:
-            if version == self._synced:
-                return
-            from evalcore.history.sync import sync
-
-            sync(self.history_store or self.store)
-            self._synced = version
-
     def history(self, suite: str, *, cases: bool = False, assertions: bool = False) -> SuiteHistory:
-        """Return the history of a suite, to be closed; raises `UsageError` if it has none."""
+        """Return the history of a suite, to be closed; raises `UsageError` if it has none.
+
+        It may lack runs while `syncing.is_under_way`.
+        """
         from evalcore.history.trend import SuiteHistory
 
-        self.sync_history()
+        self.syncing.update()
         return SuiteHistory(
             self.history_store or self.store, suite, case_tables=cases, assertion_tables=assertions
         )
 
     def latest_runs(self) -> Mapping[str, LatestRun]:
         """Return the newest ended run of each suite by the suite's name in the history."""
+        from evalcore.history.latest_runs import latest_runs
 
-        def read() -> Mapping[str, LatestRun]:
-            from evalcore.history.latest_runs import latest_runs
-
-            self.sync_history()
-            return latest_runs(self.history_store or self.store)
-
-        return self._latest.get(self.catalogue.version(), read)
+        store, version = self.history_store or self.store, self.catalogue.version()
+        if not self.syncing.update():
+            return latest_runs(store)  # it lacks some, so it is not kept
+        return self._latest.get(version, lambda: latest_runs(store))
 
     def overview(self, suite: str) -> SuiteOverview:
         """Return how a suite (by the key of its name) went over its runs that have ended."""
         version = self.catalogue.version(suite)
+        if not self.syncing.update():
+            return self._read_overview(suite)
         return self._overviews.get((suite, version), lambda: self._read_overview(suite))
+
+    def assertion_counts(
+        self, suite: str, name: str, runs: tuple[str, ...]
+    ) -> tuple[AssertionCounts, ...]:
+        """Return the assertions of a suite (key and name) over some of its runs, counted once."""
+
+        def count() -> tuple[AssertionCounts, ...]:
+            try:
+                with self.history(name, assertions=True) as history:
+                    return history.assertions(runs)
+            except UsageError:
+                return ()  # none of the runs has come to an end that the history takes
+
+        if not self.syncing.update():
+            return count()
+        return self._assertions.get((suite, runs, self.catalogue.version(suite)), count)
 
     def _read_overview(self, suite: str) -> SuiteOverview:
         ended = (run for run in self.catalogue.runs(suite) if not run.is_live)

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from evalcore.model.trend import Trend
-from evalcore.report.charts.drawing import chart_svg
 from evalcore.report.charts.themes import THEMES
 from evalcore.report.charts.trend import trend_spec
+from evalcore.viewer.drawing_process import bundle_script, draw_svg
 from evalcore.viewer.recent import Recent
 
 _MOST: Final = 64
@@ -24,11 +26,17 @@ class TrendPictures:
 
     def __init__(self) -> None:
         self._pictures: Recent[bytes] = Recent(_MOST)
+        self._charts: Recent[bytes] = Recent(_MOST)
 
     def svg(self, trend: Trend, theme: str, version: Hashable) -> bytes:
         """Return a trend as SVG; `version` differs whenever the trend's points do."""
         key = (trend.suite, trend.metric, trend.variants, theme, version)
-        return self._pictures.get(key, lambda: chart_svg(trend_spec(trend, THEMES[theme])))
+        return self._pictures.get(key, lambda: draw_svg(trend_spec(trend, THEMES[theme])))
+
+    def chart(self, trend: Trend, theme: str, version: Hashable) -> bytes:
+        """Return a trend as a Vega-Lite chart in JSON; as `svg` otherwise."""
+        key = (trend.suite, trend.metric, trend.variants, theme, version)
+        return self._charts.get(key, lambda: orjson.dumps(trend_spec(trend, THEMES[theme])))
 
 
 _BUNDLING: Final = threading.Lock()
@@ -42,10 +50,7 @@ def chart_script() -> bytes:
 
 @cache
 def _bundle() -> bytes:
-    import vl_convert
-
-    bundle: str = vl_convert.javascript_bundle(_SCRIPT.read_text("utf-8"))
-    return bundle.encode()
+    return bundle_script(_SCRIPT.read_text("utf-8"))
 
 
 @cache

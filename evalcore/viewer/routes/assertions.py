@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from evalcore.analytics.assertion_counts import AssertionCounts
-from evalcore.errors import UsageError
 from evalcore.viewer.rendering import render
 from evalcore.viewer.routes.suites import suite_name
 from evalcore.viewer.site import CurrentSite
@@ -48,14 +47,10 @@ def suite_assertions(
     listed = site.catalogue.runs(suite)
     if not listed:
         raise HTTPException(404)
-    counts: tuple[AssertionCounts, ...] = ()
     name = suite_name(listed)
-    run_ids = [run.id for run in listed if not run.is_live and run.manifest is not None][:runs]
-    try:
-        with site.history(name, assertions=True) as history:
-            counts = history.assertions(run_ids)
-    except UsageError:
-        pass  # none of the runs has come to an end that the history takes
+    ended = [run.id for run in listed if not run.is_live and run.manifest is not None]
+    run_ids = tuple(ended[:runs])
+    counts = site.assertion_counts(suite, name, run_ids)
     return render(
         request,
         site,

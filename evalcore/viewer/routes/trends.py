@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated, Final
 
-import orjson
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from evalcore.errors import UsageError
 from evalcore.model.trend import Trend
 from evalcore.report.charts.themes import THEMES
-from evalcore.report.charts.trend import trend_spec
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.suite_query import SuiteQuery
 
@@ -39,16 +38,22 @@ ChosenTrend = Annotated[TrendQuery, Query()]
 def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the picture of the chosen trend."""
     trend = _trend(site, suite, query)
-    version = (site.catalogue.version(suite), tuple(sorted(query.of_trend().items())))
-    picture = site.pictures.svg(trend, query.theme, version)
+    picture = site.pictures.svg(trend, query.theme, _version(site, suite, query))
     return Response(picture, media_type="image/svg+xml", headers=query.headers)
 
 
 @router.get("/suites/{suite}/trend.json")
 def trend_chart(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the chosen trend as a Vega-Lite chart."""
-    spec = trend_spec(_trend(site, suite, query), THEMES[query.theme])
-    return Response(orjson.dumps(spec), media_type="application/json", headers=query.headers)
+    trend = _trend(site, suite, query)
+    chart = site.pictures.chart(trend, query.theme, _version(site, suite, query))
+    return Response(chart, media_type="application/json", headers=query.headers)
+
+
+def _version(site: Site, suite: str, query: TrendQuery) -> Hashable:
+    # While runs are entered into the history the same runs may have more points.
+    points = len(site.overview(suite).trends[query.chosen_metric(site.overview(suite))].points)
+    return site.catalogue.version(suite), points, tuple(sorted(query.of_trend().items()))
 
 
 def _trend(site: Site, suite: str, query: TrendQuery) -> Trend:

@@ -1,0 +1,111 @@
+"""The history of a viewer's store, brought up to date beside the pages."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from typing import Final
+
+from evalcore.errors import EvalError, StoreError
+from evalcore.storage.object_store import ObjectStore
+from evalcore.viewer.catalogue import Catalogue
+from evalcore.viewer.regrading import COMMAND
+
+# Pages wait so long for a sync; later ones show what the history has by then.
+_PATIENCE_S: Final = 10.0
+# More work items than these are entered by a process of its own, whose memory is free afterwards.
+_MOST_ITEMS: Final = 20_000
+_LONGEST_MESSAGE: Final = 1_000
+
+
+class HistorySync:
+    """Syncs the history when a run has ended since the last sync; safe in several threads."""
+
+    def __init__(self, store: ObjectStore, catalogue: Catalogue) -> None:
+        self._store, self._catalogue = store, catalogue
+        self._lock = threading.Lock()
+        self._synced: str | None = None
+        self._thread: threading.Thread | None = None
+        self._began = 0.0
+        self._error: EvalError | None = None
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the history lacks runs that are being entered."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def update(self) -> bool:
+        """Bring the history up to date; return whether it is.
+
+        A sync that takes longer than 10 s goes on by itself. Raises what the sync raises.
+        """
+        version = self._catalogue.version()
+        with self._lock:
+            if version == self._synced:
+                return True
+            if not self.is_under_way:
+                name, self._began = "viewer-history", time.monotonic()
+                self._thread = threading.Thread(
+                    target=self._sync, args=(version,), name=name, daemon=True
+                )
+                self._thread.start()
+            thread = self._thread
+        if thread is not None:
+            thread.join(max(0.0, self._began + _PATIENCE_S - time.monotonic()))
+        with self._lock:
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            return self._synced == version
+
+    def close(self) -> None:
+        """End a process that syncs; what it has committed stays."""
+        process = self._process
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.terminate()
+
+    def _sync(self, version: str) -> None:
+        from evalcore.history.sync import sync
+
+        error = None
+        try:
+            if self._unknown_items() > _MOST_ITEMS:
+                self._sync_apart()
+            else:
+                sync(self._store)
+        except EvalError as caught:
+            error = caught
+        with self._lock:
+            self._error = error
+            if error is None:
+                self._synced = version
+
+    def _unknown_items(self) -> int:
+        from evalcore.history.known_runs import known_runs
+
+        entered = known_runs(self._store)
+        return sum(
+            run.manifest.plan.items
+            for run in self._catalogue.runs()
+            if run.manifest is not None and not run.is_live and run.id not in entered
+        )
+
+    def _sync_apart(self) -> None:
+        command = [*COMMAND, "history", "sync", "--store", self._store.url]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            self._process = process
+            _, message = process.communicate()
+        self._process = None
+        if process.returncode:
+            raise StoreError(message.strip()[-_LONGEST_MESSAGE:] or "the history was not synced")

@@ -95,9 +95,9 @@ def suite_names(store: str | None) -> Iterator[str]:
 def _runs_folder(store: str | None) -> Path | None:
     """Return the folder of runs; None for a store elsewhere, which takes too long to ask."""
     if store is None:
-        from evalcore.cli.options import settings
+        from evalcore.settings import read_settings
 
-        store = settings().store
+        store = read_settings(os.environ, Path.cwd()).store
     return None if "://" in store else Path(store) / "runs"
 
 

@@ -75,6 +75,9 @@ def load_named(
     path = Path(named.path)
     if path.suffix != PYTHON_SUFFIX:
         return [load(path, options, script=named.script, opened=named.opened)]
+    if named.script is not None:
+        message = f"is a suite in Python, and no script belongs to one ({named.script})"
+        raise LoadError((Problem(named.path, None, "", message),))
     from evalcore.suites.suite_module import load_module_suites
 
     imports = ImportPolicy((path.resolve().parent, Path.cwd()), tuple(allow_imports))

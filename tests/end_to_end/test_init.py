@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 import yaml
 
-from evalcore.cli.starter_suites import STARTERS, starter_files
+from evalcore.cli.starter_suites import PYTHON, STARTERS, starter_files
+from evalcore.model.suite import Format
 from tests.support.fork_server import PROGRAM
 from tests.support.shell import environment, evalcore
 
@@ -29,6 +30,10 @@ def test_the_commands_that_init_prints_work_as_they_are(format_: str, tmp_path: 
         ended = evalcore(*arguments, cwd=tmp_path)
         assert ended.code == 0, ended.err
     assert "my-first" in ended.out
+
+
+def test_every_format_has_a_starter() -> None:
+    assert set(STARTERS) == {*Format, PYTHON}
 
 
 @pytest.mark.parametrize("format_", [name for name, starter in STARTERS.items() if starter.schema])

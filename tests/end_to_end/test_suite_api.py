@@ -226,3 +226,11 @@ def test_what_a_python_file_prints_goes_beside_the_reports_of_its_suites(tmp_pat
     refused = evalcore("run", "--workers", "1", "evals.py", store=tmp_path / "store", cwd=tmp_path)
     assert refused.code == 2
     assert "evals.py:9: suite 'x': other processes cannot import lambda" in refused.err
+
+
+def test_no_script_belongs_to_a_python_file(tmp_path: Path) -> None:
+    (tmp_path / "script.yaml").write_text("models: []\n")
+    (tmp_path / "evals.py").touch()
+    refused = evalcore("run", "script.yaml", "evals.py", cwd=tmp_path)
+    assert refused.code == 2
+    assert "evals.py: is a suite in Python, and no script belongs to one" in refused.err

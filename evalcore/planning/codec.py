@@ -104,6 +104,16 @@ def decode_block(block: bytes) -> list[Case]:
     return [_decode_case(orjson.loads(line), table, workspaces) for line in lines]
 
 
+def decode_block_case(block: bytes, position: int) -> Case:
+    """Return one case of a block; raise `IndexError` if it has no such one."""
+    head, *lines = block.splitlines()
+    tables = orjson.loads(head)
+    raw = orjson.loads(lines[position])
+    # Only what the case names is made: a block may have thousands of assertions.
+    table = {index: Assertion._make(tables["assertions"][index]) for index in raw["assertions"]}
+    return _decode_case(raw, table, tables.get("workspaces", ()))
+
+
 def decode_inputs(block: bytes, positions: Collection[int] | None = None) -> Iterator[Any]:
     """Yield the inputs of a block's cases (of those at `positions`, from 0), in their order.
 
@@ -115,7 +125,9 @@ def decode_inputs(block: bytes, positions: Collection[int] | None = None) -> Ite
 
 
 def _decode_case(
-    raw: dict[str, Any], table: Sequence[Assertion], workspaces: Sequence[Mapping[str, Any]]
+    raw: dict[str, Any],
+    table: Sequence[Assertion] | Mapping[int, Assertion],
+    workspaces: Sequence[Mapping[str, Any]],
 ) -> Case:
     fixture, block_fixtures = raw.get("fixture"), raw.get("given")
     workspace = raw.get("workspace")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.model.suite import Case
-from evalcore.planning.codec import CaseEncoder, decode_block, decode_inputs
+from evalcore.planning.codec import CaseEncoder, decode_block, decode_block_case, decode_inputs
 from evalcore.planning.zstd_frames import (
     LARGEST_FRAME_BYTES,
     ZstdFrameError,
@@ -113,6 +113,17 @@ def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
         return decode_block(unseal(block) if opened else block)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise PlanPartError(f"holds no cases: {type(error).__name__}: {error}") from error
+
+
+def part_case(part: bytes, position: int) -> Case:
+    """Return one case of a plan part, at `position` from 0; the others are not decoded.
+
+    Raises `PlanPartError` if the part is torn or foreign, or has no such case.
+    """
+    try:
+        return decode_block_case(_decompressed(part), position)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PlanPartError(f"holds no such case: {type(error).__name__}: {error}") from error
 
 
 def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:

@@ -23,7 +23,7 @@ from evalcore.errors import (
 )
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
-from evalcore.planning.spool import PlanPartError, decode_part, part_inputs
+from evalcore.planning.spool import PlanPartError, decode_part, part_case, part_inputs
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document
 from evalcore.storage.layout import (
@@ -148,6 +148,14 @@ class StoredRun:
             reason = f"has {len(cases)} of {plan.cases_of_part(number)} cases"
             raise self._damaged(self.keys.plan_part(number), reason)
         return cases
+
+    def case(self, number: int, plan: Plan) -> Case:
+        """Return one case by its number in the plan; raise `DamagedRunError`."""
+        part, position = divmod(number, plan.part_cases)
+        try:
+            return part_case(self.plan_part(part), position)
+        except PlanPartError as error:
+            raise self._damaged(self.keys.plan_part(part), str(error)) from error
 
     def inputs(self, number: int, positions: Collection[int] | None = None) -> list[Any]:
         """Return the inputs of the cases of one part of the plan, of those at `positions` from 0.

@@ -127,9 +127,7 @@ def read_case_page(opened: OpenedRun, address: CaseAddress) -> CasePageFacts | N
 
 def planned_case(opened: OpenedRun, case_number: int) -> Case:
     """Return a case as it was planned; raises `DamagedRunError`."""
-    plan = opened.manifest.plan
-    part, index = divmod(case_number, plan.part_cases)
-    return opened.run.cases(part, plan)[index]
+    return opened.run.case(case_number, opened.manifest.plan)
 
 
 def _matches(mark: ItemMark, address: CaseAddress) -> bool:

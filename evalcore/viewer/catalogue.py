@@ -130,7 +130,7 @@ class Catalogue:
                 run: RunKeys(NameKey(suite), run)
                 for suite in self._store.list_folders(RUNS_PREFIX)
                 for run in self._store.list_folders(runs_prefix(NameKey(suite)))
-                if run_created_at(run) is not None
+                if run in self._entries or run_created_at(run) is not None
             }
             now = datetime.now(UTC)
             entries = dict(self._entries)

@@ -12,7 +12,7 @@ from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteD
 from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.shards import count_shards
-from evalcore.planning.spool import CaseSpool, decode_part, spool_cases
+from evalcore.planning.spool import CaseSpool, decode_part, part_case, part_inputs, spool_cases
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -75,6 +75,11 @@ def test_a_plan_part_holds_every_case_whole(given_cases: list[Case]) -> None:
     assert decoded == given_cases
     assert list(spool) == given_cases
     assert len(spool) == len(given_cases)
+    for part in spool.parts():
+        cases = decode_part(part)
+        assert [part_case(part, position) for position in range(len(cases))] == cases
+        assert part_inputs(part) == [case.input for case in cases]
+        assert part_inputs(part, {len(cases) - 1}) == [cases[-1].input]
 
 
 def definition(variants: int, iterations: int) -> SuiteDefinition:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from evalcore.sql.bounded import BoundedConnection
 
 MOST_OPENED: Final = 4
+# The tables of so many items together are kept, beside those of the run that is looked at.
+_MOST_ITEMS: Final = 250_000
+_OPENING_LOCKS: Final = 16
 
 
 @dataclass(eq=False)
@@ -45,6 +48,7 @@ class OpenedRun:
     assertions: tuple[AssertionCounts, ...] | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
     closing: ExitStack = field(default_factory=ExitStack)
+    closed: bool = False
 
     def assertion_counts(self) -> tuple[AssertionCounts, ...]:
         """Return the assertions of the run, those that fail most first; counted once."""
@@ -66,7 +70,7 @@ class OpenedRuns:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
-        self._locks: dict[str, threading.Lock] = {}
+        self._opening = tuple(threading.Lock() for _ in range(_OPENING_LOCKS))
         self._lock = threading.Lock()
 
     @contextmanager
@@ -75,11 +79,7 @@ class OpenedRuns:
 
         Raises `RunNotFoundError`, `DamagedRunError` and the other errors of `view_run`.
         """
-        with self._lock:
-            opening = self._locks.setdefault(run_id, threading.Lock())
-        with opening:
-            opened = self._current(run_id)
-            opened.lock.acquire()
+        opened = self._locked(run_id)
         try:
             yield opened
         finally:
@@ -91,6 +91,17 @@ class OpenedRuns:
             opened, self._opened = list(self._opened.values()), OrderedDict()
         for each in opened:
             _close(each)
+
+    def _locked(self, run_id: str) -> OpenedRun:
+        """Return an open run whose lock this thread holds."""
+        while True:
+            with self._opening[hash(run_id) % _OPENING_LOCKS]:
+                opened = self._current(run_id)
+            opened.lock.acquire()
+            if not opened.closed:
+                return opened
+            # Another run has taken its place in between.
+            opened.lock.release()
 
     def _current(self, run_id: str) -> OpenedRun:
         with self._lock:
@@ -109,11 +120,15 @@ class OpenedRuns:
             if opened is not None and self._opened.pop(run_id, None) is not None:
                 closed.append(opened)
             self._opened[run_id] = fresh
-            while len(self._opened) > MOST_OPENED:
+            while self._too_many():
                 closed.append(self._opened.popitem(last=False)[1])
         for each in closed:
             _close(each)
         return fresh
+
+    def _too_many(self) -> bool:
+        items = sum(opened.manifest.plan.items for opened in self._opened.values())
+        return len(self._opened) > MOST_OPENED or (items > _MOST_ITEMS and len(self._opened) > 1)
 
 
 def _version(run: StoredRun, manifest: Manifest) -> tuple[Any, ...]:
@@ -125,6 +140,7 @@ def _version(run: StoredRun, manifest: Manifest) -> tuple[Any, ...]:
 
 def _close(opened: OpenedRun) -> None:
     with opened.lock:
+        opened.closed = True
         opened.closing.close()
 
 

@@ -1,0 +1,359 @@
+"""The viewer in a real browser: every page, widths, colours, keys; nothing foreign is executed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pytest
+import uvicorn
+
+from evalcore.annotations.label_store import LabelBook
+from evalcore.storage.address import open_store
+from evalcore.storage.layout import suite_key
+from evalcore.viewer.application import create_viewer
+from evalcore.viewer.site import Site
+from tests.browser.chromium import find_chromium
+from tests.support.canary import FORMS, Canary, canary_server
+from tests.support.hostile_store import HostileStore, hostile_store
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.multiprocess,
+    pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium or Chrome here"),
+    pytest.mark.xdist_group("viewer-browser"),
+]
+
+# Rules of axe: all where colours or the layout are new, else those that depend on the width.
+BY_WIDTH = ("target-size", "scrollable-region-focusable")
+LOOKS: tuple[tuple[int, Literal["light", "dark"], tuple[str, ...] | None], ...] = (
+    (360, "light", None),
+    (1_400, "dark", None),
+    (2_560, "light", BY_WIDTH),
+)
+# No page has these of its own.
+FOREIGN = (
+    *("iframe", "base", "meta[http-equiv]", "main script", "main style", "main link"),
+    *("img:not([src^='/'])", "[onerror]", "[onload]", "[onfocus]", "[onmouseover]"),
+)
+FOCUSED = "document.activeElement.textContent.trim()"
+
+
+@dataclass
+class Browser:
+    """One page of one browser. `messages` are of its console, `requests` what it asked for."""
+
+    page: Any
+    origin: str
+    axe: str
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> None:
+        """Open a page of the viewer; it is as wide as a desktop's and light."""
+        self.page.goto(f"{self.origin}{path}")
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after another."""
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def go(self, key: str) -> None:
+        """Press a key that leads to another page, and wait for that."""
+        with self.page.expect_navigation():
+            self.page.keyboard.press(key)
+
+    @property
+    def path(self) -> str:
+        """The path of the page that is shown."""
+        return str(self.page.url).removeprefix(self.origin)
+
+    @property
+    def text(self) -> str:
+        """What is shown."""
+        return str(self.page.inner_text("main"))
+
+
+@contextmanager
+def served(store: Path) -> Iterator[str]:
+    """Serve the viewer of a store by a real server in a thread; give its origin."""
+    config = uvicorn.Config(
+        create_viewer(Site(open_store(str(store)))), port=0, log_level="warning", lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    end = time.monotonic() + 30
+    while not server.started:
+        assert time.monotonic() < end, "the viewer does not start"
+        time.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def canary() -> Iterator[Canary]:
+    with canary_server() as canary:
+        yield canary
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, canary: Canary) -> HostileStore:
+    return hostile_store(tmp_path_factory.mktemp("viewer"), canary)
+
+
+@pytest.fixture(scope="module")
+def opened(store: HostileStore) -> Iterator[Browser]:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    with served(store.folder) as origin, sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = chromium.new_page()
+        page.set_default_timeout(15_000)
+        browser = Browser(page, origin, Axe().axe_script)
+        page.on("console", lambda message: browser.messages.append(message.text))
+        page.on("pageerror", lambda error: browser.messages.append(str(error)))
+        page.on("dialog", lambda dialog: browser.messages.append(dialog.message))
+        page.on("request", lambda request: browser.requests.append(request.url))
+        yield browser
+        chromium.close()
+
+
+@pytest.fixture
+def browser(opened: Browser) -> Browser:
+    opened.page.set_viewport_size({"width": 1_400, "height": 900})
+    opened.page.emulate_media(color_scheme="light")
+    opened.page.context.clear_cookies()
+    opened.messages.clear()
+    opened.requests.clear()
+    return opened
+
+
+def paths(store: HostileStore) -> dict[str, str]:
+    """Return the path of every page by its name."""
+    before, after = store.runs
+    case = quote(store.cases[3], safe="")
+    dataset = quote(quote(store.dataset, safe=""), safe="")
+    suite = quote(suite_key(store.suite), safe="")
+    return {
+        "suites": "/",
+        "suite": f"/suites/{suite}",
+        "suite's assertions": f"/suites/{suite}/assertions",
+        "run": f"/runs/{after}",
+        "run filtered to nothing": f"/runs/{after}?q=zzz",
+        "run's assertions": f"/runs/{after}/assertions",
+        "case": f"/runs/{after}/cases/{case}",
+        "one item": f"/runs/{after}/cases/{case}?variant=default&iteration=0",
+        "choose what to compare": f"/compare?a={before}",
+        "compare": f"/compare?a={before}&b={after}",
+        "awaiting": "/annotate",
+        "whose labels": f"/annotate/{after}?name=change",
+        "queue": f"/annotate/{after}",
+        "datasets": "/datasets",
+        "dataset": f"/datasets/{dataset}",
+        "version": f"/datasets/{dataset}/2?since=1",
+        "capture": f"/datasets/{dataset}/captures/{store.capture}",
+    }
+
+
+def sign_as(browser: Browser, annotator: str) -> None:
+    cookie = {"name": "evalcore-annotator", "value": quote(annotator, safe=""),
+              "url": browser.origin}  # fmt: skip
+    browser.page.context.add_cookies([cookie])
+
+
+def violations(browser: Browser, rules: tuple[str, ...] | None) -> list[str]:
+    """Return what axe reports, by all rules or these."""
+    options = {"resultTypes": ["violations"], "preload": False}
+    if rules is not None:
+        options["runOnly"] = list(rules)
+    reported = browser.page.evaluate("options => axe.run(options).then(r => r.violations)", options)
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in reported]
+
+
+def test_every_page_is_accessible_fits_every_width_and_executes_nothing_foreign(
+    browser: Browser, store: HostileStore, canary: Canary
+) -> None:
+    assert canary.attempts >= 60
+    sign_as(browser, "ann")
+    mistakes: list[str] = []
+    for name, path in paths(store).items():
+        browser.open(path)
+        assert browser.page.title().endswith("evalcore"), name
+        browser.page.evaluate(browser.axe)
+        for width, scheme, rules in LOOKS:
+            browser.page.emulate_media(color_scheme=scheme)
+            browser.page.set_viewport_size({"width": width, "height": 900})
+            at = f"{name} at {width} {scheme}: "
+            wide = browser.page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                mistakes.append(f"{at}is {wide} wide")
+            mistakes += [at + each for each in violations(browser, rules)]
+        for element in FOREIGN:
+            if browser.page.query_selector(element) is not None:
+                mistakes.append(f"{name} has {element}")
+        if browser.page.evaluate("window.owned") is not None:
+            mistakes.append(f"{name} executed a foreign script")
+    assert not mistakes, "\n".join(mistakes)
+    assert browser.messages == []
+    assert [url for url in browser.requests if not url.startswith((browser.origin, "data:"))] == []
+    assert canary.heard == []
+    # The same texts as markup of a page do ask the server.
+    browser.page.goto(f"{canary.address}/control")
+    browser.page.set_content(canary.attempt("executed") + FORMS[2].format(url="/executed"))
+    assert "/executed" in canary.heard
+    canary.heard.clear()
+
+
+def test_keys_lead_from_the_suites_to_a_case_and_back(
+    browser: Browser, store: HostileStore
+) -> None:
+    browser.open("/")
+    browser.press("j")
+    browser.go("Enter")
+    assert browser.path.startswith("/suites/")
+    browser.press("j")
+    assert browser.page.evaluate(FOCUSED) == store.runs[1]
+    browser.press("j")
+    assert browser.page.evaluate(FOCUSED) == store.runs[0]
+    browser.press("k")
+    browser.go("Enter")
+    assert browser.path == f"/runs/{store.runs[1]}"
+
+    browser.press("/")
+    browser.page.keyboard.type("zzz")
+    browser.go("Enter")
+    assert "No case is like that" in browser.text
+    browser.go("u")
+    browser.open(f"/runs/{store.runs[1]}?order=plan")
+    browser.press("j")
+    browser.go("Enter")
+    first = browser.path
+    browser.go("n")
+    assert browser.path != first
+    browser.go("p")
+    assert browser.path == first
+    browser.go("u")
+    assert browser.path == f"/runs/{store.runs[1]}"
+    assert browser.messages == []
+
+
+def test_the_list_of_keys_opens_and_closes_by_key(browser: Browser) -> None:
+    browser.open("/")
+    browser.press("?")
+    assert "next and previous row" in browser.page.inner_text("dialog[open]")
+    browser.press("j", "Escape")
+    assert browser.page.query_selector("dialog[open]") is None
+    browser.press("Tab")
+    assert browser.page.evaluate("document.activeElement !== document.body")
+
+
+def test_a_queue_is_answered_by_keys_alone(browser: Browser, store: HostileStore) -> None:
+    browser.open("/annotate")
+    browser.press("j")
+    browser.go("Enter")
+    browser.page.focus("#annotator")
+    browser.page.keyboard.type("Bo")
+    browser.go("Enter")
+    assert "0 of 4 complete" in browser.text
+    first = browser.page.input_value("input[name=task]")
+
+    browser.go("s")
+    assert browser.page.input_value("input[name=task]") != first
+    second = browser.page.input_value("input[name=task]")
+    browser.press("c")
+    browser.page.keyboard.type("1 it is")
+    browser.press("Escape")
+    browser.go("3")
+    assert browser.page.input_value("input[name=task]") != second
+    browser.go("z")
+    assert browser.page.input_value("input[name=task]") == second
+    # The comment went with the label.
+    assert browser.page.input_value("#comment") == ""
+
+    for _ in range(4):
+        browser.go("m")
+    assert "You have answered everything" in browser.text
+    book = LabelBook(open_store(str(store.folder)), store.suite)
+    book.refresh()
+    labels = [
+        (record.number, record.label, record.comment)
+        for content in book.contents
+        for record in book.content_records(content)
+        if record.annotator == "Bo"
+    ]
+    assert sorted(labels, key=str) == [
+        (1, "maybe", "1 it is"),
+        *[(1, "maybe", None)] * 3,
+        (2, None, None),
+        (3, "maybe", None),
+    ]
+    assert browser.messages == []
+
+
+def test_a_queue_works_without_script(opened: Browser, store: HostileStore) -> None:
+    context = opened.page.context.browser.new_context(java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(f"{opened.origin}/annotate/{store.runs[1]}")
+        page.fill("#annotator", "Cy")
+        page.click("text=Begin")
+        before = page.input_value("input[name=task]")
+        page.fill("#comment", "fine")
+        page.click("button[value=maybe]")
+        assert page.input_value("input[name=task]") != before
+        page.click("button[name=undo]")
+        assert page.input_value("input[name=task]") == before
+    finally:
+        context.close()
+
+
+def test_a_capture_becomes_a_case_by_keys_alone(browser: Browser, store: HostileStore) -> None:
+    browser.open(paths(store)["dataset"])
+    browser.page.focus(f"a[href$='{store.capture}']")
+    browser.go("Enter")
+    browser.page.focus("#assertions")
+    browser.page.keyboard.type("- {type: contians}")
+    browser.press("Tab", "Tab", "Tab", "Tab")
+    browser.go("Enter")
+    assert "unknown assertion 'contians'" in browser.text
+    browser.page.fill("#assertions", "- {type: contains, value: x}")
+    browser.page.focus("button[value=accept]")
+    browser.go("Enter")
+    assert f"{store.dataset}@3" in browser.text
+
+
+def test_a_form_of_another_origin_labels_nothing(
+    browser: Browser, store: HostileStore, canary: Canary
+) -> None:
+    sign_as(browser, "ann")
+    browser.page.goto(f"{canary.address}/page")
+    browser.page.set_content(
+        f"<form method=post action='{browser.origin}/annotate/{store.runs[1]}'>"
+        "<input name=annotator value=ann><input name=undo value=1><button>x</button></form>"
+    )
+    browser.page.click("button")
+    assert "not sent from a page of this site" in browser.text
+
+
+def test_an_output_is_saved_as_plain_text_and_never_shown_as_a_page(
+    browser: Browser, store: HostileStore
+) -> None:
+    answer = browser.page.request.get(f"{browser.origin}/runs/{store.runs[1]}/items/0/output")
+    assert "window.owned" in answer.text() or "http" in answer.text()
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-disposition"].startswith("attachment")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
@@ -19,7 +19,10 @@ from evalcore.cli.opened_files import OpenedFiles
 from evalcore.errors import EvalError
 
 if TYPE_CHECKING:
+    from evalcore.model.comparison import Difference, VariantComparison
     from evalcore.pipeline import RunView
+
+_LISTED: Final = 5
 
 
 class RoundNotes:
@@ -50,18 +53,34 @@ def _differences(view: RunView, earlier: str) -> list[str]:
         comparison = compare_runs(find_run(view.run.store, earlier), view.run).comparison
     except EvalError as error:  # the run before was stopped, or deleted meanwhile
         return [f"not compared ({error})"]
-    parts: list[str] = []
-    for title, name in (("passes now", "improvements"), ("fails now", "regressions")):
-        cases = dict.fromkeys(
-            entry.case
-            for variant in comparison.variants
-            for entry in getattr(variant, name)
-            if entry.kind == "assertion"
+    variants = comparison.variants
+    improved = _cases((each for variant in variants for each in variant.improvements), "assertion")
+    regressed = _cases((each for variant in variants for each in variant.regressions), "assertion")
+    parts = [
+        f"{title}: {', '.join(cases[:_LISTED])}" + _more(cases)
+        for title, cases in (
+            ("passes now", improved),
+            ("fails now", regressed),
+            ("not measured before", _missing_from("baseline", variants)),
+            ("not measured now", _missing_from("candidate", variants)),
         )
-        if cases:
-            more = "" if len(cases) <= 5 else f" and {len(cases) - 5} more"
-            parts.append(f"{title}: {', '.join(list(cases)[:5])}{more}")
+        if cases
+    ]
     return parts or ["no case differs"]
+
+
+def _cases(differences: Iterable[Difference], kind: str | None = None) -> list[str]:
+    """Return the cases of differences, each once; only those of a kind."""
+    return list(dict.fromkeys(each.case for each in differences if kind in {None, each.kind}))
+
+
+def _missing_from(side: str, variants: Iterable[VariantComparison]) -> list[str]:
+    missing = (each for variant in variants for each in variant.missing)
+    return _cases(each for each in missing if each.missing_from == side)
+
+
+def _more(cases: Sequence[str]) -> str:
+    return "" if len(cases) <= _LISTED else f" and {len(cases) - _LISTED} more"
 
 
 def run_round(notes_file: Path, arguments: Sequence[str]) -> int:

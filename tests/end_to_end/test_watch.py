@@ -85,8 +85,11 @@ def test_each_save_runs_what_it_changed_and_says_what_differs(watch: Watch) -> N
     text = watch.until(r"s\.yaml changed → exit code 2, waits for a change\n")
     assert "s.yaml:5: tests[0].assertions[0].type: " in text
 
-    save(watch.folder / "s.yaml", SUITE.replace("second", "third"))
-    watch.until(r"s\.yaml changed → watched: 1 of 2 items executed, passes now: b; pass\n")
+    save(watch.folder / "s.yaml", SUITE.replace("second", "third").replace("id: a", "id: c"))
+    watch.until(
+        r"s\.yaml changed → watched: 1 of 2 items executed, passes now: b, "
+        r"not measured before: c, not measured now: a; pass\n"
+    )
 
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(30) == 130

@@ -26,9 +26,23 @@ from evalcore.viewer.trend_pictures import TrendPictures
 if TYPE_CHECKING:
     from evalcore.analytics.assertion_counts import AssertionCounts
     from evalcore.history.latest_runs import LatestRun
-    from evalcore.history.trend import SuiteHistory
+    from evalcore.history.trend import CaseHistory, SuiteHistory
 
 _MOST_OVERVIEWS: Final = 64
+_MOST_HISTORIES: Final = 4
+
+
+class _OpenHistory:
+    """The history of a suite that stays open for the next case; its database closes with it."""
+
+    def __init__(self, history: SuiteHistory) -> None:
+        self._history = history
+        self._lock = threading.Lock()
+
+    def case(self, case_id: str, variant: str | None) -> tuple[CaseHistory, ...]:
+        """Return a case's outcomes as `SuiteHistory.case` does."""
+        with self._lock:
+            return self._history.case(case_id, variant)
 
 
 @dataclass(eq=False)
@@ -58,6 +72,9 @@ class Site:
     _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
     _overviews: Recent[SuiteOverview] = field(
         default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
+    )
+    _histories: Recent[_OpenHistory] = field(
+        default_factory=lambda: Recent(_MOST_HISTORIES), init=False
     )
     _assertions: Recent[tuple[AssertionCounts, ...]] = field(
         default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
@@ -96,6 +113,19 @@ class Site:
         return SuiteHistory(
             self.history_store or self.store, suite, case_tables=cases, assertion_tables=assertions
         )
+
+    def case_history(
+        self, suite: str, name: str, case_id: str, variant: str | None
+    ) -> tuple[CaseHistory, ...]:
+        """Return a case's outcomes over the runs of a suite (key and name); raises `UsageError`."""
+        version = self.catalogue.version(suite)
+        if not self.syncing.update():
+            with self.history(name, cases=True) as history:
+                return history.case(case_id, variant)
+        opened = self._histories.get(
+            (suite, version), lambda: _OpenHistory(self.history(name, cases=True))
+        )
+        return opened.case(case_id, variant)
 
     def latest_runs(self) -> Mapping[str, LatestRun]:
         """Return the newest ended run of each suite by the suite's name in the history."""

@@ -12,6 +12,7 @@ from evalcore.errors import EvalError, UsageError
 from evalcore.history.trend import CaseHistory
 from evalcore.model.suite import EvidencePolicy
 from evalcore.pipeline.kept_evidence import kept_evidence
+from evalcore.storage.layout import suite_key
 from evalcore.viewer.case_pages import CaseAddress, read_case_page
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite, Site
@@ -91,8 +92,7 @@ def one_case(
 
 def _history(site: Site, suite: str, address: CaseAddress) -> HistoryLines:
     try:
-        with site.history(suite, cases=True) as history:
-            lines = history.case(address.case_id, address.variant)
+        lines = site.case_history(suite_key(suite), suite, address.case_id, address.variant)
     except UsageError:
         return HistoryLines()
     except EvalError as error:

@@ -154,7 +154,7 @@ def _store_answers(queue: AnnotationQueue) -> None:
     flow_run_id = runtime.flow_run.id
     if not flow_run_id or not runtime.deployment.id:
         return
-    by_key = {task.key[:_KEY_LENGTH]: task for task in queue.tasks}
+    by_key = {_short_id(task): task for task in queue.tasks}
     for pause_key in sorted(_suspended_batches(UUID(str(flow_run_id)))):
         _, *keys = pause_key.split(_BETWEEN)
         tasks = [by_key[key] for key in keys if key in by_key]
@@ -162,9 +162,13 @@ def _store_answers(queue: AnnotationQueue) -> None:
             _ask(queue, tasks, pause_key)
 
 
+def _short_id(task: AnnotationTask) -> str:
+    return task.key[:_KEY_LENGTH] + task.id[len(task.key) :]
+
+
 def _ask(queue: AnnotationQueue, tasks: Sequence[AnnotationTask], pause_key: str = "") -> None:
     """Suspend the flow for a form, or store its answers if it was answered already."""
-    keys = [task.key[:_KEY_LENGTH] for task in tasks]
+    keys = [_short_id(task) for task in tasks]
     flow_run_id = UUID(str(runtime.flow_run.id))
     number = len(_suspended_batches(flow_run_id)) + 1
     pause_key = pause_key or _BETWEEN.join([f"{number:06d}", *keys])
@@ -175,7 +179,7 @@ def _ask(queue: AnnotationQueue, tasks: Sequence[AnnotationTask], pause_key: str
         answer = values.get(f"answer_{number}")
         if answer is None:
             continue
-        records = latest_by_annotator(queue.book.content_records(task.key))
+        records = latest_by_annotator(queue.book.content_records(task.key), task.form)
         # The flow comes by here after each form: what was changed since then stays changed.
         if suite_key(values["annotator"]) not in records:
             at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

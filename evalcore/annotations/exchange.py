@@ -20,7 +20,7 @@ from evalcore.errors import EvalError
 from evalcore.mistakes.foreign_text import quote, quote_all
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import suggest
-from evalcore.model.annotation import Label
+from evalcore.model.annotation import AnswerForm, Label
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 
@@ -63,7 +63,8 @@ def export_labels(queue: AnnotationQueue) -> Iterator[dict[str, Any]]:
     for task in queue.tasks:
         of_item = names[task.case_id, task.variant, task.iteration]
         is_unique = of_item.count(task.assertion) == 1
-        for _, record in sorted(latest_by_annotator(queue.book.content_records(task.key)).items()):
+        records = latest_by_annotator(queue.book.content_records(task.key), task.form)
+        for _, record in sorted(records.items()):
             if record.label is not None:
                 yield {
                     "run": task.run,
@@ -92,6 +93,7 @@ class _Placed:
 
     suite: str
     key: str
+    form: AnswerForm
     record: LabelRecord
     dated: bool
 
@@ -108,7 +110,7 @@ class LabelImport:
         self._now = _iso(now)
         self._stack = ExitStack()
         self._runs: dict[str, _RunIndex] = {}
-        self._placed: dict[tuple[str, str, str], _Placed] = {}
+        self._placed: dict[tuple[str, str, AnswerForm, str], _Placed] = {}
 
     def __enter__(self) -> LabelImport:
         return self
@@ -132,8 +134,8 @@ class LabelImport:
             problems.add((), str(error))
             return
         record = LabelRecord(annotator, label, at, written.get("comment") or None)
-        placed = _Placed(task.suite, task.key, record, "at" in written)
-        identity = (task.suite, task.key, str(record.annotator_key))
+        placed = _Placed(task.suite, task.key, task.form, record, "at" in written)
+        identity = (task.suite, task.key, task.form, str(record.annotator_key))
         earlier = self._placed.get(identity)
         # Of several rows the last one counts, by their times where both have one.
         if earlier is None or not (placed.dated and earlier.dated) or at >= earlier.record.at:
@@ -145,13 +147,15 @@ class LabelImport:
         stored = unchanged = outdated = 0
         for placed in self._placed.values():
             book = books.setdefault(placed.suite, LabelBook(self._store, placed.suite))
-            records = latest_by_annotator(book.labels_of(placed.key))
+            records = latest_by_annotator(book.labels_of(placed.key), placed.form)
             last = records.get(placed.record.annotator_key)
             if last is not None and placed.dated and placed.record.at < last.at:
                 outdated += last.label != placed.record.label
                 unchanged += last.label == placed.record.label
                 continue
-            record = add_label(self._store, placed.suite, placed.key, placed.record, book)
+            record = add_label(
+                self._store, placed.suite, placed.key, placed.record, book, placed.form
+            )
             if last is not None and record.number == last.number:
                 unchanged += 1
             else:
@@ -195,12 +199,21 @@ class _RunIndex:
         if not named:
             hint = suggest(name, names)
             raise ValueError(f"case {quote(case)} has no assertion {quote(name)} for people.{hint}")
-        if len({task.key for task in named}) > 1:
-            raise ValueError(
-                f"{quote(name)} of case {quote(case)} is about several outputs or questions: "
-                "name 'variant' and 'iteration', or write the question as 'assertion'"
-            )
-        return named[0]
+        if len({task.key for task in named}) == 1:
+            # Of questions in the same words the label tells which one it answers.
+            return next((task for task in named if _is_label(task, row["label"])), named[0])
+        raise ValueError(
+            f"{quote(name)} of case {quote(case)} is about several outputs or questions: "
+            "name 'variant' and 'iteration', or write the question as 'assertion'"
+        )
+
+
+def _is_label(task: AnnotationTask, answer: object) -> bool:
+    try:
+        task.form.parse(answer)
+    except ValueError:
+        return False
+    return True
 
 
 def _label(task: AnnotationTask, answer: object) -> Label:

@@ -27,10 +27,18 @@ class Consensus:
     tied: bool = False
 
 
-def latest_by_annotator(records: Iterable[LabelRecord]) -> dict[str, LabelRecord]:
-    """Return the last record of each annotator by their key; withdrawn ones are included."""
+def latest_by_annotator(
+    records: Iterable[LabelRecord], form: AnswerForm | None = None
+) -> dict[str, LabelRecord]:
+    """Return the last record of each annotator by their key; withdrawn ones are included.
+
+    With a form, labels that it does not have are left out: questions in the same words with other
+    answers share the records of a content.
+    """
     latest: dict[str, LabelRecord] = {}
     for record in records:
+        if form is not None and record.label is not None and not form.accepts(record.label):
+            continue
         key = record.annotator_key
         if key not in latest or latest[key].number < record.number:
             latest[key] = record
@@ -46,8 +54,8 @@ def judged(records: Sequence[LabelRecord], form: AnswerForm, annotators: int) ->
     """
     counted = {
         name: record.label
-        for name, record in sorted(latest_by_annotator(records).items())
-        if record.label is not None and form.accepts(record.label)
+        for name, record in sorted(latest_by_annotator(records, form).items())
+        if record.label is not None
     }
     votes, names = tuple(counted.values()), tuple(counted)
     missing = max(0, annotators - len(votes))

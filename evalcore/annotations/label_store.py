@@ -19,6 +19,7 @@ from evalcore.annotations.labels import (
     suite_prefix,
 )
 from evalcore.errors import ObjectNotFoundError, RunConflictError
+from evalcore.model.annotation import AnswerForm
 from evalcore.storage.layout import suite_key
 from evalcore.storage.object_store import ObjectStore
 
@@ -134,24 +135,31 @@ def labels_of(store: ObjectStore, suite: str, content: str) -> tuple[LabelRecord
 
 
 def add_label(
-    store: ObjectStore, suite: str, content: str, record: LabelRecord, book: LabelBook | None = None
+    store: ObjectStore,
+    suite: str,
+    content: str,
+    record: LabelRecord,
+    book: LabelBook | None = None,
+    form: AnswerForm | None = None,
 ) -> LabelRecord:
     """Store a label after those that its annotator gave before; return it with its number.
 
     Safe in several processes at once: nothing is overwritten. A label that says the same as the
-    annotator's last one (label and comment) is not stored again: that one is returned. Raises
-    `UsageError` for a name that cannot be an annotator's.
+    annotator's last one (label and comment; with a form, the last one that it has) is not stored
+    again: that one is returned. Raises `UsageError` for a name that cannot be an annotator's.
     """
     book = LabelBook(store, suite) if book is None else book
     record = replace(record, annotator=check_annotator(record.annotator))
     annotator = record.annotator_key
     for _ in range(_ATTEMPTS):
         book.refresh(content)
-        last = latest_by_annotator(book.content_records(content)).get(annotator)
+        records = book.content_records(content)
+        last = latest_by_annotator(records).get(annotator)
         if last is None and record.label is None:
             return replace(record, number=0)
-        if last is not None and last.at and _says_the_same(last, record):
-            return last
+        counted = latest_by_annotator(records, form).get(annotator)
+        if counted is not None and counted.at and _says_the_same(counted, record):
+            return counted
         number = 1 if last is None else last.number + 1
         address = LabelAddress(suite_key(suite), content, annotator, number)
         numbered = replace(record, number=number)

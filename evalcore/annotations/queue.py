@@ -7,13 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evalcore.annotations.judging import judged, latest_by_annotator
 from evalcore.annotations.label_store import DamagedLabel, LabelBook, add_label, withdraw_label
 from evalcore.annotations.labels import LabelRecord, check_annotator
 from evalcore.annotations.tasks import AnnotationTask, RunQuestions, TaskContent
 from evalcore.errors import UsageError
+from evalcore.model.annotation import AnswerForm
 from evalcore.model.suite import Case
 from evalcore.storage.layout import suite_key
 from evalcore.storage.object_store import ObjectStore
@@ -44,9 +45,9 @@ class QueueProgress:
 class AnnotationQueue:
     """What people are asked about a run; safe in several threads, and with others at work.
 
-    `tasks` has each content once, in the order of the plan, whether it has labels or not. Each
-    annotator has an order of their own, random and always the same. Close it, or use it as a
-    context.
+    `tasks` has each content once for each form of answers, in the order of the plan, whether it
+    has labels or not. Each annotator has an order of their own, random and always the same. Close
+    it, or use it as a context.
     """
 
     def __init__(self, run: StoredRun) -> None:
@@ -64,8 +65,8 @@ class AnnotationQueue:
         except BaseException:  # also an interrupt must not leave the tables open
             self.close()
             raise
-        self._by_key = {task.key: task for task in self.tasks}
-        self._missing = {task.key: self._state(task).missing for task in self.tasks}
+        self._by_id = {task.id: task for task in self.tasks}
+        self._missing = {task.id: self._state(task).missing for task in self.tasks}
         self._missing_labels = sum(self._missing.values())
         self._complete = sum(not missing for missing in self._missing.values())
 
@@ -90,11 +91,11 @@ class AnnotationQueue:
         with self._lock:
             return QueueProgress(len(self.tasks), self._complete, self._missing_labels)
 
-    def find(self, key: str) -> AnnotationTask:
-        """Return the task of a content; raise `UsageError` if the run has none."""
-        task = self._by_key.get(key)
+    def find(self, task_id: str) -> AnnotationTask:
+        """Return a task by its id; raise `UsageError` if the run has none."""
+        task = self._by_id.get(task_id)
         if task is None:
-            raise UsageError(f"run {self.run_id} asks nothing about {key!r}")
+            raise UsageError(f"run {self.run_id} asks nothing about {task_id!r}")
         return task
 
     def state(self, task: AnnotationTask) -> TaskState:
@@ -128,7 +129,7 @@ class AnnotationQueue:
 
     def label_of(self, task: AnnotationTask, annotator: str) -> LabelRecord | None:
         """Return what the annotator says of a content; None if nothing, or no more."""
-        record = self._label(task.key, annotator)
+        record = self._label(task, annotator)
         return None if record is None or record.label is None else record
 
     def skip(self, annotator: str, task: AnnotationTask) -> None:
@@ -165,7 +166,7 @@ class AnnotationQueue:
         except ValueError as error:
             raise UsageError(f"{answer!r} {error}") from None
         record = LabelRecord(check_annotator(annotator), label, at, comment or None, seconds)
-        record = add_label(self._store, self.suite, task.key, record, self.book)
+        record = add_label(self._store, self.suite, task.key, record, self.book, task.form)
         self.state(task)
         left = self._order(annotator)
         with self._lock, suppress(ValueError):
@@ -177,16 +178,16 @@ class AnnotationQueue:
 
         None if there is no label to withdraw.
         """
-        last: tuple[str, AnnotationTask] | None = None
-        for key in self.book.contents & self._by_key.keys():
-            record = self._label(key, annotator)
+        last: tuple[str, int, AnnotationTask] | None = None
+        contents = self.book.contents
+        for task in self.tasks:
+            record = self._label(task, annotator) if task.key in contents else None
             if record is not None and record.label is not None:
-                last = max(last or ("", self._by_key[key]), (record.at, self._by_key[key]), key=_at)
+                last = max(last or ("", 0, task), (record.at, record.number, task), key=_moment)
         if last is None:
             return None
-        task = last[1]
-        withdraw_label(self._store, self.suite, task.key, annotator, at=at, book=self.book)
-        self.state(task)
+        task = last[2]
+        self._withdraw(task, annotator, at)
         left = self._order(annotator)
         with self._lock:
             with suppress(ValueError):
@@ -194,12 +195,26 @@ class AnnotationQueue:
             left.appendleft(task)
         return task
 
+    def _withdraw(self, task: AnnotationTask, annotator: str, at: str) -> None:
+        """Withdraw a label; what the annotator said in other forms of the question stays."""
+        same_content = [each for each in self.tasks if each.key == task.key]
+        kept = [
+            (each, record)
+            for each in same_content
+            if (record := self.label_of(each, annotator)) and not task.form.accepts(record.label)
+        ]
+        withdraw_label(self._store, self.suite, task.key, annotator, at=at, book=self.book)
+        for each, record in kept:
+            add_label(self._store, self.suite, task.key, record, self.book, each.form)
+        for each in same_content:
+            self.state(each)
+
     def _order(self, annotator: str) -> deque[AnnotationTask]:
         name = str(suite_key(check_annotator(annotator)))
         with self._lock:
             order = self._left.get(name)
         if order is None:
-            order = deque(sorted(self.tasks, key=lambda task: _rank(self.run_id, name, task.key)))
+            order = deque(sorted(self.tasks, key=lambda task: _rank(self.run_id, name, task.id)))
             with self._lock:
                 order = self._left.setdefault(name, order)
         return order
@@ -212,15 +227,15 @@ class AnnotationQueue:
                 return False
         return True
 
-    def _label(self, key: str, annotator: str) -> LabelRecord | None:
+    def _label(self, task: AnnotationTask, annotator: str) -> LabelRecord | None:
         name = suite_key(check_annotator(annotator))
-        return latest_by_annotator(self.book.content_records(key)).get(name)
+        return latest_by_annotator(self.book.content_records(task.key), task.form).get(name)
 
     def _note_state(self, task: AnnotationTask) -> TaskState:
         state = self._state(task)
         with self._lock:
-            before = self._missing[task.key]
-            self._missing[task.key] = state.missing
+            before = self._missing[task.id]
+            self._missing[task.id] = state.missing
             self._missing_labels += state.missing - before
             self._complete += (not state.missing) - (not before)
         return state
@@ -230,7 +245,7 @@ class AnnotationQueue:
         if not records:
             return TaskState(0, task.annotators, ())
         consensus = judged(records, task.form, task.annotators)
-        latest = latest_by_annotator(records).values()
+        latest = latest_by_annotator(records, task.form).values()
         names = tuple(sorted(each.annotator for each in latest if each.label is not None))
         return TaskState(len(consensus.votes), consensus.missing, names)
 
@@ -241,18 +256,22 @@ def awaiting(store: ObjectStore, run: StoredRun | str) -> AnnotationQueue:
 
 
 def _distinct(tasks: Iterable[AnnotationTask]) -> tuple[AnnotationTask, ...]:
-    """Return the first task of each content: one answer is an answer to all of them."""
-    by_key: dict[str, AnnotationTask] = {}
+    """Return the first task of each content and form: one answer is an answer to all of them."""
+    by_key: dict[str, dict[AnswerForm, AnnotationTask]] = {}
+    distinct: dict[str, AnnotationTask] = {}
     for task in tasks:
-        first = by_key.setdefault(task.key, task)
-        if task.annotators > first.annotators:
-            by_key[task.key] = task
-    return tuple(by_key.values())
+        forms = by_key.setdefault(task.key, {})
+        first = forms.get(task.form)
+        if first is None or task.annotators > first.annotators:
+            number = len(forms) if first is None else first.form_number
+            numbered = forms[task.form] = replace(task, form_number=number)
+            distinct[numbered.id] = numbered
+    return tuple(distinct.values())
 
 
-def _rank(run_id: str, annotator: str, key: str) -> bytes:
-    return hashlib.sha256(f"{run_id}/{annotator}/{key}".encode()).digest()
+def _rank(run_id: str, annotator: str, task_id: str) -> bytes:
+    return hashlib.sha256(f"{run_id}/{annotator}/{task_id}".encode()).digest()
 
 
-def _at(entry: tuple[str, AnnotationTask]) -> str:
-    return entry[0]
+def _moment(entry: tuple[str, int, AnnotationTask]) -> tuple[str, int]:
+    return entry[:2]

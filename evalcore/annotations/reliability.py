@@ -39,11 +39,11 @@ def question_agreements(contents: Iterable[LabelledContent]) -> tuple[QuestionAg
 def labelled_contents(queue: AnnotationQueue) -> Iterator[LabelledContent]:
     """Yield the contents of a run that have labels, as the store has them."""
     for task in queue.tasks:
-        latest = latest_by_annotator(queue.book.content_records(task.key))
+        latest = latest_by_annotator(queue.book.content_records(task.key), task.form)
         votes = {
             name: record.label
             for name, record in sorted(latest.items())
-            if record.label is not None and task.form.accepts(record.label)
+            if record.label is not None
         }
         if votes:
             yield LabelledContent(task.question, task.form.labels is None, votes)

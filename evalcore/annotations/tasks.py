@@ -31,7 +31,8 @@ class AnnotationTask:
 
     `is_part_of_output` says that it is not about the whole output of the item but about a block's
     or what stands at a path. `variant` and `iteration` are for programs: an annotator should not
-    see them.
+    see them. `form_number` counts the tasks of a run with the same key from 0: questions in the
+    same words with other answers.
     """
 
     run: str
@@ -44,6 +45,12 @@ class AnnotationTask:
     assertion: str
     subject: HumanQuestion
     is_part_of_output: bool = False
+    form_number: int = 0
+
+    @property
+    def id(self) -> str:
+        """What tells the tasks of a run apart: the key, and a number for its second form on."""
+        return f"{self.key}.{self.form_number}" if self.form_number else self.key
 
     @property
     def question(self) -> str:

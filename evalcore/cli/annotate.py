@@ -64,7 +64,7 @@ class _Session:
     def run(self) -> None:
         """Ask until nothing is left, the annotator quits, or the input ends."""
         while (task := self._queue.next_task(self._annotator)) is not None:
-            if task.key in self._skipped and not self._is_terminal:
+            if task.id in self._skipped and not self._is_terminal:
                 return
             for line in self._lines(task):
                 click.echo(sanitize_terminal(line))
@@ -85,7 +85,7 @@ class _Session:
             if command == "quit":
                 return False
             if command == "skip":
-                self._skipped.add(task.key)
+                self._skipped.add(task.id)
                 self._queue.skip(self._annotator, task)
                 return True
             if command == "undo":

@@ -54,7 +54,7 @@ def _label(queue: AnnotationQueue, task: AnnotationTask) -> Label | None:
         if is_human(assertion)
         and (check := load_check("human", assertion.params.get("params") or assertion.params))
         and isinstance(check, Human)
-        and check.question == task.question
+        and (check.question, check.form) == (task.question, task.form)
     )
     if consensus.missing:
         return None

@@ -1,8 +1,10 @@
--- How many labels of people are missing, each content once, and for how many work items.
+-- How many labels of people are missing, each content once for each form of answers, and for how
+-- many work items.
 SELECT sum(missing)::BIGINT AS labels, (SELECT count(*) FROM items WHERE awaiting) AS items
 FROM (
     SELECT
         json_extract_string(details, '$.annotation.key') AS content,
+        json_extract_string(details, ['$.annotation.labels', '$.annotation.scale']) AS form,
         max(CAST(json_extract(details, '$.missing') AS BIGINT)) AS missing
     FROM (
         SELECT item, unnest(list_transform(list_filter(
@@ -12,5 +14,5 @@ FROM (
         WHERE reason = 'awaiting annotation'
     )
     WHERE item IN (SELECT item FROM items WHERE awaiting)
-    GROUP BY content
+    GROUP BY content, form
 )

@@ -109,7 +109,7 @@ def answer(request: Request, site: CurrentSite, run_id: str, form: Posted) -> Re
     with site.queues.open(run_id) as queue:
         if form.is_checked("undo"):
             undone = queue.undo(annotator, at=_now())
-            key = None if undone is None else undone.key
+            key = None if undone is None else undone.id
             return _see(page_url(site, "annotate", run_id, task=key))
         task = queue.find(form.text("task"))
         if form.is_checked("skip"):

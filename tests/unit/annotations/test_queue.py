@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import orjson
 import pytest
 
+from evalcore.annotations.exchange import LabelImport, export_labels
 from evalcore.annotations.label_store import LabelBook, add_label
 from evalcore.annotations.labels import LabelRecord
 from evalcore.annotations.queue import AnnotationQueue, QueueProgress, awaiting
 from evalcore.errors import UsageError
+from evalcore.mistakes.problems import Problems
 from evalcore.pipeline import evaluate, load
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
@@ -162,3 +165,51 @@ def test_a_writer_that_is_killed_leaves_whole_labels_and_another_goes_on(
     other = "no" if last.label == "yes" else "yes"
     added = add_label(store, queue.suite, keys[0], LabelRecord("ann", other, AT))
     assert added.number == last.number + 1
+
+
+def test_the_same_words_with_other_answers_are_a_question_of_their_own(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    stars = QUESTION | {"scale": [1, 5], "min_score": 4, "name": "stars"}
+    del stars["labels"], stars["expected"]
+    other = QUESTION | {"labels": ["kind", "rude"], "expected": "kind", "name": "kindness"}
+    asked = case("c", "output", QUESTION, other, stars)
+    with awaiting(store, run_of(store, tmp_path, [asked])) as queue:
+        assert queue.progress == QueueProgress(tasks=3, complete=0, missing=3)
+        assert len({task.key for task in queue.tasks}) == 1
+        for task, answer in zip(queue.tasks, ("yes", "kind", 5), strict=True):
+            assert queue.find(task.id) == task
+            queue.answer(task, "ann", answer, at=AT)
+            queue.answer(task, "ann", answer, at=AT)
+        assert queue.progress.missing == 0
+        assert len(queue.book.content_records(task.key)) == 3
+
+        # Taking one answer back leaves the two others.
+        assert queue.undo("ann", at=AT) == queue.tasks[2]
+        assert queue.progress == QueueProgress(tasks=3, complete=2, missing=1)
+        assert queue.next_task("ann") == queue.tasks[2]
+        assert queue.undo("ann", at=AT) == queue.tasks[1]
+        assert queue.progress == QueueProgress(tasks=3, complete=1, missing=2)
+        queue.answer(queue.tasks[1], "ann", "kind", at=AT)
+        queue.answer(queue.tasks[2], "ann", 5, at=AT)
+
+    with evaluate(load(tmp_path / "asks.suite.json"), store) as view:
+        assert view.report.decision == "pass"
+
+
+def test_an_imported_label_of_an_ambiguous_question_answers_the_one_that_offers_it(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    other = QUESTION | {"labels": ["kind", "rude"], "expected": "kind"}
+    run = run_of(store, tmp_path, [case("c", "output", QUESTION, other)])
+    row = {"run": run, "case": "c", "assertion": "Polite?", "annotator": "ann"}
+    problems = Problems("rows.jsonl", lambda _: 1)
+    with LabelImport(store, now=datetime.now(UTC)) as labels:
+        for label in ("kind", "Yes", "odd"):
+            labels.add(row | {"label": label}, problems)
+        assert labels.store_labels() == (2, 0, 0)
+
+    with awaiting(store, run) as queue:
+        assert queue.progress.missing == 0
+        assert [export["label"] for export in export_labels(queue)] == ["yes", "kind"]
+    assert [noted.message for noted in problems.noted] == ["label 'odd' is not one of yes, no"]

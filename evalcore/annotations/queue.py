@@ -198,13 +198,13 @@ class AnnotationQueue:
     def _withdraw(self, task: AnnotationTask, annotator: str, at: str) -> None:
         """Withdraw a label; what the annotator said in other forms of the question stays."""
         same_content = [each for each in self.tasks if each.key == task.key]
-        kept = [
+        standing = [
             (each, record)
             for each in same_content
             if (record := self.label_of(each, annotator)) and not task.form.accepts(record.label)
         ]
         withdraw_label(self._store, self.suite, task.key, annotator, at=at, book=self.book)
-        for each, record in kept:
+        for each, record in standing:
             add_label(self._store, self.suite, task.key, record, self.book, each.form)
         for each in same_content:
             self.state(each)

@@ -22,7 +22,7 @@ from uuid import UUID
 import orjson
 
 from evalcore.capture.calls import WRITTEN, CaptureCall
-from evalcore.capture.snapshot import Unreadable
+from evalcore.capture.snapshot import SnapshotError, Unreadable, unpacked
 from evalcore.planning.zstd_frames import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
@@ -79,10 +79,13 @@ class CaptureBatches:
                 redactor = self._redactors[call.source.redact] = PersonalRedactor(
                     PROCESS, call.source.redact
                 )
-            record = _record(call, redactor)
+            record = _record(_unpacked(call), redactor)
             line = orjson.dumps(record)
         except RedactionError:
             self._count("redaction", 1)
+            return
+        except SnapshotError:
+            self._count("too large", 1)
             return
         # A captured value is foreign: its capture is lost and counted, the thread goes on.
         except Exception:  # noqa: BLE001 - of values of foreign types
@@ -177,6 +180,18 @@ def _is_full(batch: _Batch) -> bool:
 
 def _due_at(batch: _Batch) -> float:
     return max(batch.retry_at, 0.0 if _is_full(batch) else batch.opened_at + _OLDEST_BATCH_S)
+
+
+def _unpacked(call: CaptureCall) -> CaptureCall:
+    """Return a call without packed values; raise `SnapshotError`."""
+    output = [unpacked(chunk) for chunk in call.output] if call.chunks else unpacked(call.output)
+    return call._replace(
+        arguments=unpacked(call.arguments),
+        keywords=unpacked(call.keywords),
+        output=output,
+        error=None if call.error is None else (call.error[0], unpacked(call.error[1])),
+        metadata=unpacked(call.metadata),
+    )
 
 
 def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:

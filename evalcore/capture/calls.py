@@ -33,15 +33,15 @@ class CaptureSource(NamedTuple):
 class CaptureCall(NamedTuple):
     """One captured call, as the caller left it: bounded copies, nothing redacted yet.
 
-    `arguments` are without the object of a method; `keywords` is None where they are one value.
-    `error` is the type's name and the arguments of an exception; `chunks` says that the output is
-    what a generator yielded.
+    Each value is what `snapshot` makes, which may be packed. `arguments` are without the object of
+    a method; `keywords` is None where they are one value. `error` is the type's name and the
+    arguments of an exception; `chunks` says that the output is what a generator yielded.
     """
 
     source: CaptureSource
     moment: float
     arguments: Any
-    keywords: dict[str, Any] | None
+    keywords: Any
     output: Any = None
     error: tuple[str, Any] | None = None
     chunks: bool = False

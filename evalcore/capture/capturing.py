@@ -248,7 +248,7 @@ class _CallInput(NamedTuple):
     """A copy of what a call was given; `keywords` is None where it is one value."""
 
     arguments: Any
-    keywords: dict[str, Any] | None
+    keywords: Any
 
 
 def _is_an_end(error: BaseException | None) -> bool:

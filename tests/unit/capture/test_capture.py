@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 import evalcore
 from evalcore.capture import capture_counts, flush_captures
 from evalcore.capture.capturing import capture
-from evalcore.capture.snapshot import MAX_PARTS
+from evalcore.capture.snapshot import MAX_PACKED_PARTS, MAX_PARTS, snapshot, unpacked
 from evalcore.capture.writer import QUEUE_LIMIT, CaptureWriter
 from evalcore.errors import StoreError, UsageError
 from evalcore.redaction.redactor import PROCESS
@@ -261,8 +264,16 @@ def test_values_that_json_lacks_are_captured_as_text(
 
 @pytest.mark.parametrize(
     "value",
-    [cyclic(), "x" * 5_000_000, [{"content": "x"}] * (MAX_PARTS + 1), {"a": ["y" * 5_000_000]}],
-    ids=["cycle", "text", "parts", "inner text"],
+    [
+        cyclic(),
+        [cyclic(), *range(MAX_PARTS)],
+        "x" * 5_000_000,
+        [{"content": "x"}] * MAX_PACKED_PARTS,
+        {"a": ["y" * 5_000_000]},
+        [f"{number} {'y' * 2_000}" for number in range(MAX_PARTS + 1)],
+        [object() for _ in range(MAX_PARTS + 1)],
+    ],
+    ids=["cycle", "long cycle", "text", "parts", "inner text", "many texts", "objects"],
 )
 def test_what_is_too_large_is_dropped_and_counted(store: LocalStore, value: Any) -> None:
     @capture("support", store=store)
@@ -273,6 +284,69 @@ def test_what_is_too_large_is_dropped_and_counted(store: LocalStore, value: Any)
     assert same(value) is value
     assert records(store) == []
     assert capture_counts().dropped["too large"] == before + 1
+
+
+def conversation(turns: int) -> list[dict[str, Any]]:
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    question = {"role": "user", "content": "Where is my parcel? " * 20}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [dict(question), asked, {"role": "tool", "content": "On its way."}] * turns
+
+
+def test_a_long_conversation_is_captured_whole_as_it_was(store: LocalStore) -> None:
+    messages = conversation(100)
+
+    @capture("support", store=store)
+    def answer(messages: list[dict[str, Any]], *, history: list[Any]) -> list[dict[str, Any]]:
+        messages[0]["content"] = "changed"
+        return conversation(120)
+
+    answer(messages, history=list(range(1_000)))
+
+    expected = {"messages": conversation(100), "history": list(range(1_000))}
+    assert answers(store) == [(expected, conversation(120))]
+
+
+class Kind(StrEnum):
+    GOOD = "good"
+
+
+@dataclass
+class Step:
+    name: str
+    results: list[Any]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Step("find", [1, {"a": None}]),
+        datetime(2026, 5, 18, tzinfo=UTC),
+        Kind.GOOD,
+        OrderedDict(a=(1, 2)),
+        (1, [2.5, True]),
+        {"é\ud800"},
+    ],
+    ids=["dataclass", "moment", "enumeration", "ordered", "tuple", "set"],
+)
+def test_in_a_large_value_parts_are_copied_as_in_a_small_one(value: Any) -> None:
+    large = unpacked(snapshot([value, *range(MAX_PARTS)]))
+
+    assert large == [snapshot(value), *range(MAX_PARTS)]
+    assert type(large[0]) is type(snapshot(value))
+
+
+def test_an_object_in_a_large_value_is_its_types_name_and_none_of_its_code_runs() -> None:
+    class Refusing:
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            raise AssertionError(protocol)
+
+        def __getattribute__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    large = unpacked(snapshot([Refusing(), b"bytes", Refusing, *range(MAX_PARTS)]))
+
+    assert [part.type_name for part in large[:3]] == ["Refusing", "bytes", "type"]
 
 
 def test_an_exception_that_cannot_be_shown_goes_on(store: LocalStore) -> None:

@@ -118,13 +118,15 @@ class Catalogue:
         return hashlib.sha256(repr(ends).encode()).hexdigest()[:16]
 
     def entry(self, run_id: str) -> RunEntry | None:
-        """Return one run; None if the store has no run of this id."""
+        """Return one run, also one that began a moment ago; None without a run of this id."""
         self._refresh()
+        if run_id not in self._entries:
+            self._refresh(fresh_s=0.0)
         return self._entries.get(run_id)
 
-    def _refresh(self) -> None:
+    def _refresh(self, fresh_s: float = _FRESH_S) -> None:
         with self._lock:
-            if time.monotonic() - self._checked < _FRESH_S:
+            if time.monotonic() - self._checked < fresh_s:
                 return
             stored = {
                 run: RunKeys(NameKey(suite), run)

@@ -197,6 +197,42 @@ def test_a_browser_says_where_own_forms_come_from(projects: Projects) -> None:
     assert page.headers["referrer-policy"] == "same-origin"
 
 
+def own_form(projects: Projects, scope: Scope) -> dict[str, str]:
+    """Return the headers of a form that a page sends with a new token of the first project."""
+    parts = cast(FastAPI, projects.client.app).state.parts
+    portal = projects.client.portal
+    assert portal is not None
+    issued = portal.call(parts.tokens.issue, "one", "annotator", scope)
+    cookies = f"{COOKIE}={issued.secret}; evalcore-annotator=ann"
+    return {**PAGE, "Cookie": cookies, "Origin": str(projects.client.base_url).rstrip("/")}
+
+
+@pytest.mark.parametrize(("scope", "status"), [(Scope.READ, 403), (Scope.WRITE, 303)])
+def test_forms_of_pages_take_the_write_scope(projects: Projects, scope: Scope, status: int) -> None:
+    headers = own_form(projects, scope)
+    name = {"annotator": "ann"}
+    answer = projects.client.post("/ui/annotate", data=name, headers=headers)
+    assert answer.status_code == status
+    assert ("set-cookie" in answer.headers) is (status == 303)
+    unsigned = projects.client.post(
+        "/ui/annotate", data=name, headers={"Origin": headers["Origin"]}
+    )
+    assert unsigned.status_code == 401
+
+
+def test_no_form_of_a_page_reaches_what_is_not_of_the_project(projects: Projects) -> None:
+    headers = own_form(projects, Scope.WRITE)
+    for run, status in ((projects.runs[1], 404), (projects.runs[0], 403)):
+        decided = projects.client.post(
+            f"/ui/annotate/{run}/decide", data={"x": "1"}, headers=headers
+        )
+        assert decided.status_code == status
+    refused = {"capture": "0" * 64, "decision": "refuse"}
+    for path in ("/ui/datasets/support", f"/ui/datasets/support/captures/{'0' * 64}"):
+        answer = projects.client.post(path, data=refused, headers=headers)
+        assert answer.status_code in {400, 404}, answer.text
+
+
 def test_a_revoked_token_leads_to_the_form_again(projects: Projects) -> None:
     parts = cast(FastAPI, projects.client.app).state.parts
     portal = projects.client.portal

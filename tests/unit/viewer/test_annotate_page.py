@@ -231,6 +231,7 @@ def test_with_the_last_label_the_run_is_decided_again_in_the_background(
 ) -> None:
     run = run_suite(tmp_path, suite(1))
     # Lists are at most a second old.
+    assert f'1 label is missing: <a href="/annotate/{run}">' in client.get(f"/runs/{run}").text
     listed = until(client, "/annotate", run).text
     assert "0 of 1" in listed
     assert client.post(f"/annotate/{run}/decide", data={"annotator": "ann"}).status_code == 409

@@ -124,3 +124,10 @@ def test_a_wrong_address_says_what_would_work(
 def test_an_empty_store_says_how_to_begin(tmp_path: Path) -> None:
     with viewer(tmp_path) as client:
         assert "evalcore run SUITE" in client.get("/").text
+
+
+def test_a_run_has_its_page_from_its_first_moment(tmp_path: Path) -> None:
+    with viewer(tmp_path / "store") as client:
+        assert client.get("/").status_code == 200
+        run = run_suite(tmp_path, suite({"a": "hello"}))
+        assert client.get(f"/runs/{run}").status_code == 200

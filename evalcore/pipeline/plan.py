@@ -141,11 +141,7 @@ def plan_run(
     check_observers()
     regraded = options.reuse not in {None, HISTORY}
     check_kept_evidence(store, suite.definition, mode=options.mode, reuse=options.reuse)
-    definition = suite.definition
-    if not options.is_stored:
-        definition = with_code(suite, store, options.reuse if regraded else None)
-    elif definition.executed_code is None:
-        definition = replace(definition, executed_code=definition.code)
+    definition = _definition_with_code(suite, store, options, regraded=regraded)
     suite = replace(suite, definition=definition)
     baseline = settle_baseline(store, definition)
     past = freeze_past_runs(store, suite, mode=options.mode, reuse=options.reuse)
@@ -195,6 +191,18 @@ def plan_run(
     run = replace(run, seal=seal)
     # What executes is what stands in the store, here as in any other process.
     return run if run.is_sealed(definition) else replace(run, known_definition=definition)
+
+
+def _definition_with_code(
+    suite: Suite, store: ObjectStore, options: PlanOptions, *, regraded: bool
+) -> SuiteDefinition:
+    """Return the definition with the digests of the code that it names."""
+    definition = suite.definition
+    if not options.is_stored:
+        return with_code(suite, store, options.reuse if regraded else None)
+    if definition.executed_code is None:
+        return replace(definition, executed_code=definition.code)
+    return definition
 
 
 def _first_manifest(

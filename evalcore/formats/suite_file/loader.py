@@ -22,7 +22,12 @@ from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import NamedFiles, suite_tests
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.suite_file.cases import CaseReader
-from evalcore.formats.suite_file.flow_reader import Flow, FlowReader, blocks_of, check_function
+from evalcore.formats.suite_file.flow_reader import (
+    Flow,
+    FlowReader,
+    blocks_of,
+    check_function,
+)
 from evalcore.formats.suite_file.shapes import SuiteLevel, SuiteVariant
 from evalcore.formats.text.camel_case import Renames
 from evalcore.formats.text.documents import Document
@@ -122,15 +127,16 @@ def read_suite(
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
-    # Judges that only cases name are known now.
-    definition = replace(
-        definition,
-        targets={**targets.used, **flow.targets},
-        judge=graders.default,
-        absent_fields=absent,
-        datasets=tuple(versions),
-    )
+    definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
+    definition = _with_targets(definition, targets, flow, graders)
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _with_targets(
+    definition: SuiteDefinition, targets: Targets, flow: Flow, graders: Graders
+) -> SuiteDefinition:
+    """Return the definition with every target in use: judges that only cases name are read now."""
+    return replace(definition, targets={**targets.used, **flow.targets}, judge=graders.default)
 
 
 def _renamed(raw: dict[str, Any], renames: Renames) -> tuple[Any, dict[str, Any]]:

@@ -140,10 +140,21 @@ def _load(
         *reader.warnings.texts,
         *selection.finish(file),
     ]
-    definition = SuiteDefinition(
+    source = Source(file, str(path.resolve().parent), sha256)
+    definition = replace(
+        _definition(level, suite, path, source), absent_fields=absent, datasets=tuple(versions)
+    )
+    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+
+
+def _definition(
+    level: _SuiteLevel, suite: TestSuite, path: Path, source: Source
+) -> SuiteDefinition:
+    """Return what the suite level says; judges that only tests name are read by now."""
+    return SuiteDefinition(
         name=suite_name(path, level.section.get("name"), suite.get("name")),
         format=Format.TEST_FILE,
-        source=Source(file, str(path.resolve().parent), sha256),
+        source=source,
         policy=level.policy,
         targets=level.targets.used,
         default_target=level.default_target,
@@ -154,10 +165,7 @@ def _load(
         require_calibrated=bool(level.section.get("require_calibrated")),
         evidence=level.evidence,
         tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
-        absent_fields=absent,
-        datasets=tuple(versions),
     )
-    return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
 
 class _SuiteLevel:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 import click
@@ -131,11 +133,21 @@ def _lines(file: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _csv_rows(file: Path, collectors: list[Problems]) -> Iterator[tuple[int, Any]]:
-    path = Path("/dev/stdin") if str(file) == "-" else file
-    if not path.exists() or path.is_dir():
+    if str(file) == "-":
+        # A table is read twice, which a pipe cannot be.
+        with NamedTemporaryFile(suffix=".csv") as copy:
+            copyfileobj(sys.stdin.buffer, copy)
+            copy.flush()
+            yield from _rows_of_table(Path(copy.name), "standard input", collectors)
+        return
+    if not file.exists() or file.is_dir():
         raise UsageError(f"{file}: there is no such file")
-    rows = CsvRows(path, str(file))
-    problems = Problems(str(file), lambda _: rows.line)
+    yield from _rows_of_table(file, str(file), collectors)
+
+
+def _rows_of_table(path: Path, name: str, collectors: list[Problems]) -> Iterator[tuple[int, Any]]:
+    rows = CsvRows(path, name)
+    problems = Problems(name, lambda _: rows.line)
     collectors.append(problems)
     for row in rows.read(problems):
         yield rows.line, {name: _cell(name, cell) for name, cell in row.items()}

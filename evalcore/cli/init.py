@@ -27,19 +27,21 @@ _DEFAULT_NAME: Final = "quickstart"
 def init(folder: str, format_: str | None, name: str | None) -> None:
     """Write a small suite to FOLDER that runs without a key or a server.
 
-    Asks for the format and the name on a terminal, elsewhere the flags say them. No file is
-    overwritten. A YAML suite names its JSON Schema, which stands beside it, for editors.
+    Asks for the format and the name on a terminal. Elsewhere --format is required, and the name is
+    quickstart by default. No file is overwritten. A YAML suite names its JSON Schema, which stands
+    beside it, for editors.
     """
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    if not asks and (format_ is None or name is None):
-        missing = [flag for flag, value in (("--format", format_), ("--name", name)) if not value]
+    if not asks and format_ is None:
         raise UsageError(
-            f"there is no terminal to ask on: {' and '.join(missing)} required, as in "
+            "there is no terminal to ask on: --format required, as in "
             f"evalcore init --format test-file --name {_DEFAULT_NAME}"
         )
     format_ = _ask_format() if format_ is None else _checked_format(format_)
     if name is None:
-        name = click.prompt("Name of the suite", default=_DEFAULT_NAME, err=True)
+        name = _DEFAULT_NAME
+        if asks:
+            name = click.prompt("Name of the suite", default=_DEFAULT_NAME, err=True)
     files = starter_files(format_, _checked_name(name))
     root = Path(folder)
     _write(root, files)

@@ -32,6 +32,12 @@ def test_the_commands_that_init_prints_work_as_they_are(format_: str, tmp_path: 
     assert "my-first" in ended.out
 
 
+def test_without_a_terminal_the_name_is_quickstart(tmp_path: Path) -> None:
+    ended = evalcore("init", "--format", "workflow-harness", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("evalcore run quickstart.eval.yaml\n")
+
+
 def test_every_format_has_a_starter() -> None:
     assert set(STARTERS) == {*Format, PYTHON}
 
@@ -61,8 +67,7 @@ def test_a_second_suite_stands_beside_the_first_and_neither_is_overwritten(tmp_p
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "there is no terminal to ask on: --format and --name required"),
-        (["--format", "suite"], "there is no terminal to ask on: --name required"),
+        ([], "there is no terminal to ask on: --format required"),
         (["--format", "yaml", "--name", "a"], "formats: test-file, suite, python,"),
         (["--format", "suite", "--name", "../a"], "'../a' is no name of a suite"),
         (["--format", "suite", "--name", "json"], "standard library has a module json"),

@@ -261,6 +261,16 @@ def test_the_list_of_keys_opens_and_closes_by_key(browser: Browser) -> None:
     assert browser.page.evaluate("document.activeElement !== document.body")
 
 
+def test_a_page_that_cannot_be_shown_is_accessible_and_leads_back(browser: Browser) -> None:
+    browser.open("/datasets/x?offset=<script>owned=1</script>")
+    assert "offset='<script>owned=1</script>'" in browser.text
+    browser.page.evaluate(browser.axe)
+    assert violations(browser, None) == []
+    browser.page.focus("main a")
+    browser.go("Enter")
+    assert browser.path == "/"
+
+
 def test_a_queue_is_answered_by_keys_alone(browser: Browser, store: HostileStore) -> None:
     browser.open("/annotate")
     browser.press("j")
@@ -287,6 +297,8 @@ def test_a_queue_is_answered_by_keys_alone(browser: Browser, store: HostileStore
     for _ in range(4):
         browser.go("m")
     assert "You have answered everything" in browser.text
+    browser.page.evaluate(browser.axe)
+    assert violations(browser, None) == []
     book = LabelBook(open_store(str(store.folder)), store.suite)
     book.refresh()
     labels = [

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from evalcore.cli.loading import Named, load_named
 from evalcore.cli.options import (
     chosen_store,
     import_option,
@@ -24,7 +25,6 @@ from evalcore.cli.running import run_suites
 from evalcore.errors import EvalError, RunConflictError, UsageError
 from evalcore.model.mode import Mode
 from evalcore.model.run import State
-from evalcore.pipeline import load
 from evalcore.pipeline.acceptance import AcceptingWorker, source_files_of
 from evalcore.pipeline.integrity import check_run
 from evalcore.storage.run_names import choose_run
@@ -68,11 +68,13 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any
             f"run {run_id} was made from {path}, which is not there; name the file: "
             f"evalcore regrade {run_id} SUITE"
         )
-    suite = load(path, replace(overrides, secrets_required=False))
-    if suite.definition.name != manifest.suite:
-        raise UsageError(
-            f"{path} is suite '{suite.definition.name}'; run {run_id} is of '{manifest.suite}'"
-        )
+    allowed = (*settings().allow_imports, *flags["imports"])
+    suites = load_named(Named(str(path)), replace(overrides, secrets_required=False), allowed)
+    names = [suite.definition.name for suite in suites]
+    if manifest.suite not in names:
+        listed = ", ".join(f"'{name}'" for name in names)
+        raise UsageError(f"{path} is suite {listed}; run {run_id} is of '{manifest.suite}'")
+    suite = suites[names.index(manifest.suite)]
     options = RunOptions(
         as_json=flags["as_json"],
         verbose=flags["verbose"],

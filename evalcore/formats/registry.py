@@ -90,7 +90,7 @@ def _load_suite(
 ) -> Suite:
     forced = _forced(options)
     if path.suffix.lower() == ".py":
-        message = "Python files are read by `evalcore run`, `validate` and `plan` only"
+        message = "Python files are read by `evalcore run`, `validate`, `plan` and `regrade` only"
         raise LoadError((Problem(file, None, "", message),))
     if path.suffix.lower() in ROW_SUFFIXES:
         if forced not in {None, Format.TEST_FILE}:

@@ -207,7 +207,7 @@ def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str 
     """Return the suite's file that a run was made from, and the script of a script suite.
 
     Raises `UsageError` if the plan is not signed with a key of this process and names a file that
-    does not lie below its folder.
+    does not lie below its folder, or a Python file, which is imported to load it.
     """
     seal = read_seal(run, read_plan_keys(worker.environment), run.manifest())
     definition = run.definition if seal is None else replace(run, seal=seal).definition
@@ -215,6 +215,12 @@ def source_files_of(run: StoredRun, worker: AcceptingWorker) -> tuple[Path, str 
     path = Path(source.folder) / Path(source.path).name
     scripts = [target.options.get("script") for target in definition.targets.values()]
     script = next((name for name in scripts if isinstance(name, str)), None)
+    if seal is None and path.suffix == ".py":
+        raise UsageError(
+            f"run {run.run_id} says that it was made from {path}, which would be imported, and its "
+            "plan is not signed with a key of this process; name the file: "
+            f"evalcore regrade {run.run_id} SUITE"
+        )
     for named in (path, path if script is None else Path(script)):
         if seal is None and not _is_own_place(named, worker, run):
             raise UsageError(

@@ -356,3 +356,37 @@ def test_a_run_that_stops_early_does_not_take_missing_labels_for_failures(tmp_pa
     assert ended.code == 3
     assert ended.report["counts"]["skipped"] == 0
     assert ended.report["awaiting"]["labels"] == 200
+
+
+PYTHON_SUITE = """
+from evalcore import define_suite, human
+
+def answer(case):
+    return "Hello."
+
+suite = define_suite(
+    name="asked", flow=answer, variants=[{"id": "base"}],
+    cases=[{"id": "a", "input": "Hi", "fixtures": {"output": "Hello."}, "assertions": [
+        human("Polite?", labels=["yes", "no"], expected="yes")]}],
+)
+"""
+
+
+def test_a_run_of_a_python_suite_is_decided_again_from_its_own_file_if_it_is_signed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "asked.py").write_text(PYTHON_SUITE)
+    store = tmp_path / "store"
+
+    def command_here(*arguments: str, stdin: str = "") -> Ended:
+        return evalcore(*arguments, store=store, stdin=stdin, cwd=tmp_path)
+
+    assert command_here("run", "asked.py").code == 3
+    command_here("annotations", "import", "-", stdin=lines(label("a", "human", "yes", "ann")))
+    assert command_here("regrade", "latest").code == 0
+
+    for signature in store.rglob("signature.json"):
+        signature.unlink()
+    refused = command_here("regrade", "latest")
+    assert refused.code == 2
+    assert "asked.py, which would be imported, and its plan is not signed" in refused.err

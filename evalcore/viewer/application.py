@@ -21,6 +21,7 @@ from evalcore.errors import (
     UsageError,
 )
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.viewer.head_requests import HeadRequests
 from evalcore.viewer.headers import PageHeaders
 from evalcore.viewer.rendering import render
 from evalcore.viewer.routes import (
@@ -39,6 +40,7 @@ from evalcore.viewer.routes import (
 from evalcore.viewer.site import Site, site_of
 
 _LONGEST_INPUT: Final = 100
+_LONGEST_MESSAGE: Final = 2_000
 # Each module of pages has a `router`.
 PAGES = (suites, trends, runs, live, assertions, cases, compare, annotate, datasets, whole_texts)
 
@@ -65,6 +67,7 @@ def create_viewer(
     )
     application.state.site = site
     application.add_middleware(PageHeaders, prefix=site.prefix)
+    application.add_middleware(HeadRequests)
     guards = [] if guard is None else [guard]
     for pages in PAGES:
         application.include_router(pages.router, prefix=site.prefix, dependencies=guards)
@@ -92,7 +95,7 @@ async def show_failure(request: Request, error: Exception) -> Response:
         "failure.html.j2",
         status=status,
         title="Not found" if status == 404 else "This page cannot be shown",
-        message=message,
+        message=shorten(message, _LONGEST_MESSAGE),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -46,7 +46,7 @@ _OUTCOME_MARKS: Final = {
 def render(
     request: Request, site: Site, template: str, *, status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """Return a page. `url(path…, **query)` in templates makes addresses of this viewer."""
+    """Return a page. `url(path…, **query)` and `case_url` make addresses of this viewer."""
 
     def url(*parts: object, **query: Any) -> str:
         return page_url(site, *parts, **query)
@@ -56,6 +56,7 @@ def render(
         .get_template(template)
         .render(
             url=url,
+            case_url=partial(case_url, site),
             here=request.url.path,
             store_name=site.store.url if site.name is None else site.name,
             signs_out=site.signs_out,
@@ -74,6 +75,16 @@ def page_url(site: Site, *parts: object, **query: Any) -> str:
     path = "/".join(quote(str(part), safe="") for part in parts)
     chosen = {name: value for name, value in query.items() if value not in {None, "", False}}
     return f"{site.prefix}/{path}" + (f"?{urlencode(chosen)}" if chosen else "")
+
+
+def case_url(site: Site, run_id: str, case_id: str, **query: Any) -> str:
+    """Return the address of a case's page, its id in the query if a path cannot hold it.
+
+    Browsers resolve `.` and `..` in a path, encoded or not; routes end a path at a line break.
+    """
+    if case_id in {".", ".."} or "\n" in case_id:
+        return page_url(site, "runs", run_id, "cases", id=case_id, **query)
+    return page_url(site, "runs", run_id, "cases", case_id, **query)
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 from fastapi import Query
@@ -29,15 +30,27 @@ class SuiteQuery(BaseModel):
     after: str = ""
 
     def takes(self, run: RunEntry) -> bool:
-        """Whether a run is listed."""
+        """Whether a run is listed, on whatever page."""
         return (
             (not self.outcome or run.outcome == self.outcome)
             and (not self.mode or (run.manifest is not None and run.manifest.mode == self.mode))
             and (not self.branch or run.branch == self.branch)
-            and (self.since is None or run.created_at >= _start(self.since))
-            and (self.until is None or run.created_at < _start(self.until) + timedelta(days=1))
-            and (not self.after or run.id < self.after)
+            and self._has_day(run.created_at)
         )
+
+    def page(self, runs: Sequence[RunEntry], most: int) -> tuple[list[RunEntry], str | None]:
+        """Return at most `most` listed runs after `after`, in their order, and the next `after`.
+
+        The next one is None on the last page.
+        """
+        ids = [run.id for run in runs]
+        # Runs of one second are not in the order of their ids.
+        if self.after in ids:
+            runs = runs[ids.index(self.after) + 1 :]
+        elif self.after:
+            runs = [run for run in runs if run.id < self.after]
+        listed = [run for run in runs if self.takes(run)]
+        return listed[:most], listed[most - 1].id if len(listed) > most else None
 
     @property
     def limits_runs(self) -> bool:
@@ -60,8 +73,7 @@ class SuiteQuery(BaseModel):
             point
             for point in whole.points
             if (not self.variant or point.variant == self.variant)
-            and (self.since is None or point.started_at >= _start(self.since))
-            and (self.until is None or point.started_at < _start(self.until) + timedelta(days=1))
+            and self._has_day(point.started_at)
         )
         return Trend(whole.suite, metric, points) if points else None
 
@@ -80,9 +92,9 @@ class SuiteQuery(BaseModel):
         days = {"since": self.since, "until": self.until}
         return values | {name: day.isoformat() for name, day in days.items() if day is not None}
 
-
-def _start(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+    def _has_day(self, moment: datetime) -> bool:
+        day = moment.astimezone(UTC).date()
+        return (self.since or date.min) <= day <= (self.until or date.max)
 
 
 ChosenRuns = Annotated[SuiteQuery, Query()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Final, NamedTuple
 
@@ -14,11 +15,12 @@ from evalcore.model.suite import EvidencePolicy
 from evalcore.pipeline.kept_evidence import kept_evidence
 from evalcore.storage.layout import suite_key
 from evalcore.viewer.case_pages import CaseAddress, read_case_page
-from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.rendering import case_url, render
 from evalcore.viewer.site import CurrentSite, Site
 
 router = APIRouter()
 _MOST_OUTCOMES: Final = 40
+_ITERATION: Final = re.compile("[0-9]{1,9}")
 
 
 class CaseAddressQuery(BaseModel):
@@ -31,8 +33,8 @@ class CaseAddressQuery(BaseModel):
 
     def address(self, case_id: str) -> CaseAddress:
         """Return the choice; raises `UsageError`."""
-        if self.iteration and not self.iteration.isdecimal():
-            raise UsageError(f"iteration={self.iteration!r}: a number from 0")
+        if self.iteration and not _ITERATION.fullmatch(self.iteration):
+            raise UsageError(f"iteration={self.iteration!r}: a number from 0 to 999999999")
         return CaseAddress(
             case_id,
             self.group or None,
@@ -42,11 +44,28 @@ class CaseAddressQuery(BaseModel):
         )
 
 
+class WholeCaseQuery(CaseAddressQuery):
+    """What an address chooses of a case, and the case."""
+
+    id: str
+
+
 class HistoryLines(NamedTuple):
     """A case over the suite's runs, a line for each variant; `problem` says why there is none."""
 
     lines: tuple[CaseHistory, ...] = ()
     problem: str | None = None
+
+
+@router.get("/runs/{run_id}/cases")
+def case_of_query(
+    request: Request,
+    site: CurrentSite,
+    run_id: str,
+    query: Annotated[WholeCaseQuery, Query()],
+) -> Response:
+    """Show a case whose id cannot stand in a path; see `case_url`."""
+    return one_case(request, site, run_id, query.id, query)
 
 
 @router.get("/runs/{run_id}/cases/{case_id:path}")
@@ -70,7 +89,7 @@ def one_case(
     def narrowed(variant: str | None, iteration: int | None) -> str:
         chosen = {"group": address.group, "variant": variant, "reference": address.reference}
         number = None if iteration is None else str(iteration)
-        return page_url(site, "runs", run_id, "cases", case_id, **chosen, iteration=number)
+        return case_url(site, run_id, case_id, **chosen, iteration=number)
 
     return render(
         request,

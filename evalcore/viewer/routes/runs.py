@@ -22,6 +22,7 @@ from evalcore.viewer.site import CurrentSite, Site
 router = APIRouter()
 _CASES_PER_PAGE: Final = 100
 _MOST_CHANGES: Final = 50
+_FIRST_ORDER: Final = "worst"
 
 
 class CaseQuery(BaseModel):
@@ -33,7 +34,7 @@ class CaseQuery(BaseModel):
     assertion: str = ""
     q: str = ""
     changed: bool = False
-    order: str = "worst"
+    order: str = ""
     after: str = ""
 
     @property
@@ -54,8 +55,9 @@ def one_run(
     request: Request, site: CurrentSite, run_id: str, query: Annotated[CaseQuery, Query()]
 ) -> Response:
     """Show a run: gates first, then what changed, its counts, its cases."""
-    if query.order not in CASE_ORDERS:
-        raise UsageError(f"order={query.order!r}: one of {', '.join(CASE_ORDERS)}")
+    order = query.order or _FIRST_ORDER
+    if order not in CASE_ORDERS:
+        raise UsageError(f"order={order!r}: one of {', '.join(CASE_ORDERS)}")
     choice, key = query.choice, parse_key(query.after)
     with site.opened.open(run_id) as opened:
         entry = site.catalogue.entry(run_id)
@@ -64,7 +66,7 @@ def one_run(
         table = opened.cases
         page = CasePage((), None)
         if table is not None:
-            page = table.page(choice, order=query.order, after=key, most=_CASES_PER_PAGE)
+            page = table.page(choice, order=order, after=key, most=_CASES_PER_PAGE)
         return render(
             request,
             site,
@@ -82,7 +84,7 @@ def one_run(
             chosen=0 if table is None else table.count(choice),
             facets=None if table is None else table.facets(),
             choice=choice,
-            order=query.order,
+            order=order,
             orders=tuple(CASE_ORDERS),
             next_url=_next_url(site, request, run_id, page),
         )

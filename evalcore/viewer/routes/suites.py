@@ -44,8 +44,7 @@ def one_suite(request: Request, site: CurrentSite, suite: str, query: ChosenRuns
         raise HTTPException(404)
     overview = site.overview(suite)
     trend = query.trend(overview)
-    chosen = [run for run in runs if query.takes(run)]
-    following = chosen[_RUNS_PER_PAGE - 1].id if len(chosen) > _RUNS_PER_PAGE else None
+    listed, following = query.page(runs, _RUNS_PER_PAGE)
     return render(
         request,
         site,
@@ -60,7 +59,7 @@ def one_suite(request: Request, site: CurrentSite, suite: str, query: ChosenRuns
         flaky=overview.flaky[:_MOST_FLAKY],
         quarantine=_quarantine(runs),
         baselines=list(list_baselines(site.store, suite_name(runs))),
-        runs=chosen[:_RUNS_PER_PAGE],
+        runs=listed,
         next_url=_next_url(site, request, suite, following),
         choices=_choices(runs),
     )

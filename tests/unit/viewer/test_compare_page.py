@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 
 from tests.support.viewer import run_suite, viewer
 
+CASE = {"input": "?", "fixtures": {"output": "yes"}}
+
 
 class Compared(NamedTuple):
     client: TestClient
@@ -143,3 +145,12 @@ def test_a_wrong_address_says_what_would_work(
 ) -> None:
     page = compared.client.get(f"/compare?{query}")
     assert (page.status_code, message in page.text) == (status, True)
+
+
+def test_runs_without_a_common_case_have_a_comparison(tmp_path: Path) -> None:
+    was = run_suite(tmp_path, suite(range(1)) | {"tests": [CASE | {"id": "before"}]})
+    now = run_suite(tmp_path, suite(range(1)) | {"tests": [CASE | {"id": "after"}]})
+    with viewer(tmp_path / "store") as client:
+        page = client.get("/compare", params={"a": was, "b": now})
+    assert page.status_code == 200
+    assert "Interval of the score" not in page.text

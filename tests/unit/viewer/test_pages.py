@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from starlette.testclient import TestClient
 
+from evalcore.report.escape import visible
 from tests.support.viewer import run_suite, viewer
 
 
@@ -131,3 +134,60 @@ def test_a_run_has_its_page_from_its_first_moment(tmp_path: Path) -> None:
         assert client.get("/").status_code == 200
         run = run_suite(tmp_path, suite({"a": "hello"}))
         assert client.get(f"/runs/{run}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/suites/greetings?until=9999-12-31", 200),
+        ("/suites/greetings?since=0001-01-01", 200),
+        ("/suites/greetings/trend.svg?until=9999-12-31", 200),
+        ("/runs/{run}?order=", 200),
+        ("/runs/{run}/cases/rude?iteration=" + "9" * 5_000, 400),
+        ("/runs/{run}/cases/rude?iteration=-1", 400),
+        ("/runs/{run}/cases", 422),
+        ("/runs/" + "x" * 60_000, 404),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_an_address_of_absurd_size_has_a_short_answer(
+    client: TestClient, store: tuple[Path, str], path: str, status: int
+) -> None:
+    page = client.get(path.format(run=store[1]))
+    assert page.status_code == status, page.text
+    assert status == 200 or len(page.content) < 8_000
+
+
+@pytest.mark.parametrize("path", ["/", "/suites/greetings", "/static/viewer.css", "/nowhere"])
+def test_head_has_the_status_and_the_headers_of_get(client: TestClient, path: str) -> None:
+    get, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+
+
+CASE_IDS = (".", "..", "a\nb", "a/../b", "/", "%2F", "?#&+", "\u202eabc", "x" * 300)
+
+
+def test_each_case_id_has_a_page_that_a_browser_can_ask_for(tmp_path: Path) -> None:
+    run = run_suite(tmp_path, suite(dict.fromkeys(CASE_IDS, "hello")))
+    with viewer(tmp_path / "store") as client:
+        lines = client.get(f"/runs/{run}?order=plan").text.split('class="open" href="')[1:]
+        addresses = [html.unescape(line.split('"')[0]) for line in lines]
+        titles = []
+        for address in addresses:
+            # The client resolves dot segments as browsers do.
+            page = client.get(urljoin("http://127.0.0.1/", address))
+            assert page.status_code == 200, address
+            titles.append(html.unescape(page.text.split("<h1>")[1].split("</h1>")[0]))
+        assert titles == [visible(case_id) for case_id in CASE_IDS]
+
+
+def test_a_filter_of_an_invisible_character_is_sent_as_it_is(tmp_path: Path) -> None:
+    tag = "a\u202eb"
+    document = suite({"only": "hello"})
+    document["tests"][0]["tags"] = [tag]
+    run = run_suite(tmp_path, document)
+    with viewer(tmp_path / "store") as client:
+        text = client.get(f"/runs/{run}").text
+        assert f'<option value="{tag}">a\\u202eb</option>' in text
+        assert ">1 of 1<" in client.get(f"/runs/{run}", params={"tag": tag}).text

@@ -61,12 +61,27 @@ class LiveRuns:
         self._look_every_s = look_every_s
         self._watched: dict[str, _WatchedRun] = {}
         self._lock = threading.Lock()
+        self._is_closing = False
 
     @property
     def watched_runs(self) -> frozenset[str]:
         """The runs that a thread watches now."""
         with self._lock:
             return frozenset(self._watched)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the server stops."""
+        return self._is_closing
+
+    def close(self) -> None:
+        """End what every page follows, now and from now on."""
+        with self._lock:
+            self._is_closing = True
+            watched = tuple(self._watched.values())
+            viewers = [viewer for run in watched for viewer in run.viewers]
+        for viewer in viewers:
+            viewer.tell(None)
 
     def viewers(self, run_id: str) -> int:
         """Return how many pages follow a run."""
@@ -76,7 +91,7 @@ class LiveRuns:
     async def follow(self, run_id: str) -> AsyncGenerator[Look, None]:
         """Yield what stands in the store of a run, now and each time that it differs.
 
-        Ends with the run; raises `RunNotFoundError` before the first look.
+        Ends with the run, or when this is closed; raises `RunNotFoundError` before the first look.
         """
         run = await asyncio.to_thread(find_run, self._store, run_id)
         viewer = _Viewer(asyncio.get_running_loop())
@@ -94,7 +109,7 @@ class LiveRuns:
                 if watched.last is not None:
                     viewer.tell(watched.last)
         try:
-            while (look := await viewer.looks.get()) is not None:
+            while not self._is_closing and (look := await viewer.looks.get()) is not None:
                 yield look
         finally:
             with self._lock:

@@ -24,14 +24,28 @@ def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None])
 
     Port 0 takes any free one. Raises `UsageError` if the port is taken.
     """
-    application = create_viewer(Site(store))
+    site = Site(store)
+    application = create_viewer(site)
     application.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))
     listening = _listen(port)
     announce(f"http://{_HOST}:{listening.getsockname()[1]}/")
     config = uvicorn.Config(
         application, log_level="warning", access_log=False, timeout_graceful_shutdown=2
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config, site).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the pages' streams before it waits for its requests to end."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop the server."""
+        self._site.live.close()
+        await super().shutdown(sockets)
 
 
 def _listen(port: int) -> socket.socket:

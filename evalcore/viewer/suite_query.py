@@ -30,7 +30,7 @@ class SuiteQuery(BaseModel):
     after: str = ""
 
     def takes(self, run: RunEntry) -> bool:
-        """Whether a run is listed, on whatever page."""
+        """Whether a run is listed on any page."""
         return (
             (not self.outcome or run.outcome == self.outcome)
             and (not self.mode or (run.manifest is not None and run.manifest.mode == self.mode))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
@@ -11,7 +11,7 @@ import orjson
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import StreamingResponse
 
-from evalcore.viewer.live_runs import Look
+from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.site import CurrentSite
 
 router = APIRouter()
@@ -27,16 +27,18 @@ async def run_events(site: CurrentSite, run_id: str) -> StreamingResponse:
     if entry is None:
         raise HTTPException(404)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = _events(site.live.follow(run_id))
+    events = _events(site.live, run_id)
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _events(looks: AsyncGenerator[Look, None]) -> AsyncIterator[bytes]:
+async def _events(live: LiveRuns, run_id: str) -> AsyncIterator[bytes]:
     yield f"retry: {_AGAIN_MS}\n\n".encode()
     try:
-        async with asyncio.timeout(_LONGEST_S), aclosing(looks) as open_looks:
-            async for look in open_looks:
+        async with asyncio.timeout(_LONGEST_S), aclosing(live.follow(run_id)) as looks:
+            async for look in looks:
                 yield b"event: look\ndata: " + orjson.dumps(look) + b"\n\n"
     except TimeoutError:
         return
+    if live.is_closing:
+        return  # the browser asks again until the server is back
     yield b"event: ended\ndata: {}\n\n"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 from starlette.testclient import TestClient
@@ -27,6 +30,7 @@ from evalcore.pipeline import (
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.viewer.live_runs import LiveRuns, Look
+from tests.support.fork_server import PROGRAM
 from tests.support.viewer import viewer
 
 CASES = 4
@@ -103,6 +107,24 @@ def test_a_viewer_that_leaves_frees_the_thread(tmp_path: Path) -> None:
         await until(lambda: not live.watched_runs)
 
     asyncio.run(leave())
+
+
+def test_ctrl_c_ends_the_viewer_and_the_pages_that_follow_a_run(tmp_path: Path) -> None:
+    run = planned_run(tmp_path)
+    execute(run, 0)
+    command = [PROGRAM, "view", str(tmp_path / "store"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[2]
+        with httpx.stream("GET", f"{address}runs/{run.run_id}/events", timeout=20) as answer:
+            lines = answer.iter_lines()
+            assert "event: look" in lines
+            process.send_signal(signal.SIGINT)
+            assert "event: ended" not in lines
+        errors = process.stderr.read()
+    assert process.returncode == 4
+    assert "Traceback" not in errors
+    assert "graceful" not in errors
 
 
 def test_a_run_that_there_is_not_is_refused(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ ALL = {
     "deployment evaluate/on-demand",
     "deployment nightly/nightly",
     "deployment compact/compact",
+    "deployment annotate/annotate",
     "deployment evaluate/benchmark",
     "deployment evaluate-lane/lane",
     "rate limit evalcore-gpt-requests",

@@ -241,7 +241,9 @@ class _MaximumGate(Gate):
         message = f"{amount} {number(value)} {'<' if passed else '≥'} {number(maximum)}"
         if unmeasured:
             message += f" ({unmeasured} items were not measured)"
-        return self.passes_if(passed, message, {"value": value, "max": maximum})
+        # Sums of integers may be beyond 64 bits, which JSON cannot hold as integers.
+        written = value if abs(value) < 2**63 else float(value)
+        return self.passes_if(passed, message, {"value": written, "max": maximum})
 
     def latency_is_unmeasured(self, summary: Summary) -> GateResult:
         """Return the failure because of items whose latency is not measured."""

@@ -21,6 +21,7 @@ from evalcore.gates.sequential import (
     SequentialRule,
 )
 from evalcore.model.gate import GateOutcome
+from evalcore.model.tolerance import reaches
 from evalcore.statistics.rounds import RoundMeanTest
 
 # Most runs are decided by their first round, or by none.
@@ -107,9 +108,9 @@ class RoundGate:
         least = [self._reliable(self._passes[key]) for key in keys]
         most = [self._reliable(self._passes[key] + left) for key in keys]
         boundary = self.rule.boundary * len(keys)
-        if math.fsum(most) < boundary - 1e-9:
+        if not reaches(math.fsum(most), boundary, len(keys)):
             return GateOutcome.FAIL
-        return GateOutcome.PASS if math.fsum(least) >= boundary - 1e-9 else None
+        return GateOutcome.PASS if reaches(math.fsum(least), boundary, len(keys)) else None
 
     def _reliable(self, passes: int) -> float:
         """Return pass^k of a case over the whole run."""

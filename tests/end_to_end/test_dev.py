@@ -166,11 +166,13 @@ def with_s3(used_folder: Callable[[], Path]) -> Iterator[Dev]:
         yield running
 
 
+@pytest.mark.extended
 def test_a_run_is_stored_in_its_s3_store(with_s3: Dev) -> None:
     run_through(with_s3)
     assert not (with_s3.folder / ".evalcore" / "runs").exists()
 
 
+@pytest.mark.extended
 def test_a_server_that_dies_ends_it_with_the_end_of_its_log(with_s3: Dev) -> None:
     (server,) = (number for number, line in processes(with_s3.folder) if " server start " in line)
     os.kill(server, signal.SIGKILL)

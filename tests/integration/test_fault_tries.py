@@ -12,6 +12,7 @@ from tests.support.shell import ROOT, environment
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.s3]
 
 
+@pytest.mark.extended
 def test_killed_runs_and_runs_on_failing_stores_report_as_undisturbed_ones() -> None:
     ways = "single process,workers"
     tries = ["--kills", "4", "--store-faults", "4", "--ways", ways, "--dry"]

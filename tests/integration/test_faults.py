@@ -205,6 +205,7 @@ def test_the_workers_of_a_killed_parent_end_the_run_without_it(folder: Path) -> 
     assert stable_report(reports[0].read_text()) == whole
 
 
+@pytest.mark.extended
 @pytest.mark.prefect
 @pytest.mark.xdist_group("prefect")
 def test_a_prefect_server_restarted_in_the_middle_changes_nothing(

@@ -66,6 +66,7 @@ def without_ids(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.extended
 def test_every_block_of_the_guide_prints_what_the_page_shows(served: Service) -> None:
     assert {language for language, _ in BLOCKS} == {"bash", "python", "sh", "text", "yaml"}
     assert [text for language, text in BLOCKS if language == "sh"] == [

@@ -174,6 +174,7 @@ def test_a_bucket_has_a_history(bucket: S3Store) -> None:
     assert count_rows(bucket) == expected_rows(bucket, runs)
 
 
+@pytest.mark.extended
 @pytest.mark.s3
 @pytest.mark.slow
 def test_a_bucket_that_answers_500_to_half_gets_each_run_once(

@@ -26,6 +26,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.extended
 def test_the_same_idempotency_key_makes_one_night_of_all_suites(
     deployed: Project, working: Project
 ) -> None:

@@ -288,6 +288,7 @@ def test_a_token_that_only_reads_cannot_write(tmp_path_factory: pytest.TempPathF
         assert answer.status_code == 403
 
 
+@pytest.mark.extended
 def test_a_restarted_service_goes_on_with_its_runs(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

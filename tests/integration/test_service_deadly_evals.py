@@ -106,6 +106,7 @@ def test_evals_that_end_the_process_are_executed_three_times_and_the_others_fini
         )
 
 
+@pytest.mark.extended
 def test_a_process_that_hands_a_run_back_does_not_count(tmp_path: Path) -> None:
     run = planned(tmp_path, [1])
     for _ in range(4):

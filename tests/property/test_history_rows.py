@@ -87,6 +87,7 @@ def run_score(rows: list[dict[str, Any]]) -> float | None:
     return mean([each for each in means if each is not None])
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(suites())

@@ -270,7 +270,10 @@ def count_up(address: str, times: int) -> int:
 
 
 @pytest.fixture(
-    params=["threads", pytest.param("processes", marks=pytest.mark.multiprocess)],
+    params=[
+        "threads",
+        pytest.param("processes", marks=[pytest.mark.multiprocess, pytest.mark.extended]),
+    ],
 )
 def racers(request: pytest.FixtureRequest) -> Iterator[Executor]:
     executor: Executor

@@ -19,7 +19,13 @@ from tests.support.fork_server import PROGRAM
 from tests.support.shell import environment, evalcore
 
 
-@pytest.mark.parametrize("format_", STARTERS)
+@pytest.mark.parametrize(
+    "format_",
+    [
+        name if name in {"test-file", "python"} else pytest.param(name, marks=pytest.mark.extended)
+        for name in STARTERS
+    ],
+)
 def test_the_commands_that_init_prints_work_as_they_are(format_: str, tmp_path: Path) -> None:
     ended = evalcore("init", "evals", "--format", format_, "--name", "my-first", cwd=tmp_path)
     assert ended.code == 0, ended.err

@@ -261,6 +261,7 @@ def test_the_webhook_is_called_when_a_gate_has_failed(
     }
 
 
+@pytest.mark.extended
 def test_pools_of_containers_are_made_when_asked(deployed: Project, folder: Path) -> None:
     arguments = ("--type", "kubernetes", "--type", "docker", "--image", "evalcore:1")
     one = deploy(folder, *arguments, "--folder", "/work")

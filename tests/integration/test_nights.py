@@ -60,6 +60,7 @@ def night_here(folder: Path, **parameters: Any) -> State[Any]:
         return ended
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_a_suite_that_does_not_load_fails_alone(deployed: Project, at_once: int) -> None:
     store = deployed.folder / f"store-{at_once}"

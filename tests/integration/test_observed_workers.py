@@ -35,6 +35,7 @@ def assert_one_tree(receiver: Receiver, items: int) -> None:
     assert sorted(span.attributes["evalcore.item"] for span in each) == list(range(items))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("flags", [("--workers", "2"), ("--prefect",)], ids=lambda flags: flags[0])
 def test_a_run_is_one_tree_and_watched_to_its_decision_whoever_executes_it(
     running_prefect: PrefectServer, tmp_path: Path, flags: tuple[str, ...]

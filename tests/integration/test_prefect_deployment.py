@@ -218,6 +218,7 @@ def test_a_worker_executes_what_the_deployment_was_asked_for(
     assert decisions == {"good": "pass", "bad": "fail"}
 
 
+@pytest.mark.extended
 def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
     registered: PrefectServer, checkout: Path, working: Project, tmp_path: Path
 ) -> None:

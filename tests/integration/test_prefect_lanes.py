@@ -87,6 +87,7 @@ def cancelled(working: Project, receiver: Receiver) -> StoredRun:
     return only_run(store)
 
 
+@pytest.mark.extended
 def test_a_cancelled_night_cancels_its_runs_and_ends_their_lanes(
     cancelled: StoredRun, working: Project
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_cancelled_night_cancels_its_runs_and_ends_their_lanes(
     assert 0 < len(cancelled.written_shards()) < cancelled.manifest().plan.shards
 
 
+@pytest.mark.extended
 def test_a_resumed_run_in_lanes_has_the_report_of_one_process_though_a_lane_is_killed(
     cancelled: StoredRun, working: Project, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

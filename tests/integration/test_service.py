@@ -256,6 +256,7 @@ def test_mistakes_of_a_workflow_are_told_all_together(served: Service) -> None:
     assert (answer.status_code, len(places) >= 2) == (422, True)
 
 
+@pytest.mark.extended
 def test_a_token_of_one_project_sees_nothing_of_another(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

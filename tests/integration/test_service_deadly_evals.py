@@ -83,6 +83,7 @@ def attempt(run: StoredRun) -> int | None:
     return process.exitcode
 
 
+@pytest.mark.extended
 def test_evals_that_end_the_process_are_executed_three_times_and_the_others_finish(
     tmp_path: Path,
 ) -> None:

@@ -83,7 +83,6 @@ def attempt(run: StoredRun) -> int | None:
     return process.exitcode
 
 
-@pytest.mark.extended
 def test_evals_that_end_the_process_are_executed_three_times_and_the_others_finish(
     tmp_path: Path,
 ) -> None:
@@ -107,7 +106,6 @@ def test_evals_that_end_the_process_are_executed_three_times_and_the_others_fini
         )
 
 
-@pytest.mark.extended
 def test_a_process_that_hands_a_run_back_does_not_count(tmp_path: Path) -> None:
     run = planned(tmp_path, [1])
     for _ in range(4):

@@ -34,7 +34,6 @@ def label_thrice(address: str, annotator: str, labels: list[str]) -> None:
         add_label(open_store(address), "suite", CONTENT, LabelRecord(annotator, label, AT))
 
 
-@pytest.mark.extended
 def test_processes_that_label_the_same_content_at_once_lose_and_overwrite_nothing(
     tmp_path: Path,
 ) -> None:

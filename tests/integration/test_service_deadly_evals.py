@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections import Counter
 from functools import partial
@@ -25,6 +24,7 @@ from evalcore.service.execution.planned_runs import new_engine_run
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
+from tests.support.processes import exit_code
 from tests.support.service import Service, eval_body, service
 
 pytestmark = pytest.mark.multiprocess
@@ -72,15 +72,19 @@ def planned(folder: Path, amounts: list[int]) -> StoredRun:
     return run
 
 
+def execute(run: StoredRun) -> None:
+    execute_evals(run, Settings(), EndSignals(lambda: False, lambda: False))
+
+
+def begin_and_hand_back(run: StoredRun) -> None:
+    """Execute a run that is told to end when its shard has begun."""
+    looks = iter([False] * 2)
+    execute_evals(run, Settings(), EndSignals(partial(next, looks, True), lambda: True))
+
+
 def attempt(run: StoredRun) -> int | None:
     """Execute a run in a process of its own, as each start of the service does."""
-    signals = EndSignals(lambda: False, lambda: False)
-    process = multiprocessing.get_context("fork").Process(
-        target=execute_evals, args=(run, Settings(), signals)
-    )
-    process.start()
-    process.join(60)
-    return process.exitcode
+    return exit_code(execute, run)
 
 
 def test_evals_that_end_the_process_are_executed_three_times_and_the_others_finish(
@@ -88,14 +92,15 @@ def test_evals_that_end_the_process_are_executed_three_times_and_the_others_fini
 ) -> None:
     amounts = [1, -1, 2, -2, 3]
     run = planned(tmp_path, amounts)
-    codes = [attempt(run)]
-    while codes[-1] == -signal.SIGKILL and len(codes) < 10:
-        codes.append(attempt(run))
-    assert codes[-1] == 0
+    # Two processes with all evals, then one for each that kills its process, then the others.
+    killed = -signal.SIGKILL
+    assert [attempt(run) for _ in range(5)] == [killed, killed, killed, killed, 0]
     assert run.manifest().state is State.COMPLETED
     marks = executions(tmp_path / "marks")
-    # Twice with all others and once alone; one that dies of another's signal may leave no mark.
-    assert max(marks[-1], marks[-2]) == 3
+    # At most twice with all others and once alone. Of two that run at the same time, the signal
+    # of the quicker block may end the process before the slower one is executed.
+    assert 1 <= min(marks[-1], marks[-2]) <= max(marks[-1], marks[-2]) <= 3
+    assert marks[-1] + marks[-2] >= 4
     results = {
         result.eval_id: result for _, shard in committed_results(run, set()) for result in shard
     }
@@ -109,14 +114,7 @@ def test_evals_that_end_the_process_are_executed_three_times_and_the_others_fini
 def test_a_process_that_hands_a_run_back_does_not_count(tmp_path: Path) -> None:
     run = planned(tmp_path, [1])
     for _ in range(4):
-        # It is told to stop when the shard has begun.
-        looks = iter([False] * 2)
-        signals = EndSignals(partial(next, looks, True), lambda: True)
-        context = multiprocessing.get_context("fork")
-        process = context.Process(target=execute_evals, args=(run, Settings(), signals))
-        process.start()
-        process.join(60)
-        assert process.exitcode == 0
+        assert exit_code(begin_and_hand_back, run) == 0
     assert attempt(run) == 0
     ((result,),) = [shard for _, shard in committed_results(run, set())]
     assert result.error is None

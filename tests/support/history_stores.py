@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import signal
 from collections import Counter
@@ -42,6 +41,7 @@ from evalcore.planning.spool import spool_cases
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
+from tests.support.processes import exit_code
 
 Rows = list[dict[str, Any]]
 FIRST = datetime(2026, 1, 20, 2, tzinfo=UTC)
@@ -168,12 +168,7 @@ def _die_at(operation: str, address: str, killed_step: str) -> None:
 
 def kill_at(operation: str, address: str, step: str) -> int | None:
     """Run an operation in a process that kills itself just after a step; return its exit code."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deltalake", "duckdb", __name__])
-    process = context.Process(target=_die_at, args=(operation, address, step))
-    process.start()
-    process.join()
-    return process.exitcode
+    return exit_code(_die_at, operation, address, step)
 
 
 def steps_of(operation: str, store: ObjectStore) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from evalcore.errors import UsageError
 from evalcore.model.annotation import content_key
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
+from tests.support.processes import start_process
 
 CONTENT = "0" * 64
 AT = "2026-05-18T10:00:00Z"
@@ -39,15 +39,10 @@ def test_processes_that_label_the_same_content_at_once_lose_and_overwrite_nothin
 ) -> None:
     address = str(tmp_path / "store")
     writers = [("ann", "first"), ("ann", "second"), ("bo", "first")]
-    context = get_context("fork")
     processes = [
-        context.Process(
-            target=label_thrice, args=(address, name, [f"{mark}-{n}" for n in range(3)])
-        )
+        start_process(label_thrice, address, name, [f"{mark}-{n}" for n in range(3)])
         for name, mark in writers
     ]
-    for process in processes:
-        process.start()
     for process in processes:
         process.join(60)
 

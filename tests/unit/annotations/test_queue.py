@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.pipeline import evaluate, load
 from evalcore.storage.address import open_store
 from evalcore.storage.object_store import ObjectStore
+from tests.support.processes import start_process
 
 AT = "2026-05-18T10:00:00Z"
 QUESTION = {"type": "human", "question": "Polite?", "labels": ["yes", "no"], "expected": "yes"}
@@ -147,8 +147,7 @@ def test_a_writer_that_is_killed_leaves_whole_labels_and_another_goes_on(
 ) -> None:
     keys = [task.key for task in queue.tasks]
     address = store.url.removeprefix("file://")
-    writer = get_context("fork").Process(target=label_for_ever, args=(address, queue.suite, keys))
-    writer.start()
+    writer = start_process(label_for_ever, address, queue.suite, keys)
     deadline = time.monotonic() + 60
     while len(list(store.list("annotations/"))) < 30 and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import signal
 import subprocess
 import threading
@@ -31,6 +30,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.viewer.live_runs import LiveRuns, Look
 from tests.support.fork_server import PROGRAM
+from tests.support.processes import exit_code
 from tests.support.viewer import viewer
 
 CASES = 4
@@ -176,9 +176,7 @@ def page_of(client: TestClient, run: StoredRun) -> str:
 def test_a_run_whose_processes_are_gone_says_how_it_goes_on(tmp_path: Path) -> None:
     run = planned_run(tmp_path)
     execute(run, 0)
-    ended = multiprocessing.get_context("fork").Process(target=begin_alone, args=(run, 1, 0.0))
-    ended.start()
-    ended.join()
+    assert exit_code(begin_alone, run, 1, 0.0) == 0
     with viewer(tmp_path / "store") as client:
         text = page_of(client, run)
     assert f"evalcore run --resume {run.run_id}" in text

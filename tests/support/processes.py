@@ -1,0 +1,37 @@
+"""Functions of the tests in processes of their own, which share no thread with the test process."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import ParamSpec
+
+P = ParamSpec("P")
+
+
+def start_process(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> BaseProcess:
+    """Start a function of a module in a process of its own; arguments are pickled.
+
+    A test process has threads (of DuckDB, Delta Lake, earlier tests), which a fork of it would
+    not survive: the processes are forked from a clean one that has imported what takes long.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["deltalake", "duckdb", "evalcore.history.compaction"])
+    process = context.Process(target=function, args=args, kwargs=kwargs)
+    process.start()
+    return process
+
+
+def exit_code(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> int | None:
+    """Execute a function in a process of its own; return its exit code (negative: a signal's).
+
+    None: it has not ended within a minute; it is killed then.
+    """
+    process = start_process(function, *args, **kwargs)
+    process.join(60)
+    code = process.exitcode
+    if code is None:
+        process.kill()
+        process.join()
+    return code

@@ -120,16 +120,23 @@ def _variant_lines(compared: VariantComparison, entry: dict[str, Any], most: int
             f"    passed before only: {passed['worse']}, now only: {passed['better']} "
             f"(p = {passed['p']:.4f}, {passed['method']})"
         )
-    for title, count, listed in (
-        ("regressions", compared.regression_count, compared.regressions),
-        ("improvements", compared.improvement_count, compared.improvements),
-        ("missing", compared.missing_count, compared.missing),
+    for title, cases, count, listed in (
+        ("regressed", compared.regressed_cases, compared.regression_count, compared.regressions),
+        ("improved", compared.improved_cases, compared.improvement_count, compared.improvements),
+        ("missing", compared.missing_count, compared.missing_count, compared.missing),
     ):
         if count:
-            yield f"    {title}: {count}"
+            yield f"    {title}: {_counted_cases(cases, count)}"
             yield from (f"      {_difference_text(difference)}" for difference in listed[:most])
             if count > most:
                 yield f"      … and {count - min(most, len(listed))} more (--json lists them)"
+
+
+def _counted_cases(cases: int, differences: int) -> str:
+    """Return how many cases differ, each counted once, and in how many ways if those are more."""
+    noun = "case" if cases == 1 else "cases"
+    more = f" ({differences} differences)" if differences > cases else ""
+    return f"{cases} {noun}{more}"
 
 
 def _difference_text(entry: Difference) -> str:

@@ -90,7 +90,8 @@ def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
 
     With `err` it goes to standard error.
     """
-    from evalcore.report.terminal import DEFAULT_WIDTH, Style, render_terminal
+    from evalcore.report.terminal import render_terminal
+    from evalcore.report.terminal_style import DEFAULT_WIDTH, Style
 
     on_terminal = (sys.stderr if err else sys.stdout).isatty()
     columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns

@@ -77,7 +77,13 @@ class NoRegressions(Gate, compares=True):
         messages: list[str] = []
         if total:
             entries = (entry for each in compared for entry in each.regressions)
-            messages.append(f"{counted(total, 'regression')}: {_examples(entries, hard=hard)}")
+            cases = sum(
+                each.hard_regressed_cases if hard else each.regressed_cases for each in compared
+            )
+            what = counted(total, "regression")
+            if 0 < cases < total:  # a case may regress in several kinds
+                what += f" in {counted(cases, 'case')}"
+            messages.append(f"{what}: {_examples(entries, hard=hard)}")
             if total > unsettled:
                 return self.fails(messages[0], **details)
             messages.append(_chance(compared))

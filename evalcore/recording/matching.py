@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,9 @@ _SHOWN_CHARACTERS: Final = 40
 _SHOWN_BEFORE: Final = 10
 _MOST_DIFFERENCES: Final = 3
 _ABSENT: Final = object()
+# Fences of judges (`judging.fences`): their codes change with every text between them.
+_FENCE_CODE: Final = re.compile(r"(?<= )[0-9a-f]{24}(?=>>\n|>>$)")
+_FENCE: Final = re.compile(r"<<(END )?([^<>\n]+) …>>")
 
 
 class Candidate(NamedTuple):
@@ -88,11 +92,16 @@ def _between(recorded: Any, current: Any, path: str) -> Iterator[str]:
 def _text_difference(recorded: str, current: str, path: str) -> str:
     if max(len(recorded), len(current)) <= _SHOWN_CHARACTERS and not path.startswith("messages"):
         return f"{path} {_excerpt(recorded)} → {_excerpt(current)}"
-    at = _common_length(recorded, current)
+    texts = [_FENCE_CODE.sub("…", text) for text in (recorded, current)]
+    if texts[0] == texts[1]:
+        texts = [recorded, current]
+    at = _common_length(*texts)
+    fences = _FENCE.findall(texts[1][:at])
+    inside = f" in {fences[-1][1]}" if fences and not fences[-1][0] else ""
     start = max(0, at - _SHOWN_BEFORE)
-    parts = (text[start : start + _SHOWN_CHARACTERS] for text in (recorded, current))
+    parts = (text[start : start + _SHOWN_CHARACTERS] for text in texts)
     excerpts = " → ".join(f"{'…' if start else ''}{_excerpt(part)}" for part in parts)
-    return f"{path} at character {at + 1} ({excerpts})"
+    return f"{path}{inside} at character {at + 1} ({excerpts})"
 
 
 def _common_length(left: str, right: str) -> int:

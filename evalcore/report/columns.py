@@ -18,12 +18,38 @@ def cut(text: str, width: int) -> str:
     # A character has at most two cells.
     if len(text) * 2 <= width or width_of(text) <= width:
         return text
+    return f"{_head(text, width - 1)}…"
+
+
+def _head(text: str, width: int) -> str:
+    """Return the longest beginning of `text` that fits into `width` cells."""
     used = 0
     for index, character in enumerate(text):
         used += _cells(character)
-        if used > width - 1:
-            return f"{text[:index]}…"
+        if used > width:
+            return text[:index]
     return text
+
+
+def wrap(text: str, width: int) -> Iterator[str]:
+    """Yield the lines of at most `width` cells that a text needs, broken at spaces where possible.
+
+    A word that is longer than a line is broken within; nothing is left out.
+    """
+    line = ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if width_of(joined) <= width:
+            line = joined
+            continue
+        if line:
+            yield line
+        line = word
+        while width_of(line) > width:
+            head = _head(line, width) or line[0]
+            yield head
+            line = line[len(head) :]
+    yield line
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:

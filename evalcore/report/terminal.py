@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from evalcore.model.comparison import VariantComparison
-from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import Decision, GateOutcome
 from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
@@ -19,15 +18,14 @@ from evalcore.report.changes import (
     compared,
     no_comparison,
 )
-from evalcore.report.columns import cut, table
+from evalcore.report.columns import table
 from evalcore.report.costs import usd_text
 from evalcore.report.document import Report
 from evalcore.report.intervals import rate_text, score_text, variant_texts
-from evalcore.report.quarantine import quarantine_lines, quarantine_mark
+from evalcore.report.quarantine import quarantine_lines
+from evalcore.report.terminal_failures import EQUAL_FAILURES, equal_failures, render_failures
+from evalcore.report.terminal_style import Line, Style
 from evalcore.report.view import ReportView
-
-Line = tuple[str | None, str]
-"""A colour or None, and the line."""
 
 _MARKS = {
     GateOutcome.PASS: ("green", "✓"),
@@ -45,18 +43,6 @@ _CHANGES = {
     MISSING: ("yellow", "?"),
     IMPROVEMENT: ("green", "▲"),
 }
-DEFAULT_WIDTH = 160
-
-
-class Style(NamedTuple):
-    """How a terminal is written to: `clean` makes foreign text one safe line; `width` in cells."""
-
-    clean: Callable[[str], str]
-    width: int = DEFAULT_WIDTH
-
-    def line(self, text: str, colour: str | None = None) -> Line:
-        """Return foreign text as a line that fits."""
-        return colour, cut(self.clean(text), self.width)
 
 
 def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Line]:
@@ -68,16 +54,18 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more regressions (report.json has the list)"
-    failures = [failure for failure in view.failures(most) if failure.status != "skipped"]
-    if regressions and failures:
+    failures = view.failures(most * EQUAL_FAILURES)
+    groups = equal_failures(failures, report.quarantine)[:most]
+    if regressions and groups:
         yield None, ""
-    for failure in failures:
-        yield from _failure(failure, style, quarantine_mark(report.quarantine, failure.case))
+    for group in groups:
+        yield from render_failures(group, style)
     counts = report.summary.counts
-    unlisted = counts.planned - counts.passed - counts.skipped - len(failures)
+    listed = sum(len(group.failures) for group in groups)
+    unlisted = counts.planned - counts.passed - counts.skipped - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
-    if failures or regressions:
+    if groups or regressions:
         yield None, ""
     yield from render_summary(view, style)
 
@@ -99,12 +87,12 @@ def render_summary(view: ReportView, style: Style) -> Iterator[Line]:
         yield style.line(f"  {number} skipped: {reason}", "yellow")
     yield from _variants(report, style)
     for text in (*awaiting_lines(report), *quarantine_lines(report.quarantine)):
-        yield style.line(f"  {text}", "yellow")
+        yield from style.lines(text, "yellow", indent=2)
     for gate in report.gates:
         colour, mark = _MARKS[gate.outcome]
         yield colour, style.clean(f"  {mark} {gate.name}: {gate.message}")
         if gate.remedy is not None:
-            yield None, style.clean(f"      {gate.remedy}")
+            yield from style.lines(gate.remedy, indent=6)
     if not report.summary.adds_up:
         yield "red", "  ✗ the counts do not add up: planned items are missing from the results"
     duration = f"{report.run.duration_s:.1f} s"
@@ -213,30 +201,3 @@ def _counted(report: Report) -> str:
             parts.append(f"{number} {name}" if name != "error" else f"{number} in error")
     noun = "item" if counts.planned == 1 else "items"
     return f"{counts.planned} {noun}: {', '.join(parts)}"
-
-
-def _failure(failure: Failure, style: Style, mark: str) -> Iterator[Line]:
-    where = f"{failure.case} [{failure.variant}]"
-    if failure.iteration:
-        where += f" iteration {failure.iteration}"
-    if failure.status != "completed":
-        yield style.line(f"! {where}: {failure.status}{mark}", "magenta")
-        reason = failure.error_message or failure.reason or ""
-        yield style.line(f"    {reason}")
-        return
-    score = "" if failure.score is None else f", score {failure.score:.4f}"
-    yield style.line(f"✗ {where}: {failure.outcome}{score}{mark}", "red")
-    for assertion in failure.assertions:
-        yield from _assertion(assertion, style)
-
-
-def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:
-    block = f"{assertion.block}: " if assertion.block else ""
-    mark = {"error": "!", "blocked": "–"}.get(assertion.outcome, "✗")
-    message = f": {assertion.message}" if assertion.message else ""
-    yield style.line(f"    {mark} {block}{assertion.name}{message}")
-    if assertion.outcome == "failed":
-        if assertion.expected is not None:
-            yield style.line(f"        expected  {assertion.expected}")
-        if assertion.actual is not None:
-            yield style.line(f"        actual    {assertion.actual}")

@@ -7,7 +7,8 @@ from typing import Any
 
 from evalcore.report.changes import changes
 from evalcore.report.columns import cut
-from evalcore.report.terminal import Line, Style, render_changes, render_summary
+from evalcore.report.terminal import render_changes, render_summary
+from evalcore.report.terminal_style import Line, Style
 from evalcore.report.view import ListedCase, ReportView
 
 _MARKS = {
@@ -60,7 +61,7 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
 def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
     reason = (item["error"] or {}).get("message") or item["reason"]
     if reason is not None:
-        yield from _text("    ", reason, style)
+        yield from style.lines(reason, indent=4)
     if item["output"] is not None:
         yield from _text("    output    ", item["output"], style)
     for name, text in (item.get("outputs") or {}).items():
@@ -70,7 +71,11 @@ def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
         colour, mark = _MARKS.get(assertion["outcome"], _OTHER)
         block = f"{assertion['block']}: " if assertion["block"] else ""
         message = f": {assertion['message']}" if assertion["message"] else ""
-        yield style.line(f"    {mark} {block}{assertion['name']}{message}", colour)
+        text = f"{mark} {block}{assertion['name']}{message}"
+        if assertion["outcome"] in ("error", "blocked"):
+            yield from style.lines(text, colour, indent=4)
+        else:
+            yield style.line(f"    {text}", colour)
         for name in ("expected", "actual"):
             if assertion[name] is not None:
                 yield from _text(f"        {name:<8}  ", assertion[name], style)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import UsageError
+from evalcore.judging.fences import fill
 from evalcore.model.exchange import (
     ErrorKind,
     ProviderError,
@@ -218,6 +220,24 @@ def test_a_miss_tells_what_differs_from_the_nearest(
     message = missed(store, request_, **turn)
     assert said in message
     assert nearest[:12] in message
+
+
+@pytest.mark.parametrize(
+    ("template", "output", "said"),
+    [
+        ("Is it kind? {{output}}", "Lima.", 'content at character 7 ("Is it calm'),
+        ("Is it calm? {{output}}", "Lime.", "content in OUTPUT at character "),
+    ],
+    ids=["its prompt", "what it judges"],
+)
+def test_a_miss_of_a_judge_tells_what_changed_and_not_the_codes_of_its_fences(
+    store: LocalStore, template: str, output: str, said: str
+) -> None:
+    judged = fill("Is it calm? {{output}}", {"output": "Lima."}).text
+    save(recorder(store, "record"), ask(judged), WHOLE)
+    message = missed(store, ask(fill(template, {"output": output}).text))
+    assert said in message
+    assert not re.search(r"<<OUTPUT [0-9a-f]", message)
 
 
 class CountingStore(LocalStore):

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.model.comparison import Comparison, Difference, DifferenceKind, VariantComparison
-from evalcore.report.columns import cut, table, width_of
-from evalcore.report.terminal import Style, render_terminal
+from evalcore.report.columns import cut, table, width_of, wrap
+from evalcore.report.terminal import render_terminal
 from evalcore.report.terminal_cases import render_verbose
+from evalcore.report.terminal_style import Style
 from evalcore.report.view import CaseFacts
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
 
@@ -43,6 +44,34 @@ def test_a_failure_has_what_was_expected_and_what_came() -> None:
         "        expected  yes",
         "        actual    no, never",
     ]
+
+
+def test_equal_failures_are_shown_once_with_their_number() -> None:
+    refused = item(None, error={"kind": "authentication", "message": "no key"})
+    cases = [case(f"c{number}", refused) for number in range(6)]
+    run = run_of(*cases, case("late", item(None)), case("flaky", item("failed"), item("failed")))
+    shown = lines(run, most=3)
+    assert shown[:6] == [
+        "! 6 items (c0 [default], c1 [default], c2 [default], c3 [default], c4 [default] and 1 "
+        "more): error",
+        "    no key",
+        "! late [default]: error",
+        "    no answer within 5 s",
+        "✗ 2 items (flaky [default] × 2): failed, score 0.0000",
+        "    ✗ says-yes: does not contain 'yes'",
+    ]
+    assert not [line for line in shown if "more that did not pass" in line]
+
+
+def test_the_advice_at_the_end_of_a_long_message_is_not_cut_off() -> None:
+    message = f"no recording of this call; {'differs ' * 60}; record it with `evalcore record`"
+    missing = item(None, error={"kind": "recording", "message": message})
+    judged = assertion("tone", "error", message=message)
+    run = run_of(case("a", missing), case("b", item("blocked", assertions=[judged])))
+    for width in (60, 160):
+        shown = lines(run, width=width)
+        assert " ".join(" ".join(shown).split()).count("record it with `evalcore record`") == 2
+        assert max(map(width_of, shown)) <= width
 
 
 def test_regressions_stand_before_failures() -> None:
@@ -134,6 +163,13 @@ def test_counts_that_do_not_add_up_are_told() -> None:
 def test_a_cut_line_fits(text: str, width: int) -> None:
     assert width_of(cut(text, width)) <= width
     assert cut(text, width_of(text) or 1) == text
+
+
+@given(st.text("ab 漢é", max_size=60), st.integers(2, 20))
+def test_a_wrapped_text_keeps_its_characters_and_fits(text: str, width: int) -> None:
+    wrapped = list(wrap(text, width))
+    assert max(map(width_of, wrapped)) <= width
+    assert "".join(wrapped).replace(" ", "") == text.replace(" ", "")
 
 
 @pytest.mark.parametrize(

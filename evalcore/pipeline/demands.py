@@ -36,7 +36,7 @@ ANY_ADDRESS: Final = "*"
 
 _QUIET: Final = frozenset({"fixture", "mock", "echo"})
 # A folder of a local model may hold code.
-_PROGRAMS: Final = frozenset({"command", "sentence-transformers"})
+_PROGRAMS: Final = frozenset({"cli", "command", "sentence-transformers"})
 _ADDRESSES: Final = ("url", "base_url", "baseUrl")
 _CHECKS: Final = {"code-grader": "a code grader", "custom": "a plug-in"}
 _TOOLS_OF_SCRIPTS: Final = ("evalcore.tools.", "llm_workers.", "mcp:")

@@ -17,12 +17,19 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.command_batch import Batches, ProgramAnswer
-from evalcore.targets.work import Work
+from evalcore.targets.program_ending import (
+    OUTPUT_LIMIT,
+    check_ending,
+    folder_variables,
+    program_error,
+    too_long,
+)
+from evalcore.targets.shell_templates import shell_command, variable_reference
+from evalcore.targets.work import Work, with_attachments
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.secret_options import telling_values
-from evalcore.trust.text import last_words, redact
+from evalcore.trust.text import redact
 
-_OUTPUT_LIMIT: Final = 8 << 20
 # `${id}` is the shell's, not ours.
 _PLACEHOLDER: Final = re.compile(r"(?<!\$)\{(prompt|prompt_file|messages_file|output_file|id)\}")
 _VARIABLES: Final = {
@@ -32,7 +39,6 @@ _VARIABLES: Final = {
     "output_file": "EVALCORE_OUTPUT_FILE",
     "id": "EVALCORE_ID",
 }
-_REFERENCES: Final = {"": '"${%s}"', '"': "${%s}", "'": "'\"${%s}\"'"}
 
 
 class CommandOptions(BaseModel):
@@ -119,6 +125,7 @@ class CommandTarget:
         Raise `TargetError`: of kind `timeout` if its time ran out (`timeout` or the item's,
         whichever is shorter), else of kind `command`, with the end of what it wrote.
         """
+        work = with_attachments(work)
         if self._batches is not None:
             return await self._batches.answer(work)
         text, latency_ms = await self._run_program(work, work.prompt)
@@ -129,7 +136,7 @@ class CommandTarget:
             started = time.perf_counter()
             result = await self._run(work, prompt, files)
             latency_ms = (time.perf_counter() - started) * 1000
-            self._check(result, self._timeout_s(work))
+            check_ending(result, self._timeout_s(work), self._options.env.values())
             answer = self._answer(result, files)
         ending = b"\r\n" if answer.endswith(b"\r\n") else b"\n"
         text = answer.removesuffix(ending).decode(errors="replace")
@@ -163,9 +170,13 @@ class CommandTarget:
             work.imports.check_command("the command")
         except EvalError as error:
             raise TargetError("command", str(error)) from error
-        env = {**_folder_variables(work), **options.env}
+        env = {**folder_variables(work), **options.env}
         if isinstance(options.command, str):
-            command: str | list[str] = _shell_command(options.command)
+            command: str | list[str] = shell_command(
+                options.command,
+                _PLACEHOLDER,
+                lambda name, quote: variable_reference(_VARIABLES[name], quote),
+            )
             env |= {_VARIABLES[name]: values[name] for name in self._named}
         else:
             command = [_filled(_from_suite(part, work), values) for part in options.command]
@@ -176,55 +187,26 @@ class CommandTarget:
             cwd=(work.workspace or work.folder) / (options.cwd or ""),
             timeout_s=self._timeout_s(work),
             env=env,
-            output_limit=_OUTPUT_LIMIT,
+            output_limit=OUTPUT_LIMIT,
             memory_limit=None if options.memory_mb is None else options.memory_mb << 20,
         )
 
     def _timeout_s(self, work: Work) -> float:
         return min(self._options.timeout, work.item_timeout_s or self._options.timeout)
 
-    def _check(self, result: CommandResult, timeout_s: float) -> None:
-        if result.timed_out:
-            raise self._error("timeout", f"the command took longer than {timeout_s:g} s", result)
-        if result.exit_code < 0:
-            ending = f"the command was killed by signal {-result.exit_code}"
-            raise self._error("command", ending, result)
-        if result.exit_code:
-            ending = f"the command ended with exit code {result.exit_code}"
-            raise self._error("command", ending, result)
-
-    def _error(self, kind: str, ending: str, result: CommandResult) -> TargetError:
-        printed = (result.stderr.strip() or result.stdout).decode(errors="replace")
-        # Cut after the redaction: half a secret is not recognised.
-        tail = last_words(redact(printed, self._options.env.values()))
-        return TargetError(kind, f"{ending}: {tail}" if tail else ending)
-
     def _answer(self, result: CommandResult, files: _Files | None) -> bytes:
         if files is None or "output_file" not in self._named:
-            if result.truncated and len(result.stdout) >= _OUTPUT_LIMIT:
-                raise _too_long("standard output")
+            if result.truncated and len(result.stdout) >= OUTPUT_LIMIT:
+                raise too_long("standard output")
             return result.stdout
         # Only a regular file: to open a pipe would wait for its writer.
         if not files.output.is_file():
-            raise self._error("command", "the command wrote no {output_file}", result)
-        if files.output.stat().st_size > _OUTPUT_LIMIT:
-            raise _too_long("{output_file}")
+            raise program_error(
+                "command", "the command wrote no {output_file}", result, self._options.env.values()
+            )
+        if files.output.stat().st_size > OUTPUT_LIMIT:
+            raise too_long("{output_file}")
         return files.output.read_bytes()
-
-
-def _too_long(output: str) -> TargetError:
-    message = f"the command's {output} is longer than {_OUTPUT_LIMIT >> 20} MiB"
-    return TargetError("command", message)
-
-
-def _folder_variables(work: Work) -> dict[str, str]:
-    """Return the variables by which a program in a workspace finds that and the suite."""
-    if work.workspace is None:
-        return {}
-    return {
-        "EVALCORE_WORKSPACE": str(work.workspace),
-        "EVALCORE_SUITE_FOLDER": str(work.folder),
-    }
 
 
 def _from_suite(element: str, work: Work) -> str:
@@ -245,26 +227,3 @@ def _from_suite(element: str, work: Work) -> str:
 
 def _filled(element: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: values[match[1]], element)
-
-
-def _shell_command(text: str) -> str:
-    """Return the command with a reference to a variable in the place of each placeholder.
-
-    What a variable holds is never read as shell code, wherever it stands; a quoted value would be,
-    where the placeholder already stands in quotes, backticks or a here-document.
-    """
-    parts: list[str] = []
-    quote = ""
-    at = 0
-    while at < len(text):
-        match = _PLACEHOLDER.match(text, at)
-        if match is not None:
-            parts.append(_REFERENCES[quote] % _VARIABLES[match[1]])
-            at = match.end()
-            continue
-        step = 2 if text[at] == "\\" and quote != "'" else 1
-        if text[at] in "'\"" and quote in ("", text[at]):
-            quote = "" if quote else text[at]
-        parts.append(text[at : at + step])
-        at += step
-    return "".join(parts)

@@ -30,6 +30,8 @@ class ProgramAnswer(NamedTuple):
 
 # Runs the program for the first of some works with these lines as its prompt.
 Ask = Callable[[Work, str], Awaitable[ProgramAnswer]]
+# The answer to a case, by its id and its share of the time; raises `TargetError`.
+EvidenceOf = Callable[[str, float], Evidence]
 
 
 class _Batch:
@@ -44,12 +46,16 @@ class _Batch:
 class Batches:
     """Gathers works that wait at the same time, at most `size`; for several event loops.
 
-    Works in different workspaces, and several of one case, are never in the same batch.
+    Works in different workspaces, and several of one case, are never in the same batch. `read`
+    returns what gives the answers that a text holds.
     """
 
-    def __init__(self, size: int, ask: Ask) -> None:
+    def __init__(
+        self, size: int, ask: Ask, read: Callable[[str], EvidenceOf] | None = None
+    ) -> None:
         self._size = size
         self._ask = ask
+        self._read = read or _answers_in
         self._open: dict[tuple[asyncio.AbstractEventLoop, Path | None], _Batch] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -112,11 +118,11 @@ class Batches:
                 answer.set_exception(error)
             return
         result = run.result()
-        records = _read(result.text)
+        evidence_of = self._read(result.text)
         share_ms = result.latency_ms / len(batch.works)
         for name, answer in open_.items():
             try:
-                answer.set_result(_evidence(name, records, share_ms))
+                answer.set_result(evidence_of(name, share_ms))
             except TargetError as problem:
                 answer.set_exception(problem)
             # An answer that is never set would hold its item for ever.
@@ -139,6 +145,11 @@ def _lines(works: list[Work]) -> str:
         + "\n"
         for work in works
     )
+
+
+def _answers_in(text: str) -> EvidenceOf:
+    records = _read(text)
+    return lambda name, share_ms: _evidence(name, records, share_ms)
 
 
 def _read(text: str) -> dict[str, Mapping[str, Any]] | TargetError:

@@ -64,6 +64,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             takes_context=True,
             reads_messages=False,
         ),
+        "cli": TargetKind("evalcore.targets.cli", "CliTarget", "CliOptions"),
         "command": TargetKind("evalcore.targets.command", "CommandTarget", "CommandOptions"),
         "echo": TargetKind("evalcore.targets.echo", "EchoTarget", "EchoOptions", instant=True),
         "fixture": TargetKind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +13,8 @@ from evalcore.model.evidence import NOTHING, Evidence
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.target import Variant
-from evalcore.targets.case_messages import Message
+from evalcore.targets.case_messages import Message, prompt_of
+from evalcore.trust.attachments import with_file_texts
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
@@ -65,3 +66,11 @@ class Runnable(Protocol):
 
         Raises `TargetError` where there is no output; its kind and message stand in the item's row.
         """
+
+
+def with_attachments(work: Work) -> Work:
+    """Return the work with the text of attached files in its messages and its prompt."""
+    messages = with_file_texts(work.messages, work.folder)
+    if messages is work.messages:
+        return work
+    return replace(work, messages=tuple(messages), prompt=prompt_of(messages))

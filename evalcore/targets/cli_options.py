@@ -21,9 +21,9 @@ _CONFIG: Final = ConfigDict(
 def _checked_command(command: str) -> str:
     for match in PLACEHOLDER.finditer(command):
         if match[1] not in PLACEHOLDERS:
-            known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            supported = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
             hint = did_you_mean(match[1], PLACEHOLDERS)
-            raise ValueError(f"unknown placeholder {match[0]}.{hint} Known: {known}")
+            raise ValueError(f"unknown placeholder {match[0]}.{hint} Supported: {supported}")
     return command
 
 

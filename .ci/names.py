@@ -105,9 +105,9 @@ def repeated_classes(modules: Iterable[Path]) -> Iterator[Finding]:
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 definitions[node.name].append((path, node.lineno))
-    for name, (first, *others) in sorted(definitions.items()):
-        if others and name not in TWICE:
-            elsewhere = ", ".join(str(path.relative_to(ROOT)) for path, _ in others)
+    for name, (first, *repeated) in sorted(definitions.items()):
+        if repeated and name not in TWICE:
+            elsewhere = ", ".join(str(path.relative_to(ROOT)) for path, _ in repeated)
             yield *first, f"class {name} is also in {elsewhere}"
 
 

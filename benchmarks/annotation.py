@@ -73,12 +73,12 @@ def answer_all(client: httpx.Client, run: str) -> tuple[list[float], list[float]
 
 def line(name: str, times: list[float], missing: int = 0) -> Row:
     """Return a line of the table; the first time is not among the percentiles."""
-    first, *others = times
-    cuts = quantiles(others, n=100, method="inclusive")
-    over = sum(each > LABEL_MS for each in others)
-    missed = [f"{over} of {len(others)} over {LABEL_MS:.0f} ms"] if over else []
+    first, *later = times
+    cuts = quantiles(later, n=100, method="inclusive")
+    over = sum(each > LABEL_MS for each in later)
+    missed = [f"{over} of {len(later)} over {LABEL_MS:.0f} ms"] if over else []
     missed += [f"{missing} labels are missing"] if missing else []
-    numbers = (first, cuts[49], cuts[98], max(others))
+    numbers = (first, cuts[49], cuts[98], max(later))
     return Row((name, *(f"{each:.0f}" for each in numbers)), ", ".join(missed))
 
 

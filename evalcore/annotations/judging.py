@@ -63,7 +63,7 @@ def judged(records: Sequence[LabelRecord], form: AnswerForm, annotators: int) ->
         return Consensus(votes, max(1, missing), names)
     if form.labels is None:
         return Consensus(votes, 0, names, mean=fsum(map(float, votes)) / len(votes))
-    (first, most), *others = Counter(map(str, votes)).most_common(2)
-    if others and others[0][1] == most:
+    (first, most), *runners_up = Counter(map(str, votes)).most_common(2)
+    if runners_up and runners_up[0][1] == most:
         return Consensus(votes, 1, names, tied=True)
     return Consensus(votes, 0, names, label=first)

@@ -166,8 +166,8 @@ class AssertionType:
                     f"'{keys[1]}' is another name of '{keys[0]}'; keep one", keys[1]
                 )
             if not keys and self.word.reads is None and field not in defaults(self._class):
-                others = ", ".join(f"'{name}'" for name in names[1:])
-                message = f"'{names[0]}' (or {others}) is required: {_MEANINGS[field]}"
+                aliases = ", ".join(f"'{name}'" for name in names[1:])
+                message = f"'{names[0]}' (or {aliases}) is required: {_MEANINGS[field]}"
                 raise AssertionValueError(message)
 
     @cached_property
@@ -202,10 +202,10 @@ class AssertionType:
 
     @property
     def _other_keys(self) -> Mapping[str, Any]:
-        if self.word.others is None:
+        if self.word.keys_type is None:
             return {}
         module = importlib.import_module(f"evalcore.checks.{self._row.module}")
-        return get_type_hints(getattr(module, self.word.others), include_extras=True)
+        return get_type_hints(getattr(module, self.word.keys_type), include_extras=True)
 
     @cached_property
     def _hints(self) -> Mapping[str, Any]:

@@ -31,9 +31,9 @@ class Word(NamedTuple):
 
     `fixed` are fields that the word says. `keys` maps a key of the file to the field that it means;
     None stands for every field under its own name, and two keys of one field are two names of it.
-    `config` are the keys that stand in `config:`. `others` names a TypedDict of the check's module
-    with the keys that are no fields, or have another type in files. `reads` names a method of the
-    class that makes the name and the fields of a check of what is written.
+    `config` are the keys that stand in `config:`. `keys_type` names a TypedDict of the check's
+    module with the keys that are no fields, or have another type in files. `reads` names a
+    method of the class that makes the name and the fields of a check of what is written.
     """
 
     dialects: Dialect
@@ -41,7 +41,7 @@ class Word(NamedTuple):
     fixed: Mapping[str, Any] = {}
     keys: Mapping[str, str] | None = None
     config: tuple[str, ...] = ()
-    others: str | None = None
+    keys_type: str | None = None
     reads: str | None = None
 
 
@@ -105,14 +105,14 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "text",
         "Equals",
         (
-            Word(_W, "equals", {}, {}, ("mode",), others="EqualsKeys", reads="read"),
+            Word(_W, "equals", {}, {}, ("mode",), keys_type="EqualsKeys", reads="read"),
             Word(_T, "equals", _TRIMMED),
         ),
     ),
     "word-count": CheckRow(
         "text",
         "WordCount",
-        (Word(_W, "word-count", keys={}, others="WordCountKeys", reads="read"),),
+        (Word(_W, "word-count", keys={}, keys_type="WordCountKeys", reads="read"),),
     ),
     "regex": CheckRow(
         "regex",
@@ -203,34 +203,34 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "judged",
         "LlmGrader",
         (
-            Word(_T, "llm-grader", keys=_JUDGED, others="LlmGraderKeys", reads="read"),
+            Word(_T, "llm-grader", keys=_JUDGED, keys_type="LlmGraderKeys", reads="read"),
             Word(_W, "llm_judge", keys={}, config=ANY, reads="read_judge"),
-            Word(_S, "llm_judge", keys=_THRESHOLD, others="SuiteJudgeKeys", reads="read_judge"),
+            Word(_S, "llm_judge", keys=_THRESHOLD, keys_type="SuiteJudgeKeys", reads="read_judge"),
         ),
         is_async=True,
     ),
     "rubrics": CheckRow(
         "judged",
         "Rubrics",
-        (Word(_T, "rubrics", keys=_JUDGED, others="RubricsKeys", reads="read"),),
+        (Word(_T, "rubrics", keys=_JUDGED, keys_type="RubricsKeys", reads="read"),),
         is_async=True,
     ),
     "code-grader": CheckRow(
         "program",
         "CodeGrader",
-        (Word(_T, "code-grader", others="CodeGraderKeys", reads="read"),),
+        (Word(_T, "code-grader", keys_type="CodeGraderKeys", reads="read"),),
         is_async=True,
     ),
     "composite": CheckRow(
         "composite",
         "Composite",
-        (Word(_T, "composite", keys=_THRESHOLD, others="CompositeKeys", reads="read"),),
+        (Word(_T, "composite", keys=_THRESHOLD, keys_type="CompositeKeys", reads="read"),),
         is_async=True,
     ),
     "tool-trajectory": CheckRow(
         "trajectory",
         "ToolTrajectory",
-        (Word(_T, "tool-trajectory", others="TrajectoryKeys", reads="read"),),
+        (Word(_T, "tool-trajectory", keys_type="TrajectoryKeys", reads="read"),),
     ),
     "field-accuracy": CheckRow(
         "field_accuracy",
@@ -246,8 +246,8 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "similar",
         "Similar",
         (
-            Word(_T, "similar", keys={}, others="SimilarKeys", reads="read"),
-            Word(_W, "similar", {}, {}, ANY, others="SimilarValue", reads="read_config"),
+            Word(_T, "similar", keys={}, keys_type="SimilarKeys", reads="read"),
+            Word(_W, "similar", {}, {}, ANY, keys_type="SimilarValue", reads="read_config"),
         ),
         is_async=True,
     ),
@@ -255,8 +255,8 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "human",
         "Human",
         (
-            Word(_W | _T, "human", keys={}, others="HumanKeys", reads="read"),
-            Word(_S, "human", keys={}, others="SuiteHumanKeys", reads="read"),
+            Word(_W | _T, "human", keys={}, keys_type="HumanKeys", reads="read"),
+            Word(_S, "human", keys={}, keys_type="SuiteHumanKeys", reads="read"),
         ),
     ),
     "script-score": CheckRow("script_score", "ScriptScore"),
@@ -268,7 +268,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "Python",
         (
             Word(_W, "python", keys={"callable": "callable"}, config=ANY, reads="read"),
-            Word(_S, "python", others="SuitePythonKeys", reads="read_suite"),
+            Word(_S, "python", keys_type="SuitePythonKeys", reads="read_suite"),
         ),
         is_async=True,
     ),

@@ -242,8 +242,8 @@ def _show_pending(name: str, page: PendingPage, as_json: bool) -> None:
     for cluster in page.clusters:
         first = cluster.captures[0]
         more = len(cluster.captures) - 1
-        others = f"  and {more} like it" if more else ""
-        line = f"  {first.id[:12]}  {cluster.times}×  {_excerpt(first.input)}{others}"
+        repeats = f"  and {more} like it" if more else ""
+        line = f"  {first.id[:12]}  {cluster.times}×  {_excerpt(first.input)}{repeats}"
         click.echo(one_line(line))
 
 

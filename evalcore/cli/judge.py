@@ -158,7 +158,7 @@ def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _
     assertion = AssertionReader(graders).read(raw, (), problems)
     if assertion is None:
         raise UsageError("; ".join(problem.message for problem in problems.noted))
-    for other in graders.others:
+    for other in graders.file_problems:
         other.raise_if_any()
     if graders.default is None and "judge" not in raw:
         raise UsageError("name the judge: --suite FILE, or --judge TARGET of a targets.yaml")

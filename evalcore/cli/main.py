@@ -115,10 +115,10 @@ class LazyGroup(click.Group):
                 formatter.write_dl(
                     [(f"{name:{width}}", about) for name, (_, about) in rows.items()]
                 )
-        others = [row for row in contributed.described_commands() if row[0] not in COMMANDS]
-        if others:
+        plugin_rows = [row for row in contributed.described_commands() if row[0] not in COMMANDS]
+        if plugin_rows:
             with formatter.section("Commands of installed packages"):
-                formatter.write_dl(others)
+                formatter.write_dl(plugin_rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name the nearest command for an unknown one."""

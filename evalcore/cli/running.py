@@ -116,7 +116,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         folder = Path(suite.definition.source.folder)
         before = len(decisions) > 0
         policy = options.policy((folder, Path.cwd()))
-        decision = _execute(planned, options, policy=policy, objects=suite.objects, another=before)
+        decision = _execute(planned, options, policy=policy, objects=suite.objects, append=before)
         decisions.append(decision or Decision.ERROR)
         if decision is None:
             break
@@ -150,11 +150,11 @@ def _execute(
     *,
     policy: ImportPolicy,
     objects: Mapping[str, Any] = NOTHING,
-    another: bool = False,
+    append: bool = False,
 ) -> Decision | None:
     """Execute, finish, show and export a run; return its decision, None if it was stopped.
 
-    `objects` are this process's functions that it calls; `another` says that a run was shown
+    `objects` are this process's functions that it calls; `append` says that a run was shown
     before it.
     """
     manifest = run.manifest()
@@ -196,8 +196,8 @@ def _execute(
                 if options.prefect
                 else finish_run(run, receipts, now=now, options=decide)
             )
-        show(view, options, another=another)
-        export_view(view, options.exports, append=another)
+        show(view, options, append=append)
+        export_view(view, options.exports, append=append)
         if not options.prefect:  # else the flow has told
             _tell(view)
         if options.observe is not None:
@@ -215,17 +215,17 @@ def _tell(view: RunView) -> None:
         click.echo(one_line(f"Warning: {warning}"), err=True)
 
 
-def show(view: RunView, options: RunOptions, *, another: bool = False) -> None:
+def show(view: RunView, options: RunOptions, *, append: bool = False) -> None:
     """Print a run's report, and store the other forms that were asked for.
 
-    `another` says that a report stands before it.
+    `append` says that a report stands before it.
     """
     store_reports(view, options.forms)
     scores = read_scores(view, detail=options.detail) if is_script_run(view) else None
     if options.as_json:
         click.echo(view.json(newline=""), nl=False)
     elif scores is not None:
-        print_scores(scores, another=another)
+        print_scores(scores, append=append)
     else:
         print_terminal(view, verbose=options.verbose)
     if scores is not None:

@@ -40,9 +40,9 @@ def read_scores(view: RunView, *, detail: bool) -> ScriptScores:
     return scores
 
 
-def print_scores(scores: ScriptScores, *, another: bool) -> None:
-    """Print the scores to standard output; `another` says that a document stands before it."""
-    if another:
+def print_scores(scores: ScriptScores, *, append: bool) -> None:
+    """Print the scores to standard output; `append` says that a document stands before it."""
+    if append:
         click.echo("---")
     click.echo(as_yaml(scores_document(scores)), nl=False)
 

@@ -14,8 +14,8 @@ from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict
 
 def camel_case(name: str) -> str:
     """Return `node_id` as `nodeId`."""
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def _either_case(name: str) -> str | AliasChoices:

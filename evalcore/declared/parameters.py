@@ -196,6 +196,6 @@ def _documented(parameter: Parameter) -> str:
     default = "" if parameter.default is None else str(parameter.default).lower()
     facts = " ".join(filter(None, (default, parameter.unit)))
     if choices := choices_of(parameter):
-        others = " or ".join(f"`{each}`" for each in choices if each != parameter.default)
-        facts = f"`{default}`, or {others}"
+        alternatives = " or ".join(f"`{each}`" for each in choices if each != parameter.default)
+        facts = f"`{default}`, or {alternatives}"
     return f"`{parameter.key}`" + (f" ({facts})" if facts else "")

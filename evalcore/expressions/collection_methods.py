@@ -127,14 +127,14 @@ def _set_of(budget: Budget, values: Any) -> set[Any]:
 
 
 def _combining(name: str) -> Method:
-    """Return a method that makes a new set of this one and others."""
+    """Return a method that makes a new set of this one and operands."""
     function = getattr(set, name)
 
-    def run(budget: Budget, values: Any, *others: Any) -> Any:
+    def run(budget: Budget, values: Any, *operands: Any) -> Any:
         budget.room(8 * len(values))
         result = set(values)
-        for other in others:
-            result = function(result, _set_of(budget, other))
+        for operand in operands:
+            result = function(result, _set_of(budget, operand))
             budget.room(8 * len(result))
         return result
 
@@ -154,9 +154,9 @@ def _changing(name: str) -> Method:
     """Return a method that adds others to a set or takes them from it."""
     function = getattr(set, name)
 
-    def run(budget: Budget, values: set[Any], *others: Any) -> None:
-        for other in others:
-            function(values, _set_of(budget, other))
+    def run(budget: Budget, values: set[Any], *operands: Any) -> None:
+        for operand in operands:
+            function(values, _set_of(budget, operand))
             budget.room(8 * len(values))
 
     return run

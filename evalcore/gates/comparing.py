@@ -102,9 +102,9 @@ def _no_regression(compared: Sequence[VariantComparison]) -> str:
     ignored = sum(candidate.regression_count for candidate in compared)
     if ignored:
         message += f" ({counted(ignored, 'regression')} of measures allowed)"
-    others = sum(candidate.missing_count + candidate.compared for candidate in compared) - cases
-    if others:
-        message += f"; {counted(others, 'case')} not measured on both sides"
+    unpaired = sum(candidate.missing_count + candidate.compared for candidate in compared) - cases
+    if unpaired:
+        message += f"; {counted(unpaired, 'case')} not measured on both sides"
     return message
 
 

@@ -62,12 +62,12 @@ def decide_run(
         return Decision.FAIL
     if gating is not None and gating.nothing_gates:
         return Decision.INCONCLUSIVE
-    others = [gate.outcome for gate in gates if gate.name != Errors.gate]
-    if GateOutcome.FAIL in others:
+    outcomes = [gate.outcome for gate in gates if gate.name != Errors.gate]
+    if GateOutcome.FAIL in outcomes:
         return Decision.FAIL
     if any(gate.name == Errors.gate and gate.outcome is GateOutcome.FAIL for gate in gates):
         return Decision.ERROR
-    return Decision.INCONCLUSIVE if GateOutcome.INCONCLUSIVE in others else Decision.PASS
+    return Decision.INCONCLUSIVE if GateOutcome.INCONCLUSIVE in outcomes else Decision.PASS
 
 
 def exit_code(decisions: Sequence[Decision]) -> ExitCode:

@@ -260,8 +260,8 @@ def _similar_suite(store: ObjectStore, suite: str) -> str:
     if same:
         return same[0]
     hint = did_you_mean(suite, suites)
-    others = f"It has: {', '.join(suites[:10])}" if suites else "It has no runs that have ended"
-    raise UsageError(f"the history of {store.url} has no suite '{suite}'.{hint} {others}")
+    existing = f"It has: {', '.join(suites[:10])}" if suites else "It has no runs that have ended"
+    raise UsageError(f"the history of {store.url} has no suite '{suite}'.{hint} {existing}")
 
 
 def run_points(rows: list[tuple[Any, ...]]) -> Iterator[RunPoint]:

@@ -342,10 +342,10 @@ class _Processes:
             self._growth.cancel()
         workers = tuple(self._workers)
         await asyncio.gather(*(worker.end(_LEAVE_S) for worker in workers), return_exceptions=True)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        if others:
-            await asyncio.wait(others, timeout=_LEAVE_S)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LEAVE_S)
         if self._server is not None:
             self._server.close()

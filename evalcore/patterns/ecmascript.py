@@ -148,8 +148,8 @@ class _Writer:
             return f"(?:{a_round}){_bounds(node.low, node.high)}{lazy}"
         first = f"(?:{a_round}){_bounds(node.low, node.low)}" if node.low else ""
         more = None if node.high is None else node.high - node.low
-        others = f"(?:{self._moving(a_round, behind=behind)}){_bounds(0, more)}{lazy}"
-        return others + first if behind else first + others
+        repeats = f"(?:{self._moving(a_round, behind=behind)}){_bounds(0, more)}{lazy}"
+        return repeats + first if behind else first + repeats
 
     def _moving(self, a_round: str, *, behind: bool) -> str:
         """Return the round with the condition that it ends elsewhere than it began.

@@ -206,7 +206,7 @@ def _set(items: Any, flags: int) -> str:
     Ignoring case adds to the characters that are named, not to the categories.
     """
     characters, categories, negated = "", "", False
-    others: list[str] = []
+    alternatives: list[str] = []
     for operator, argument in items:
         match str(operator):
             case "NEGATE":
@@ -219,13 +219,13 @@ def _set(items: Any, flags: int) -> str:
                 name = str(argument).removeprefix("CATEGORY_")
                 category = _category(name.removeprefix("NOT_"), flags)
                 if name.startswith("NOT_"):
-                    others.append(f"[^{category}]")
+                    alternatives.append(f"[^{category}]")
                 else:
                     categories += category
     inside = with_variants(characters, _folding(flags)) + categories
-    if not others:
+    if not alternatives:
         return character_set(inside, negated=negated)
     if inside:
-        others.append(character_set(inside, negated=False))
-    either = "|".join(others)
+        alternatives.append(character_set(inside, negated=False))
+    either = "|".join(alternatives)
     return f"(?:(?!{either}){ANYTHING})" if negated else f"(?:{either})"

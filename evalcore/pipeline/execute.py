@@ -113,12 +113,13 @@ def execute_with_pilot(
     run: StoredRun,
     manifest: Manifest,
     options: ExecuteOptions,
-    others: Callable[[Plan], Iterable[int]] = _after_pilot,
+    shards_of: Callable[[Plan], Iterable[int]] = _after_pilot,
     claims: Claims | None = None,
 ) -> tuple[ShardReceipt, ...]:
     """Execute an unsettled plan: the other shards begin while the pilot's last items run.
 
-    `others` says which ones of the settled plan this process executes. `options` have `calls`.
+    `shards_of` returns which shards of the settled plan this process executes. `options` have
+    `calls`.
     """
     took_s: list[float] = []
 
@@ -132,7 +133,7 @@ def execute_with_pilot(
         if len(took_s) < min(PILOT_ITEMS, manifest.plan.pilot):  # stopped
             return ()
         execution.work.plan = _settle(run, manifest, sorted(took_s)[len(took_s) // 2])
-        return others(execution.work.plan)
+        return shards_of(execution.work.plan)
 
     execution = _ShardExecution(run, manifest.plan, options, claims, progress)
     rest = run_instant(execution.open_shards, (0,), options.stopped)

@@ -118,8 +118,8 @@ def remove_runs(removals: Sequence[Removal], progress: Progress) -> int:
     with ThreadPoolExecutor(_DELETERS) as deleters:
         for number, run in enumerate(going, 1):
             keys = [info.key for info in run.store.list(run.keys.folder)]
-            others = (key for key in keys if key != run.keys.manifest)
-            list(deleters.map(run.store.delete, others))
+            before_manifest = (key for key in keys if key != run.keys.manifest)
+            list(deleters.map(run.store.delete, before_manifest))
             run.store.delete(run.keys.manifest)
             progress(number, len(going))
     return len(going)

@@ -222,8 +222,8 @@ def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> 
         for note in listed:
             variant = f" [{note.variant}]" if variants else ""
             repeated = _iterations(note.iterations) if iterations else ""
-            others = f" and {len(same) - 1} more tests" if len(listed) < len(same) else ""
-            yield f"{kind}: {note.case}{variant}{repeated}{others}: {message}"
+            repeats = f" and {len(same) - 1} more tests" if len(listed) < len(same) else ""
+            yield f"{kind}: {note.case}{variant}{repeated}{repeats}: {message}"
 
 
 def _iterations(numbers: tuple[int, ...]) -> str:

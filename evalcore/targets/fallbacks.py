@@ -21,20 +21,20 @@ class Fallback(NamedTuple):
 
 
 class WithFallbacks:
-    """Asks the first target; where that gives no answer, the others in their order.
+    """Asks the first target; where that gives no answer, its fallbacks in their order.
 
     The evidence is that of the target which answered; the failures stand in its details. If none
     answers, the error has the kind of the first one's and all messages.
     """
 
-    def __init__(self, first: Fallback, others: Sequence[Fallback]) -> None:
+    def __init__(self, first: Fallback, fallbacks: Sequence[Fallback]) -> None:
         self._first = first
         self.first = first.target
-        self._others = tuple(others)
+        self._fallbacks = tuple(fallbacks)
 
     def waits(self, case: Case) -> bool:
         """Return whether one of the targets waits."""
-        return any(target.waits(case) for _, target in (self._first, *self._others))
+        return any(target.waits(case) for _, target in (self._first, *self._fallbacks))
 
     async def answer(self, work: Work) -> Evidence:
         """Return the first answer; raise the first target's error if there is none."""
@@ -46,7 +46,7 @@ class WithFallbacks:
         except TargetError as error:
             first = error
         failures: list[tuple[str, TargetError]] = [(self._first.name, first)]
-        for name, target in self._others:
+        for name, target in self._fallbacks:
             try:
                 evidence = await target.answer(work)
             except SkippedError:
@@ -55,8 +55,8 @@ class WithFallbacks:
                 failures.append((name, error))
             else:
                 return _with_failures(evidence, failures)
-        others = "".join(f"; fallback '{name}': {error}" for name, error in failures[1:])
-        message = f"{first}{others}"
+        failed = "".join(f"; fallback '{name}': {error}" for name, error in failures[1:])
+        message = f"{first}{failed}"
         if not isinstance(first, ProviderError):
             raise TargetError(first.kind, message) from first
         raise ProviderError(

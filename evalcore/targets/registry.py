@@ -227,12 +227,12 @@ def build(
         return runnable
     from evalcore.targets.fallbacks import Fallback, WithFallbacks
 
-    others = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
+    fallbacks = [Target(entry["name"], entry["kind"], entry["options"]) for entry in named]
     return WithFallbacks(
         Fallback(target.name, runnable),
         [
             Fallback(other.name, _built(other, DEFAULT_VARIANT, folder, surroundings))
-            for other in others
+            for other in fallbacks
         ],
     )
 

@@ -191,8 +191,8 @@ class RootModules:
 
 
 def _place_finders(*, first: Sequence[_RootFinder] = (), last: Sequence[_RootFinder] = ()) -> None:
-    others = [hook for hook in sys.meta_path if not isinstance(hook, _RootFinder)]
-    sys.meta_path[:] = [*first, *others, *last]
+    foreign = [hook for hook in sys.meta_path if not isinstance(hook, _RootFinder)]
+    sys.meta_path[:] = [*first, *foreign, *last]
 
 
 def _hide_strangers(name: str, root: Path) -> None:

@@ -288,16 +288,16 @@ class LimitSync:
         budget = self._budget
         if budget is None:
             return _BudgetStep()
-        others = [other for name, other in state.living if name != self._name]
+        peers = [peer for name, peer in state.living if name != self._name]
         position = budget.position()
         whole = budget.bounds.less(state.granted_elsewhere(self._name))
         reserve = NOTHING_SPENT
-        if not any(other.waits for other in others):
+        if not any(peer.waits for peer in peers):
             reserve = self._reserve(position, whole.minus(position.committed), now, joins=joins)
         allowance = budget.shrink(reserve)
         free = whole.minus(allowance).most(NOTHING_SPENT)
         demand = position.committed.plus(position.need).plus(reserve).minus(allowance)
-        others_idle = all(other.is_idle for other in others)
+        others_idle = all(peer.is_idle for peer in peers)
         own.waits = False
         more = demand.most(NOTHING_SPENT).least(free)
         if position.next_need is not None:

@@ -67,7 +67,7 @@ class Graders:
         return self._targets.used if isinstance(self._targets, Targets) else {}
 
     @property
-    def others(self) -> list[Problems]:
+    def file_problems(self) -> list[Problems]:
         """The collector of the `targets.yaml`, if it was opened."""
         opened = self._targets if isinstance(self._targets, Targets) else None
         return [] if opened is None or opened.file_problems is None else [opened.file_problems]

@@ -98,8 +98,8 @@ class FlowReader:
         read_variants = tuple(
             self._variant(raw, target, ("variants", index)) for index, raw in enumerate(variants)
         )
-        others = {name: used for name, used in self._targets.used.items() if name != target.name}
-        return Flow({target.name: target, **others}, target.name, read_variants)
+        declared = {name: used for name, used in self._targets.used.items() if name != target.name}
+        return Flow({target.name: target, **declared}, target.name, read_variants)
 
     def named(self, name: str, variants: Sequence[SuiteVariant]) -> Flow:
         """Return the flow of the target that the caller names instead of the suite's."""

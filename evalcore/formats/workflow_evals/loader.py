@@ -66,8 +66,8 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     use_graders(conditions, graders, problems)
     policy = settings.policy(ScoreRule.BLOCKS, (PassRate(threshold=1.0).spec,), None)
     check_required_cases(policy, ids.names, problems)
-    others = [] if workflow_problems is problems else [workflow_problems]
-    raise_all((problems, *others, *executed.others, *graders.others))
+    file_problems = [] if workflow_problems is problems else [workflow_problems]
+    raise_all((problems, *file_problems, *executed.file_problems, *graders.file_problems))
     if options.target not in {None, TARGET}:
         raise UsageError(f"{document.file}: saved evals have only the target '{TARGET}'")
     variants = settings.variants()

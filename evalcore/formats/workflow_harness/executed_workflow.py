@@ -36,7 +36,7 @@ class ExecutedWorkflow:
     """Checks a workflow file that has to run, and makes the options of its target.
 
     Mistakes are noted at their lines: in the file's own collector, or in those of the sub-workflow
-    files (`others`).
+    files (`file_problems`).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ExecutedWorkflow:
         graders: Graders | None = None,
     ) -> None:
         self._graders = graders or Graders(path.parent)
-        self.others: list[Problems] = []
+        self.file_problems: list[Problems] = []
         self._raw, self._path, self._problems, self._options = raw, path, problems, options
         self._workflows: dict[str, dict[str, Any]] = {}
         self._root = repository_root(path.resolve().parent)
@@ -139,7 +139,7 @@ class ExecutedWorkflow:
             outer.include(error.problems)
             return {}
         problems = Problems(document.file, document.locate)
-        self.others.append(problems)
+        self.file_problems.append(problems)
         raw = document.value
         if not isinstance(raw, dict) or not isinstance(raw.get("blocks"), dict):
             outer.add(loc, f"{document.file} is no workflow: it has no 'blocks'")
@@ -167,8 +167,10 @@ class ExecutedWorkflow:
         for raw in self._workflows.values():
             for name, _ in named_providers(raw, frozenset()) if raw else ():
                 names.setdefault(name, ("blocks",))
-        providers, others = find_providers(names, self._path.parent, self._options, self._problems)
-        self.others.extend(others)
+        providers, file_problems = find_providers(
+            names, self._path.parent, self._options, self._problems
+        )
+        self.file_problems.extend(file_problems)
         return providers
 
 

@@ -72,14 +72,14 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     selection = Selection(options)
     execution = _Execution(raw, path, problems, options, variants, graders)
     spool = reader.spool(selection, execution)
-    target, others = execution.target(reader.fixture_blocks)
+    target, file_problems = execution.target(reader.fixture_blocks)
     threshold = threshold_of(
         options.threshold, evals.get("threshold"), section.get("threshold"), default=1.0
     )
     policy = settings.policy(ScoreRule.BLOCKS, (Threshold(threshold).spec,), threshold)
     check_required_cases(policy, reader.ids.names, problems)
     baseline = settings.baseline([variant.id for variant in variants])
-    raise_all((problems, *others, *graders.others))
+    raise_all((problems, *file_problems, *graders.file_problems))
     _check_target(options, document.file)
     warnings = [*reader.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
@@ -146,7 +146,7 @@ class _Execution:
         The `fixture_blocks` never run.
         """
         options: dict[str, Any] = {"definition": as_json(behaviour_of(self.raw))}
-        others: list[Problems] = []
+        file_problems: list[Problems] = []
         if self.needed and not _is_misshapen(self.problems):
             from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 
@@ -154,8 +154,8 @@ class _Execution:
                 self.raw, self.path, self.problems, self.options, self.graders
             )
             options = workflow.options(fixture_blocks, self.variants)
-            others = workflow.others
-        return Target(TARGET, "workflow", options), others
+            file_problems = workflow.file_problems
+        return Target(TARGET, "workflow", options), file_problems
 
 
 def _is_misshapen(problems: Problems) -> bool:

@@ -49,5 +49,5 @@ def find_providers(
         for name, target in targets.used.items()
         if name in names
     }
-    others = targets.file_problems
-    return entries, [] if others is None else [others]
+    file_problems = targets.file_problems
+    return entries, [] if file_problems is None else [file_problems]

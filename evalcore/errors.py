@@ -158,6 +158,13 @@ class ResultsDroppedError(_RunError):
         )
 
 
+class InterruptedRunError(_RunError):
+    """A run that was stopped by its user: committed rows stay, and it can be resumed."""
+
+    def __str__(self) -> str:
+        return f"stopped; go on with: evalcore run --resume {self.run_id}"
+
+
 class StalledError(EvalError):
     """A run in which nothing was in flight for `silence_s` and nothing came; it can be resumed.
 

@@ -43,6 +43,8 @@ class AttendedFlow:
         self.state: Any = None
         self._error: BaseException | None = None
         self._server_answers = server_answers
+        # An interrupted `Thread.join` takes a thread that runs for one that has ended.
+        self._ended = threading.Event()
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=lambda: context.run(self._run, call), name="flow", daemon=True
@@ -53,6 +55,8 @@ class AttendedFlow:
             self.state = call()
         except BaseException as error:  # noqa: BLE001 - raised again by `attend`
             self._error = error
+        finally:
+            self._ended.set()
 
     def start(self) -> None:
         """Begin the flow."""
@@ -60,7 +64,7 @@ class AttendedFlow:
 
     def join(self, timeout_s: float) -> None:
         """Wait until the flow has returned, for so long at most."""
-        self._thread.join(timeout_s)
+        self._ended.wait(timeout_s)
 
     def attend(
         self,
@@ -78,8 +82,7 @@ class AttendedFlow:
         """
         clock = _Clock(run, self._server_answers)
         while True:
-            self._thread.join(_LOOK_S)
-            if not self._thread.is_alive():
+            if self._ended.wait(_LOOK_S):
                 if self._error is None:
                     return Ending.RETURNED
                 if _is_of_connection(self._error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -66,6 +67,8 @@ from flows.tasks import execute_shard
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
 _BURST = 100
 _STARTS_PER_S = 30.0
+# Submitted beyond those that are executed, so that no thread waits for the next one.
+_SHARDS_AHEAD = 2
 
 # The plan is cut for as many; `evalcore run --prefect` cuts it alike.
 _PLAN_WORKERS = 2
@@ -277,13 +280,20 @@ def _execute_pilot(execution: FlowExecution, progress: RunProgress) -> None:
 def _run_shards(execution: FlowExecution, shards: tuple[int, ...], progress: RunProgress) -> None:
     name = execution.namer()
     futures: list[Future] = []
+    # What the runner holds back would all become states on the server once the run is stopped.
+    slots = threading.Semaphore(execution.threads + _SHARDS_AHEAD)
     with ThreadPoolTaskRunner[ShardReceipt | None](max_workers=execution.threads) as runner:
         try:
             started = time.monotonic()
             for number, shard in enumerate(shards):
+                slots.acquire()
                 _wait_for_turn(number, started)
+                if execution.stopped:
+                    break
                 task_parameters = {"execution": execution, "shard": shard, "name": name(shard)}
-                futures.append(runner.submit(execute_shard, task_parameters))
+                submitted = runner.submit(execute_shard, task_parameters)
+                submitted.add_done_callback(lambda _: slots.release())
+                futures.append(submitted)
                 progress.show(execution.executed_items)
             for future in as_completed(futures):
                 future.wait()  # else its state would be asked of the server, which may lag behind

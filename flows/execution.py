@@ -63,6 +63,7 @@ class FlowExecution:
         self._calls = RunCalls(run, options, manifest)
         self._options = replace(options, calls=self._calls)
         self._lock = threading.Lock()
+        self._shards_in_flight = 0
         self._progress_lock = threading.Lock()
         self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
         self._limit = (
@@ -164,6 +165,8 @@ class FlowExecution:
         self, shard: int, share: ConcurrencyShare, turn: _Turn
     ) -> tuple[ShardReceipt, ...]:
         pools: list[Pool] = []
+        with self._lock:
+            self._shards_in_flight += 1
         single = len(self.plan.shard_items(shard)) == 1
 
         def began(pool: Pool) -> None:
@@ -182,6 +185,8 @@ class FlowExecution:
         try:
             return execute_shards(self.run, self.plan, (shard,), options)
         finally:
+            with self._lock:
+                self._shards_in_flight -= 1
             self._ended(pools)
 
     def close(self) -> None:
@@ -194,9 +199,13 @@ class FlowExecution:
         Another process owns the run afterwards: a flow that is left takes no part in it any more.
         """
         self.left = True
+        self.wait_until_idle()
+
+    def wait_until_idle(self) -> None:
+        """Return once no shard is being executed; it has to be stopped or left before."""
         while True:
             with self._lock:
-                if not self._pools:
+                if not self._shards_in_flight:
                     return
             time.sleep(_LEAVING_S)
 

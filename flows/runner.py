@@ -10,17 +10,28 @@ import os
 import signal
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import EvalError, RunConflictError, StoreError, UsageError
-from evalcore.pipeline import DecideOptions, ExecuteOptions, execute_run, finish_run
+import click
+
+from evalcore.errors import (
+    EvalError,
+    InterruptedRunError,
+    RunConflictError,
+    StoreError,
+    UsageError,
+)
+from evalcore.execution.stored_shards import ShardReceipt
+from evalcore.model.run import State
+from evalcore.pipeline import DecideOptions, ExecuteOptions, cancel_run, execute_run, finish_run
 from evalcore.runners import Submission
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
+    from flows.attended import AttendedFlow
     from flows.execution import FlowExecution
 
 # For this process and the server that it may start; what the user set stays. The batches let the
@@ -42,8 +53,11 @@ _SETTINGS = {
 }
 
 
-# What a stopped flow may take to note it.
-_STOP_S = 30.0
+# How long Prefect may take to note that a run was stopped, and to send the rest of its history:
+# together with the end of the process (`evalcore.cli.main`) three seconds.
+_NOTE_STOP_S = 1.6
+_SEND_STOPPED_S = 0.4
+_SEND_S = 15.0
 _ANSWER_S = 5.0
 
 
@@ -78,14 +92,24 @@ class PrefectRunner:
     def start(self, run: StoredRun, options: ExecuteOptions) -> None:
         """Return when the run has its final state, or was stopped through `options.on_start`.
 
-        Raises `UsageError` if the server cannot be reached, and another `EvalError` if the run
-        came to no decision.
+        Raises `UsageError` if the server cannot be reached, `InterruptedRunError` after Ctrl-C, and
+        another `EvalError` if the run came to no decision.
         """
         for name, value in _SETTINGS.items():
             os.environ.setdefault(name, value)
+        try:
+            with _terminated_like_interrupted():
+                self._start(run, options)
+        except KeyboardInterrupt:
+            # Before the flow began, or a second time.
+            _note_stop(run, ())
+            raise InterruptedRunError(run.run_id) from None
+
+    def _start(self, run: StoredRun, options: ExecuteOptions) -> None:
         from flows.attended import AttendedFlow, Ending
         from flows.evaluate import evaluate
         from flows.execution import FlowExecution, brought_along, is_complete
+        from flows.unsent import send_unsent
 
         server_answers = _reach_server()
         execution = FlowExecution(run, options)
@@ -98,20 +122,16 @@ class PrefectRunner:
 
         flow = AttendedFlow(call, server_answers)
         try:
-            with _terminated_like_interrupted():
-                flow.start()
-                away_s = options.settings.stall_s
-                ending = flow.attend(run, away_s=away_s)
-                if ending is Ending.ORPHANED:
-                    _finish_alone(run, execution, options)
+            flow.start()
+            away_s = options.settings.stall_s
+            ending = flow.attend(run, away_s=away_s)
+            if ending is Ending.ORPHANED:
+                _finish_alone(run, execution, options)
+            elif ending is Ending.RETURNED:
+                send_unsent(_SEND_S)
         except KeyboardInterrupt:
-            from flows.lanes import request_cancel
-
-            execution.stop()
-            request_cancel(run)
-            flow.join(_STOP_S)
-            message = f"stopped; `evalcore run --resume {run.run_id}` goes on"
-            raise RunConflictError(message) from None
+            _stop(run, execution, flow)
+            raise InterruptedRunError(run.run_id) from None
         finally:
             del self._executions[run.run_id]
         if not is_complete(run) and not execution.stopped:
@@ -152,6 +172,27 @@ def _terminated_like_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _stop(run: StoredRun, execution: FlowExecution, flow: AttendedFlow) -> None:
+    """End a run whose user has interrupted it; a second interrupt leaves at once."""
+    from flows.lanes import request_cancel
+    from flows.unsent import send_unsent, silence_log_handlers
+
+    click.echo("stopping (again to leave at once) …", err=True)
+    silence_log_handlers()
+    execution.stop()
+    request_cancel(run)
+    execution.wait_until_idle()
+    flow.join(_NOTE_STOP_S)
+    _note_stop(run, execution.receipts)
+    send_unsent(_SEND_STOPPED_S)
+
+
+def _note_stop(run: StoredRun, receipts: Sequence[ShardReceipt]) -> None:
+    """Note in the store that a run was stopped, unless its flow has done so."""
+    if run.manifest().state is State.RUNNING:
+        cancel_run(run, receipts, now=datetime.now(UTC))
+
+
 def _finish_alone(run: StoredRun, execution: FlowExecution, options: ExecuteOptions) -> None:
     """Execute what is left of a run whose server is gone, decide it and write its report."""
     from flows.execution import is_complete
@@ -187,6 +228,10 @@ def _reach_server() -> Callable[[], bool]:
     from prefect.settings import get_current_settings
 
     url = get_current_settings().api.url
+    if url is None:
+        from flows.embedded_server import DetachedServer
+
+        DetachedServer()
     try:
         with get_client(sync_client=True) as client:
             failure = client.api_healthcheck()

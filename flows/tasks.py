@@ -7,7 +7,7 @@ from typing import Any, cast
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.states import Completed
+from prefect.states import Cancelled, Completed
 
 from evalcore.errors import StoreError
 from evalcore.execution.stored_shards import ShardReceipt
@@ -37,18 +37,21 @@ def execute_shard(
     shard: int,
     name: str,  # noqa: ARG001  (Prefect names the task run with it)
 ) -> ShardReceipt | None:
-    """Execute one shard of the run and return its receipt; None if the run was stopped.
+    """Execute one shard of the run and return its receipt.
 
-    The state of a task run of a single work item has the name of what became of it. It is of type
+    The state of a shard that was left because the run was stopped is `Cancelled`. The state of a
+    task run of a single work item has the name of what became of it. It is of type
     `COMPLETED` all the same: a case that failed was executed, and is not tried again.
     """
     with covered():
         receipt = execution.execute(shard)
+    # Prefect takes a state for the value that it holds.
+    if receipt is None:
+        return cast("None", Cancelled(message="the run was stopped"))
     ended = _STATES.get(execution.item_ends.get(shard, ""))
     if ended is None:
         return receipt
-    # Prefect takes a state for the value that it holds.
-    return cast("ShardReceipt | None", Completed(name=ended, data=receipt))
+    return cast("ShardReceipt", Completed(name=ended, data=receipt))
 
 
 _STATES = {

@@ -32,7 +32,7 @@ from flows.nightly_parameters import NightlyParameters
 from flows.parameters import EvaluateParameters
 from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Project, deploy
-from tests.support.prefect_runs import write_suite
+from tests.support.prefect_runs import flow_run_of, only_run, write_suite
 from tests.support.prefect_server import PrefectServer, clean_environment, prefect_server
 
 pytestmark = [
@@ -402,6 +402,39 @@ def test_with_a_server_its_history_has_the_run(prefect: PrefectServer, tmp_path:
     with get_client(sync_client=True) as client:
         names = [flow_run.name for flow_run in client.read_flow_runs()]
     assert f"history {manifest.id}" in names
+
+
+def test_an_interrupted_command_tells_prefect_and_prints_how_to_go_on(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    command = [EVALCORE, "run", "--prefect", "--store", "store", write_slow_suite(tmp_path)]
+    run = subprocess.Popen(
+        command,
+        env=prefect.environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for_results(tmp_path / "store")
+    os.killpg(run.pid, signal.SIGINT)  # as the terminal does
+    stdout, stderr = run.communicate(timeout=60)
+
+    stored = only_run(tmp_path / "store")
+    lines = [line for line in stderr.splitlines() if not line.startswith("slow: ")]
+    assert (run.returncode, stdout) == (4, "")
+    assert lines == [
+        "stopping (again to leave at once) …",
+        f"stopped; go on with: evalcore run --resume {stored.run_id}",
+    ]
+    seen = flow_run_of(stored)
+    assert seen.state.is_cancelled()
+    completed = [
+        task for task in seen.tasks if task.state is not None and task.state.is_completed()
+    ]
+    assert len(completed) == len(stored.written_shards())
+    assert all(task.state is not None and task.state.is_final() for task in seen.tasks)
 
 
 def test_a_server_that_does_not_answer_is_named_with_what_would_help(tmp_path: Path) -> None:

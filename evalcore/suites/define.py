@@ -35,11 +35,12 @@ class SuiteOptions(TypedDict, total=False):
     """What a suite may say beside its cases, variants, gates and scorers.
 
     `limits` are `{concurrency, timeout_s, max_cost_usd, max_tokens, max_duration_s, providers}`.
-    `targets` are `{name, provider, …}`. `folder` is where files and modules are looked for, by
-    default that of the file that calls. `errors` is `fail`, `zero` or
-    `exclude`; `iterations` a number, `auto` or `auto:MAX`.
+    `targets` are `{name, provider, …}`. `assertions` are those of every case. `folder` is where
+    files and modules are looked for, by default that of the file that calls. `errors` is `fail`,
+    `zero` or `exclude`; `iterations` a number, `auto` or `auto:MAX`.
     """
 
+    assertions: Iterable[Mapping[str, Any] | Callable[..., Any]]
     iterations: int | str
     reducer: str
     k: int
@@ -131,8 +132,10 @@ def define_suite(
     if gates is not None:
         raw["gates"] = [_gate(each, names) for each in gates]
     raw["scorers"] = [_scorer(each, names) for each in scorers]
+    if more.get("assertions") is not None:
+        raw["assertions"] = [_assertion(each, names) for each in more["assertions"]]
     for key, value in more.items():
-        if key != "folder" and value is not None:
+        if key not in {"assertions", "folder"} and value is not None:
             raw[key] = list(value) if key in {"tags", "targets"} else value  # type: ignore[call-overload]
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects, caller.f_lineno)
@@ -240,10 +243,8 @@ def _assertion(assertion: Any, names: LocalNames) -> Any:
 
 
 def _variant(variant: FlowVariant | Mapping[str, Any] | str) -> Any:
-    if isinstance(variant, str):
-        return {"id": variant}
     if not isinstance(variant, FlowVariant):
-        return variant
+        return {"id": variant} if isinstance(variant, str) else variant
     raw: dict[str, Any] = {"id": variant.id, "provider": variant.provider, "model": variant.model}
     raw |= {"config": _json_values(dict(variant.config)), "tags": list(variant.tags)}
     return {key: value for key, value in raw.items() if value is not None}

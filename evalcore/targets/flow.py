@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,13 +15,21 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target
 from evalcore.targets.build_context import BuildContext
+from evalcore.targets.engine_calls import default_provider
 from evalcore.targets.flow_answer import (
     AnswerError,
     block_evidence,
     returned_evidence,
     with_primary,
 )
-from evalcore.targets.flow_context import CountedCalls, FlowContext, FlowVariant, arguments_for
+from evalcore.targets.flow_context import (
+    CountedCalls,
+    FlowContext,
+    FlowVariant,
+    arguments_for,
+    live_call,
+    measured,
+)
 from evalcore.targets.flow_endpoint import chat_model_of
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.node_flow import (
@@ -133,7 +140,9 @@ class FlowTarget:
                 evidence = with_primary(evidence, self._options.primary_output)
         except AnswerError as error:
             raise TargetError(_KIND, str(error)) from error
-        return _measured(evidence, calls, (time.perf_counter() - started) * 1000)
+        finally:
+            context.cancel.set()
+        return measured(evidence, calls, (time.perf_counter() - started) * 1000)
 
     def _workers(self, work: Work) -> WorkerPool | None:
         """Return the worker processes that the flow's function runs in; None for this one."""
@@ -155,7 +164,7 @@ class FlowTarget:
 
     def chat(self, provider: str | None, model: str | None) -> ChatModel:
         """Return the model of these names; raise `TargetError`."""
-        named = provider or ("anthropic" if (model or "").startswith("claude") else "openai")
+        named = default_provider(provider, model)
         return chat_model_of(named, model, self._options.providers, self._context)
 
     def _call_context(self, work: Work, calls: CountedCalls) -> FlowContext:
@@ -169,12 +178,11 @@ class FlowTarget:
             mode=work.mode,
             case_id=work.case.id,
             iteration=work.iteration,
-            complete=calls,
-            models=self.chat,
             metadata=work.case.metadata,
             expected_output=work.case.expected_output,
             messages=work.messages,
-            loop=asyncio.get_running_loop(),
+            workspace=None if work.workspace is None else str(work.workspace),
+            live=live_call(calls, self.chat, work.case.id, variant, work.iteration),
         )
 
     async def _executed(
@@ -330,11 +338,3 @@ def _blocks_of(returned: Any, fixtures: Evidence | None) -> Evidence:
     output = evidence.output if evidence.outputs else fixtures.output
     measured = {**evidence.block_metrics, **fixtures.block_metrics}
     return evidence._replace(output=output, outputs=outputs, block_metrics=measured)
-
-
-def _measured(evidence: Evidence, calls: CountedCalls, latency_ms: float) -> Evidence:
-    """Return the evidence with its latency, unless it or its calls say what that is."""
-    metrics = evidence.metrics
-    if metrics.latency_ms is not None or calls.count:
-        return evidence
-    return evidence._replace(metrics=replace(metrics, latency_ms=latency_ms))

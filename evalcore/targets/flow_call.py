@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from evalcore.errors import TargetError
 from evalcore.isolation.worker_pool import Job, WorkerPool
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.planning.codec import decode_evidence
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.case_messages import Message
+from evalcore.targets.engine_calls import COMPLETE, request_in_engine
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
 from evalcore.workflow.events import Event, Snapshot
 
 _ENTRY: Final = "evalcore.targets.flow_worker:flow_in_worker"
-# The protocol of a request whose endpoint only the engine knows.
-ENGINE: Final = "engine"
-COMPLETE: Final = "complete"
 ANSWER: Final = "answer"
 NODE: Final = "node"
 EVENTS: Final = "events"
@@ -58,6 +55,7 @@ class FlowCall:
     folder: Path
     imports: ImportPolicy
     mode: str
+    workspace: Path | None
 
 
 async def answer_in_worker(
@@ -76,11 +74,12 @@ async def answer_in_worker(
         folder=work.folder,
         imports=work.imports,
         mode=work.mode,
+        workspace=work.workspace,
     )
 
     async def answer(question: str, value: Any) -> Any:
         if question == COMPLETE:
-            return await work.complete(_request(flow, value))
+            return await work.complete(request_in_engine(value, flow.chat))
         if question == ANSWER:
             target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
             return await flow.answered(target, work)
@@ -101,16 +100,3 @@ async def _keep_events(work: Work, raw: Mapping[str, Any]) -> None:
     for event in raw["events"]:
         await work.run_store.append_event(Event(*event))
     await work.run_store.save_snapshot(Snapshot(*raw["snapshot"]))
-
-
-def _request(flow: FlowInEngine, raw: Mapping[str, Any]) -> Request:
-    """Return the request that a worker asks for, with what only the engine knows of it."""
-    endpoint = raw["endpoint"]
-    if endpoint["protocol"] != ENGINE:
-        parts = {name: tuple(raw[name]) for name in ("messages", "tools")}
-        return Request(**{**raw, **parts, "endpoint": Endpoint(**endpoint)})
-    chat = flow.chat(endpoint["provider"], raw["model"] or None)
-    request = chat.request(
-        raw["messages"], parameters=raw["parameters"], response_schema=raw["response_schema"]
-    )
-    return replace(request, tools=tuple(raw["tools"])) if raw["tools"] else request

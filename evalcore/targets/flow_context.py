@@ -1,28 +1,39 @@
-"""What a workflow factory is called with: the case's input, the variant, and how to call models."""
+"""What functions of suites are called with: the item's values, and how to call models and log."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from evalcore.mistakes.wording import did_you_mean
+from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Reply, Request
+from evalcore.targets.function_log import FunctionLogger, function_logger
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
 
-@dataclass(frozen=True, slots=True)
-class FlowVariant:
-    """A variant as a flow sees it. `config` is the variant's own, nothing is in it by default."""
+@dataclass(frozen=True, eq=False)
+class FlowVariant(str):
+    """A variant as functions see it: the text of its id, and what it changes.
+
+    `config` is the variant's own, nothing is in it by default.
+    """
 
     id: str
     provider: str | None = None
     model: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+
+    def __new__(cls, id: str, *_: object, **__: object) -> FlowVariant:  # noqa: A002 - the field
+        """Return the variant; its text is `id`."""
+        return super().__new__(cls, id)
 
 
 class CountedCalls:
@@ -57,11 +68,26 @@ class ChatModels(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FlowContext:
-    """One call of a flow.
+class LiveCall:
+    """What a context can do while its function runs, in the process that runs it.
+
+    `loop` is the event loop that `complete` belongs to. `cancel` is set when the call is cancelled
+    (a time limit, a run that is stopped).
+    """
+
+    complete: Complete
+    models: ChatModels
+    loop: asyncio.AbstractEventLoop
+    logger: FunctionLogger
+    cancel: Event = field(default_factory=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowContext(Mapping[str, Any]):
+    """One call of a function: of a `flow`, of a target `python`. Its values are its items, too.
 
     `complete` and `chat` call models: recorded, limited and counted by the engine. `iteration`
-    counts from 0.
+    counts from 0. `live` is None outside of a call.
     """
 
     case_input: Any
@@ -69,12 +95,29 @@ class FlowContext:
     mode: str
     case_id: str
     iteration: int
-    complete: Complete
-    models: ChatModels
     metadata: Mapping[str, Any] = field(default_factory=dict)
     expected_output: Any = None
     messages: tuple[Mapping[str, Any], ...] = ()
-    loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False, compare=False)
+    workspace: str | None = None
+    live: LiveCall | None = field(default=None, repr=False, compare=False)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in _ITEMS:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ITEMS)
+
+    def __len__(self) -> int:
+        return len(_ITEMS)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        names = sorted(public for public in dir(self) if not public.startswith("_"))
+        hint = f"{did_you_mean(name, names)} It has: {', '.join(names)}"
+        raise AttributeError(f"the context has no '{name}'.{hint}")
 
     @property
     def input(self) -> Any:
@@ -83,8 +126,28 @@ class FlowContext:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The variant's configuration."""
+        """The configuration: a target's with the variant's over it, a flow's is the variant's."""
         return self.variant.config
+
+    @property
+    def complete(self) -> Complete:
+        """Calls a provider with a whole `Request`; raises `ProviderError`."""
+        return self._alive().complete
+
+    @property
+    def logger(self) -> FunctionLogger:
+        """A logger of the standard library whose lines name the item, on standard error."""
+        return self._alive().logger
+
+    @property
+    def cancel(self) -> Event:
+        """Is set when nothing waits for the answer any more: at a time limit, a stopped run."""
+        return self._alive().cancel
+
+    def _alive(self) -> LiveCall:
+        if self.live is None:
+            raise RuntimeError("the context can be used while its function runs, and not later")
+        return self.live
 
     async def chat(
         self,
@@ -104,17 +167,31 @@ class FlowContext:
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        chat = self.models(provider or self.variant.provider, model or self.variant.model)
+        live, variant = self._alive(), self.variant
+        chat = live.models(provider or variant.provider, model or variant.model)
         request = chat.request(messages, parameters=parameters, response_schema=response_schema)
         if tools:
             request = replace(request, tools=tuple(tools))
-        return await self.complete(request)
+        return await live.complete(request)
 
     def chat_sync(self, **arguments: Any) -> Reply:
         """Ask a model from a function that is not async, as `chat` does."""
-        if self.loop is None:
-            raise RuntimeError("chat_sync works inside of a flow that is being run")
-        return asyncio.run_coroutine_threadsafe(self.chat(**arguments), self.loop).result()
+        chat = self.chat(**arguments)
+        return asyncio.run_coroutine_threadsafe(chat, self._alive().loop).result()
+
+
+_ITEMS: Final = (
+    "case_id",
+    "variant",
+    "iteration",
+    "mode",
+    "input",
+    "expected_output",
+    "metadata",
+    "messages",
+    "config",
+    "workspace",
+)
 
 
 _NAMES: Final = {
@@ -173,3 +250,19 @@ def arguments_for(
 
 def _of(context: FlowContext, name: str) -> Any:
     return context if name == "context" else getattr(context, name)
+
+
+def live_call(
+    complete: Complete, models: ChatModels, case_id: str, variant: str, iteration: int
+) -> LiveCall:
+    """Return what a call of a function of this item can do, from within the engine's loop."""
+    ids = {"case": case_id, "variant": str(variant), "iteration": iteration}
+    return LiveCall(complete, models, asyncio.get_running_loop(), function_logger(ids))
+
+
+def measured(evidence: Evidence, calls: CountedCalls, latency_ms: float) -> Evidence:
+    """Return the evidence with its latency, unless it or its calls say what that is."""
+    metrics = evidence.metrics
+    if metrics.latency_ms is not None or calls.count:
+        return evidence
+    return evidence._replace(metrics=replace(metrics, latency_ms=latency_ms))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Endpoint, Reply, Request
 from evalcore.model.target import Target
 from evalcore.planning.codec import encode_evidence
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.build_context import BuildContext
+from evalcore.targets.engine_calls import complete_in_worker, model_in_worker
 from evalcore.targets.flow import FlowOptions, FlowTarget
-from evalcore.targets.flow_call import ANSWER, COMPLETE, ENGINE, EVENTS, NODE, FlowCall
+from evalcore.targets.flow_call import ANSWER, EVENTS, NODE, FlowCall
 from evalcore.targets.node_calls import NodeQuestion, TargetAnswer
 from evalcore.targets.work import Work
 from evalcore.workflow.events import Snapshot
@@ -47,7 +47,8 @@ class _FlowInWorker(FlowTarget):
             folder=call.folder,
             imports=call.imports,
             mode=call.mode,
-            complete=self._complete,
+            workspace=call.workspace,
+            complete=complete_in_worker(engine),
             run_store=_EngineRunStore(engine),
         )
 
@@ -58,8 +59,7 @@ class _FlowInWorker(FlowTarget):
 
     def chat(self, provider: str | None, model: str | None) -> ChatModel:
         """Return what stands for the model until the engine is asked."""
-        named = provider or ("anthropic" if (model or "").startswith("claude") else "openai")
-        return ChatModel(Endpoint(ENGINE, named, ""), model or "")
+        return model_in_worker(provider, model)
 
     async def answered(self, target: Target, work: Work) -> Evidence:  # noqa: ARG002 - as its base
         """Return the answer of the engine's target."""
@@ -75,28 +75,6 @@ class _FlowInWorker(FlowTarget):
         """Return the answer of the engine's target."""
         answer: TargetAnswer | None = await self._engine.ask(NODE, list(question))
         return answer
-
-    async def _complete(self, request: Request) -> Reply:
-        endpoint = request.endpoint
-        raw = {
-            "endpoint": {
-                "protocol": endpoint.protocol,
-                "provider": endpoint.provider,
-                "base_url": endpoint.base_url,
-                "api_key": endpoint.api_key,
-                "headers": dict(endpoint.headers),
-                "values": dict(endpoint.values),
-            },
-            "model": request.model,
-            "messages": [dict(message) for message in request.messages],
-            "parameters": dict(request.parameters),
-            "tools": [dict(tool) for tool in request.tools],
-            "response_schema": request.response_schema,
-            "stream": request.stream,
-            "attempt_timeout_s": request.attempt_timeout_s,
-        }
-        reply: Reply = await self._engine.ask(COMPLETE, raw)
-        return reply
 
 
 class _EngineRunStore(MemoryRunStore):

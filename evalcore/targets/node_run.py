@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from evalcore.errors import TargetError
@@ -259,8 +259,9 @@ class NodeExecution:
     def _context_of(self, node: Node, calls: NodeCalls) -> NodeContext:
         names = [field.name for field in fields(FlowContext)]
         values = {name: getattr(self._context, name) for name in names}
+        live = self._context.live
         return NodeContext(
-            **{**values, "complete": calls},
+            **{**values, "live": None if live is None else replace(live, complete=calls)},
             node_id=node.id,
             node_type=node.type,
             node_config=node.config,

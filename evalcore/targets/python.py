@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.worker_pool import Job
+from evalcore.isolation.worker_pool import Job, no_answer
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.planning.codec import decode_evidence
-from evalcore.targets.python_call import PythonCall, PythonContext, PythonFunctions, evidence_of
+from evalcore.targets.build_context import BuildContext
+from evalcore.targets.engine_calls import COMPLETE, default_provider, request_in_engine
+from evalcore.targets.flow_context import FlowContext, FlowVariant
+from evalcore.targets.flow_endpoint import chat_model_of
+from evalcore.targets.python_call import PythonCall, PythonFunctions, evidence_of
 from evalcore.targets.work import Work
+
+if TYPE_CHECKING:
+    from evalcore.providers.chat import ChatModel
 
 _ENTRY: Final = "evalcore.targets.python_call:call_in_worker"
 
@@ -33,6 +40,11 @@ class PythonOptions(BaseModel):
         description="Handed to the function as `context.config`; a variant's configuration is "
         "laid over it.",
     )
+    providers: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="What the function may name as provider beside `openai` and `anthropic`; set "
+        "by loaders.",
+    )
     isolation: Isolation | None = Field(
         default=None,
         description="`process`: the function runs in a worker process, which it cannot leave; "
@@ -51,8 +63,9 @@ class PythonTarget:
     `Evidence` that brings its own.
     """
 
-    def __init__(self, options: PythonOptions) -> None:
+    def __init__(self, options: PythonOptions, context: BuildContext) -> None:
         self._options = options
+        self._context = context
         self._functions = PythonFunctions()
 
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
@@ -66,21 +79,40 @@ class PythonTarget:
         it, of kind `python` if it raises or returns something else, of kind `process` if its
         worker process ends.
         """
-        reference, context = self._options.callable, self._context(work)
+        self._context.check(work.mode)
+        reference, context = self._options.callable, self._call_context(work)
         workers = work.workers.of(self._options.isolation)
         if workers is None:
             function = self._functions.load(reference, work.imports)
-            return await evidence_of(function, work.case.input, context)
-        call = PythonCall(reference, work.imports, work.case.input, context)
-        return decode_evidence(await workers.call(Job(_ENTRY, call), work.standing_still))
+            return await evidence_of(function, context, work.complete, self._chat)
 
-    def _context(self, work: Work) -> PythonContext:
-        return PythonContext(
+        async def answer(question: str, value: Any) -> Any:
+            if question == COMPLETE:
+                return await work.complete(request_in_engine(value, self._chat))
+            return await no_answer(question, value)
+
+        job = Job(_ENTRY, PythonCall(reference, work.imports, context), answer)
+        return decode_evidence(await workers.call(job, work.standing_still))
+
+    def _chat(self, provider: str | None, model: str | None) -> ChatModel:
+        named = default_provider(provider, model)
+        return chat_model_of(named, model, self._options.providers, self._context)
+
+    def _call_context(self, work: Work) -> FlowContext:
+        config = self._options.config
+        provider, model = (_text_or_none(config.get(name)) for name in ("provider", "model"))
+        return FlowContext(
+            case_input=work.case.input,
+            variant=FlowVariant(work.variant.id, provider, model, config, work.variant.tags),
+            mode=work.mode,
             case_id=work.case.id,
-            variant=work.variant.id,
             iteration=work.iteration,
             metadata=work.case.metadata,
+            expected_output=work.case.expected_output,
             messages=work.messages,
-            config=self._options.config,
             workspace=None if work.workspace is None else str(work.workspace),
         )
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None

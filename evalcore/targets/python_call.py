@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from json import JSONEncoder
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import Evidence
+from evalcore.model.exchange import Complete, Reply
 from evalcore.planning.codec import encode_evidence
-from evalcore.targets.case_messages import Message, json_text
+from evalcore.targets.case_messages import json_text
+from evalcore.targets.engine_calls import complete_in_worker, model_in_worker
+from evalcore.targets.flow_context import (
+    ChatModels,
+    CountedCalls,
+    FlowContext,
+    live_call,
+    measured,
+)
 from evalcore.trust.foreign_calls import ForeignError, call_foreign
 from evalcore.trust.imports import ImportPolicy
 
@@ -24,40 +33,12 @@ _ENCODER: Final = JSONEncoder()
 
 
 @dataclass(frozen=True, slots=True)
-class PythonContext(Mapping[str, Any]):
-    """What the function learns beside the input, as attributes or by key."""
-
-    case_id: str
-    variant: str
-    iteration: int
-    metadata: Mapping[str, Any]
-    messages: tuple[Message, ...]
-    config: Mapping[str, Any]
-    workspace: str | None = None
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._names():
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
-
-    def __len__(self) -> int:
-        return len(self._names())
-
-    def _names(self) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(self))
-
-
-@dataclass(frozen=True, slots=True)
 class PythonCall:
     """One call of a function: which, where it may be imported from, and with what."""
 
     reference: str
     imports: ImportPolicy
-    case_input: Any
-    context: PythonContext
+    context: FlowContext
 
 
 class _Function(NamedTuple):
@@ -84,12 +65,23 @@ class PythonFunctions:
         return function
 
 
-async def evidence_of(function: _Function, case_input: Any, context: PythonContext) -> Evidence:
-    """Return the function's answer as evidence; raise `TargetError` of kind `python`."""
-    keywords = {"context": context} if function.takes_context else {}
+async def evidence_of(
+    function: _Function, context: FlowContext, complete: Complete, models: ChatModels
+) -> Evidence:
+    """Return the function's answer as evidence; raise `TargetError` of kind `python`.
+
+    Model calls of its context are the engine's to measure: without any, the latency is measured
+    around the function.
+    """
+    calls = CountedCalls(complete)
+    live = live_call(calls, models, context.case_id, context.variant, context.iteration)
+    keywords = {"context": replace(context, live=live)} if function.takes_context else {}
     started = perf_counter()
-    value = await _called(function.call, case_input, keywords)
-    return _evidence(value, (perf_counter() - started) * 1000)
+    try:
+        value = await _called(function.call, context.case_input, keywords)
+    finally:
+        live.cancel.set()
+    return measured(_evidence(value), calls, (perf_counter() - started) * 1000)
 
 
 _IN_THIS_PROCESS: Final = PythonFunctions()
@@ -99,7 +91,8 @@ async def call_in_worker(call: PythonCall, engine: Engine) -> dict[str, Any]:
     """Return the evidence of a call as JSON values: what a worker process runs."""
     function = _IN_THIS_PROCESS.load(call.reference, call.imports)
     engine.loaded()
-    return encode_evidence(await evidence_of(function, call.case_input, call.context))
+    complete = complete_in_worker(engine)
+    return encode_evidence(await evidence_of(function, call.context, complete, model_in_worker))
 
 
 def _described(function: Callable[..., Any]) -> _Function:
@@ -127,9 +120,9 @@ async def _called(
         raise TargetError(KIND, str(error)) from cause
 
 
-def _evidence(value: Any, latency_ms: float) -> Evidence:
+def _evidence(value: Any) -> Evidence:
     if isinstance(value, str):
-        return Evidence(output=value, metrics=Metrics(latency_ms=latency_ms))
+        return Evidence(output=str(value))
     if isinstance(value, Evidence):
         output: Any = value.output
         if output is not None and not isinstance(output, str):
@@ -139,9 +132,9 @@ def _evidence(value: Any, latency_ms: float) -> Evidence:
             _ENCODER.encode(encode_evidence(value))
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise TargetError(KIND, f"returned what JSON cannot hold: {error}") from error
-        if value.metrics.latency_ms is not None:
-            return value
-        return value._replace(metrics=replace(value.metrics, latency_ms=latency_ms))
+        return value
+    if isinstance(value, Reply):
+        return Evidence(output=value.text)
     if not isinstance(value, Mapping | list | tuple):
         name = type(value).__name__
         raise TargetError(KIND, f"returned {name}; return text, a mapping, a list or an Evidence")
@@ -149,4 +142,4 @@ def _evidence(value: Any, latency_ms: float) -> Evidence:
         text = json_text(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise TargetError(KIND, f"returned what JSON cannot hold: {error}") from error
-    return Evidence(output=text, metrics=Metrics(latency_ms=latency_ms))
+    return Evidence(output=text)

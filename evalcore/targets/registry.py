@@ -74,6 +74,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "evalcore.targets.flow",
             "FlowTarget",
             "FlowOptions",
+            "config",
             takes_context=True,
             has_blocks=True,
             preloads="evalcore.targets.flow_worker",
@@ -94,6 +95,7 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             "PythonTarget",
             "PythonOptions",
             "config",
+            takes_context=True,
             preloads="evalcore.targets.python_call",
         ),
         "sentence-transformers": TargetKind(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sysconfig
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from evalcore.trust.foreign_loop import ForeignLoops, Returned
@@ -47,7 +49,8 @@ async def call_foreign(function: Callable[..., Any], *arguments: Any, **keywords
     if isinstance(returned.error, ForeignError):
         raise returned.error
     if returned.error is not None:
-        raise ForeignError(text_of_error(returned.error)) from returned.error
+        text = f"{text_of_error(returned.error)}{place_of_error(returned.error)}"
+        raise ForeignError(text) from returned.error
     return returned.value
 
 
@@ -80,6 +83,32 @@ def text_of_error(error: BaseException) -> str:
     if len(message) > _LONGEST_TEXT:
         message = f"{message[:_LONGEST_TEXT]}…"
     return f"{name}: {message}" if message else name
+
+
+def place_of_error(error: BaseException) -> str:
+    """Return ` (file.py:7)`: the innermost line outside of installed packages; else nothing.
+
+    The file is named as its module is imported, so that the text is the same in every folder.
+    """
+    place = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not _is_installed(code.co_filename):
+            module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+            path = PurePath(code.co_filename)
+            depth = module.count(".") + (2 if path.name == "__init__.py" else 1)
+            place = f" ({'/'.join(path.parts[-depth:])}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    return place
+
+
+@lru_cache(maxsize=256)
+def _is_installed(file: str) -> bool:
+    """Whether a file is Python's, a package's or evalcore's: none that a suite's author writes."""
+    path = PurePath(file)
+    folders = (*map(PurePath, sysconfig.get_paths().values()), PurePath(__file__).parents[1])
+    return file.startswith("<") or any(path.is_relative_to(folder) for folder in folders)
 
 
 async def _in_thread(call: Callable[[], Any]) -> Returned:

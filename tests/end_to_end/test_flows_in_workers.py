@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,13 @@ async def asks(case_input, context):
 
 def asks_sync(case_input, context):
     return f"said {context.chat_sync(messages=case_input, model='m').text}"
+
+def waits(case_input, context):
+    context.logger.info("waiting for %s", context.case_id)
+    stopped = context.cancel.wait(30)
+    if stopped:
+        open("cancelled", "w").close()
+    return "late"
 
 def parent(case_input):
     return "evalcore" if "evalcore.cli.run" in sys.modules else "worker"
@@ -101,17 +109,49 @@ def test_a_flow_runs_in_another_process_unless_it_says_inline(folder: Path) -> N
     assert apart["assertions"][0]["actual"] == "worker"
 
 
-@pytest.mark.parametrize("flow", ["asks", "asks_sync"])
-def test_a_model_call_of_a_worker_is_recorded_and_replayed(
-    folder: Path, server: ModelServer, flow: str
+@pytest.mark.parametrize(
+    "flow",
+    [
+        "flows_here:asks",
+        "flows_here:asks_sync",
+        {"provider": "python", "callable": "flows_here:asks"},
+        {"provider": "python", "callable": "flows_here:asks_sync", "isolation": "inline"},
+    ],
+    ids=["flow", "sync", "python target", "inline"],
+)
+def test_a_model_call_of_a_function_is_recorded_and_replayed(
+    folder: Path, server: ModelServer, flow: object
 ) -> None:
-    recorded = run(folder, f"flows_here:{flow}", server, "--mode", "record")
+    recorded = run(folder, flow, server, "--mode", "record")
     calls = server.stats()
-    replayed = run(folder, f"flows_here:{flow}", None, "--mode", "replay")
+    replayed = run(folder, flow, None, "--mode", "replay")
     assert recorded["outcome"] == "passed"
     assert recorded["metrics"]["output_tokens"] > 0
     assert replayed == recorded
     assert server.stats() == calls
+
+
+def test_a_function_is_told_that_nothing_waits_and_logs_with_the_ids_of_its_item(
+    folder: Path,
+) -> None:
+    text = json.dumps(
+        {
+            "targets": [{"name": "t", "provider": "python", "callable": "flows_here:waits"}],
+            "execution": {"target": "t"},
+            "evalcore": {"limits": {"timeout_s": 0.3}},
+            "tests": [
+                {"id": "slow", "input": "x", "assertions": [{"type": "is-json"}]},
+            ],
+        }
+    )
+    (folder / "waits.eval.yaml").write_text(text)
+    ended = evalcore("run", "waits.eval.yaml", store=folder / "store", cwd=folder)
+    line = 'target.log case=slow variant=default iteration=0 message="waiting for slow"'
+    assert line in ended.err
+    written, until = folder / "cancelled", time.monotonic() + 10
+    while not written.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert written.exists()
 
 
 def test_a_flow_that_ends_its_process_is_in_error(folder: Path) -> None:

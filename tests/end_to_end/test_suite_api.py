@@ -159,7 +159,7 @@ def test_a_scorer_that_raises_has_its_error_in_the_report(tmp_path: Path) -> Non
     report = evalcore("run", "--json", "s.yaml", store=tmp_path / "st", cwd=tmp_path).report
     scores = report["cases"][0]["items"][0]["scores"]
     assert [(one["name"], one["value"], one["error"]) for one in scores] == [
-        ("bad", None, "ValueError: no"),
+        ("bad", None, "ValueError: no (flows.py:2)"),
         ("cost", None, None),
     ]
     assert report["decision"] == "pass"

@@ -17,7 +17,12 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
-from evalcore.targets.registry import COMMON_OPTIONS, merged_options, options_model
+from evalcore.targets.registry import (
+    COMMON_OPTIONS,
+    kind_facts,
+    merged_options,
+    options_model,
+)
 from evalcore.trust.secret_options import (
     is_secret_path,
     known_addresses,
@@ -145,6 +150,8 @@ class Targets:
         self.used[name] = target
         self._check_options(target, DEFAULT_VARIANT, entry.loc, entry.problems, without)
         self._embed_fallbacks(target, entry)
+        if target.kind == "python":
+            self._embed_models(target, entry)
         grader = definition.options.get("grader_target")
         if grader is not None:
             self.use(grader, (*entry.loc, "grader_target"), entry.problems)
@@ -215,6 +222,24 @@ class Targets:
                 entries.append({"name": name, "kind": definition.kind, "options": options})
         if names:
             options = {**target.options, "fallback_targets": entries}
+            self.used[target.name] = Target(target.name, target.kind, options)
+
+    def _embed_models(self, target: Target, entry: _TargetEntry) -> None:
+        """Lay the suite's own models beside a function that may ask them by name."""
+        models = {
+            name: other
+            for name, other in self._entries.items()
+            if entry.interpolated and other.interpolated and is_model(other.raw.get("provider"))
+        }
+        for name, other in models.items():
+            self.use(name, other.loc, other.problems)
+        providers = {
+            name: {"kind": model.kind, "options": dict(model.options)}
+            for name in models
+            if (model := self.used.get(name)) is not None
+        }
+        if providers:
+            options = {**self.used[target.name].options, "providers": providers}
             self.used[target.name] = Target(target.name, target.kind, options)
 
     def use_variant(self, name: str, variant: Variant, loc: Loc, problems: Problems) -> None:
@@ -307,3 +332,8 @@ def _check_addresses(
         except ValueError as error:
             message = f"with its variables replaced, {error}"
             problems.add((*loc, *option.path), message, label=label)
+
+
+def is_model(kind: object) -> bool:
+    """Whether targets of this kind are models that functions may ask."""
+    return isinstance(kind, str) and kind_facts(kind).asks_model

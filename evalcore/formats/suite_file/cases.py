@@ -56,6 +56,12 @@ class CaseReader:
         self._renames, self._variables = renames, variables
         self._primary_output, self._strict = primary_output, strict
         self._without_assertions = CaseWarnings("cases that assert nothing", strict=strict)
+        self._of_suite: tuple[Assertion, ...] = ()
+
+    def read_suite_assertions(self, listed: object, problems: Problems) -> None:
+        """Take the suite's own assertions, which every case has after its own."""
+        if isinstance(listed, list | tuple):
+            self._of_suite = self._read_all(listed, ("assertions",), problems)
 
     @property
     def warnings(self) -> list[str]:
@@ -96,17 +102,22 @@ class CaseReader:
         listed: object = raw.get("assertions") or ()
         if not isinstance(listed, list | tuple):
             return ()
-        if not listed:
+        if not listed and not self._of_suite:
             text = f"Case '{raw.get('id')}' has no 'assertions': it asserts nothing"
             self._without_assertions.add(text, loc, problems)
+        return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
+
+    def _read_all(
+        self, listed: Sequence[object], loc: Loc, problems: Problems
+    ) -> tuple[Assertion, ...]:
         warned = len(self.assertions.warnings)
         assertions = [
-            self.assertions.read(entry, (*loc, "assertions", index), problems)
+            self.assertions.read(entry, (*loc, index), problems)
             for index, entry in enumerate(listed)
         ]
         if self._strict and len(self.assertions.warnings) > warned:
             for text in self.assertions.warnings[warned:]:
-                problems.add((*loc, "assertions"), text)
+                problems.add(loc, text)
         return tuple(assertion for assertion in assertions if assertion is not None)
 
     def _fixture(self, raw: object, loc: Loc, problems: Problems) -> Evidence | None:

@@ -114,7 +114,7 @@ class FlowReader:
             return self._wrapped(flow, loc)
         if set(flow) == {"target"} and isinstance(flow["target"], str):
             return self._named(flow["target"], loc)
-        if "callable" in flow:
+        if "callable" in flow and "provider" not in flow:
             return self._function(flow, loc)
         if isinstance(flow.get("blocks"), Mapping):
             return self._workflow(flow, loc)

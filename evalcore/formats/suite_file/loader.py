@@ -108,6 +108,7 @@ def read_suite(
         strict=options.strict,
         verbatim=verbatim and isinstance(cases, list),
     )
+    reader.read_suite_assertions(raw.get("assertions"), problems)
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
     versions: list[DatasetSource] = []

@@ -27,7 +27,8 @@ def suite_file_schema() -> dict[str, Any]:
     }
     definitions["Assertion"] = {"anyOf": [own, other]}
     listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
-    definitions["SuiteCase"]["properties"]["assertions"] = {"anyOf": [listed, {"type": "null"}]}
+    for shape in (schema, definitions["SuiteCase"]):
+        shape["properties"]["assertions"] = {"anyOf": [listed, {"type": "null"}]}
     for shape in (schema, *definitions.values()):
         _allow_camel_case(shape)
     schema["$defs"] = definitions

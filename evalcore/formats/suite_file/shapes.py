@@ -51,6 +51,7 @@ class SuiteLevel(TypedDict, total=False):
     flow: Required[Annotated[str, Field(min_length=1)] | dict[str, Any]]
     primary_output: Text
     variants: Annotated[list[SuiteVariant], Field(min_length=1)]
+    assertions: list[Any] | None
     baseline: Text | None
     scorers: list[Any]
     gates: list[WrittenGate]

@@ -481,3 +481,24 @@ def test_a_suite_without_cases_or_flow_names_the_missing_key(
     tmp_path: Path, text: str, mistake: str
 ) -> None:
     assert messages(tmp_path, text) == [mistake]
+
+
+def test_the_suites_assertions_are_every_cases_after_its_own(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+    assertions: [{{type: behavior.no_errors}}]
+    cases:
+      - {{id: c1, assertions: [{{type: contains, value: x}}]}}
+      - {{id: c2}}
+    """
+    suite = load(tmp_path, text)
+    assert [[each.type for each in case.assertions] for case in suite.cases] == [
+        ["contains", "behavior.no_errors"],
+        ["behavior.no_errors"],
+    ]
+    assert suite.warnings == ()
+
+
+def test_a_mistake_in_the_suites_assertions_has_its_place(tmp_path: Path) -> None:
+    text = f"{HEAD}    assertions: [{{type: containz}}]\n{CASES}"
+    (message,) = messages(tmp_path, text)
+    assert message.startswith("assertions[0].type: unknown assertion 'containz'. Did you mean")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import textwrap
 import threading
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
@@ -16,7 +17,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
 from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.python_call import PythonContext
+from evalcore.targets.flow_context import FlowContext, FlowVariant
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
@@ -84,6 +85,9 @@ def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
         "case_id": "c1",
         "variant": "v1",
         "iteration": 2,
+        "mode": "live",
+        "input": "hi",
+        "expected_output": None,
         "metadata": {"m": 1},
         "messages": [{"role": "user", "content": "hi"}],
         "config": {"tone": "kind"},
@@ -91,8 +95,33 @@ def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
     }
 
 
+def test_a_context_of_a_target_has_what_that_of_a_flow_has(folder: Path) -> None:
+    code = """
+    def fn(input, *, context):
+        variant = context.variant
+        assert variant == 'v1' and variant.id == 'v1' and variant.config is context.config
+        assert not context.cancel.is_set() and context.input == input
+        return [variant, context.config['tone'], context.mode]
+    """
+    output = answer(folder, textwrap.dedent(code)).output
+    assert json.loads(output or "") == ["v1", "kind", "live"]
+
+
+def test_a_wrong_attribute_of_the_context_names_the_nearest_and_the_line(folder: Path) -> None:
+    code = "def fn(input, *, context):\n  return context.case_idd"
+    with pytest.raises(TargetError, match=r"no 'case_idd'. Did you mean 'case_id'") as caught:
+        answer(folder, code)
+    assert caught.value.message.endswith("(mine.py:2)")
+
+
+def test_a_context_is_of_no_use_after_its_call() -> None:
+    context = FlowContext("input", FlowVariant("v"), "live", "c", 0)
+    with pytest.raises(RuntimeError, match="while its function runs"):
+        context.logger.info("late")
+
+
 def test_context_cannot_be_changed() -> None:
-    context = PythonContext("c", "v", 0, {}, (), {})
+    context = FlowContext("input", FlowVariant("v"), "live", "c", 0)
     with pytest.raises((FrozenInstanceError, TypeError)):
         context.case_id = "other"  # type: ignore[misc]
     with pytest.raises(KeyError):

@@ -15,7 +15,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.targets.case_messages import messages_of, prompt_of
-from evalcore.targets.registry import KINDS, build, options_model
+from evalcore.targets.registry import KINDS, build, merged_options, options_model
 from evalcore.targets.work import Work
 from evalcore.trust.imports import ImportPolicy
 from tests.support.target_calls import merge_options
@@ -124,3 +124,10 @@ def test_registry_alone_loads_neither_pydantic_nor_asyncio() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_other_keys_of_a_variant_are_the_config_of_a_flow() -> None:
+    target = Target("t", "flow", {"callable": "m:f", "config": {"tone": "dry", "size": 1}})
+    variant = Variant("v", config={"tone": "kind", "model": "m2"})
+    options = merged_options(target, variant)
+    assert (options["config"], options["model"]) == ({"tone": "kind", "size": 1}, "m2")

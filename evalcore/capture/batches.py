@@ -9,8 +9,8 @@ import hashlib
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as datetime_time
@@ -21,8 +21,10 @@ from uuid import UUID
 
 import orjson
 
-from evalcore.capture.calls import WRITTEN, CaptureCall
-from evalcore.capture.snapshot import SnapshotError, Unreadable, unpacked
+from evalcore.capture.calls import WRITTEN, CaptureCall, CaptureSource
+from evalcore.capture.copy_budget import SnapshotError
+from evalcore.capture.pace import Pace
+from evalcore.capture.snapshot import Unreadable, unpacked
 from evalcore.planning.zstd_frames import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
@@ -46,7 +48,8 @@ class _Batch:
     """Captures of one dataset that are not stored yet, by their id."""
 
     opened_at: float
-    lines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lines: dict[str, bytes] = field(default_factory=dict)
+    repetitions: Counter[str] = field(default_factory=Counter)
     captures: int = 0
     size: int = 0
     retry_at: float = 0.0
@@ -59,12 +62,10 @@ class CaptureBatches:
     again every 5 s and takes nothing more when it is full.
     """
 
-    def __init__(
-        self, count: Callable[[str, int], None], working: AbstractContextManager[Any]
-    ) -> None:
-        """Take what counts, and the lock that is held while anything but a store works."""
+    def __init__(self, count: Callable[[str, int], None], pace: Pace) -> None:
+        """Take what counts, and the pace of all work but that of a store."""
         self._count = count
-        self._working = working
+        self._pace = pace
         self._batches: dict[tuple[str | ObjectStore | None, str], _Batch] = {}
         self._stores: dict[str | None, ObjectStore] = {}
         self._redactors: dict[tuple[Any, ...], PersonalRedactor] = {}
@@ -73,49 +74,43 @@ class CaptureBatches:
     def take(self, call: CaptureCall) -> None:
         """Redact a call and add it to its batch; count it if it cannot be."""
         try:
-            self._configure()
-            redactor = self._redactors.get(call.source.redact)
-            if redactor is None:
-                redactor = self._redactors[call.source.redact] = PersonalRedactor(
-                    PROCESS, call.source.redact
-                )
-            record = _record(_unpacked(call), redactor)
-            line = orjson.dumps(record)
+            with self._pace:
+                self._configure()
+                record = _record(_unpacked(call), self._redactor(call.source.redact))
+                line = orjson.dumps(record)
         except RedactionError:
             self._count("redaction", 1)
-            return
         except SnapshotError:
             self._count("too large", 1)
-            return
         # A captured value is foreign: its capture is lost and counted, the thread goes on.
         except Exception:  # noqa: BLE001 - of values of foreign types
             self._count("failed", 1)
-            return
-        if len(line) > LARGEST_CAPTURE_BYTES:
-            self._count("too large", 1)
-            return
-        self._add(call, record, len(line))
+        else:
+            if len(line) > LARGEST_CAPTURE_BYTES:
+                self._count("too large", 1)
+            else:
+                self._add(call.source, record["id"], line)
 
     def _redactor(self, own: tuple[Any, ...]) -> PersonalRedactor:
         redactor = self._redactors.get(own)
         if redactor is None:
-            redactor = self._redactors[own] = PersonalRedactor(PROCESS, own)
+            redactor = PersonalRedactor(PROCESS, own, after_piece=self._pace.rest)
+            self._redactors[own] = redactor
         return redactor
 
-    def _add(self, call: CaptureCall, record: dict[str, Any], size: int) -> None:
-        key = (call.source.store, call.source.dataset)
+    def _add(self, source: CaptureSource, capture_id: str, line: bytes) -> None:
+        key = (source.store, source.dataset)
         batch = self._batches.get(key)
         if batch is None:
             batch = self._batches[key] = _Batch(time.monotonic())
-        repeated = batch.lines.get(record["id"])
-        if repeated is not None:
-            repeated["times"] = repeated.get("times", 1) + 1
+        if capture_id in batch.lines:
+            batch.repetitions[capture_id] += 1
         elif _is_full(batch):
             self._count("store", 1)
             return
         else:
-            batch.lines[record["id"]] = record
-            batch.size += size
+            batch.lines[capture_id] = line
+            batch.size += len(line)
         batch.captures += 1
 
     def next_write_s(self) -> float:
@@ -139,7 +134,7 @@ class CaptureBatches:
     def _write(self, key: tuple[str | ObjectStore | None, str], batch: _Batch) -> None:
         address, dataset = key
         try:
-            with self._working:
+            with self._pace:
                 keys = DatasetKeys(suite_key(dataset))
                 name = keys.pending_batch(datetime.now(UTC), secrets.token_bytes(6))
                 data = _frame(batch)
@@ -169,9 +164,11 @@ class CaptureBatches:
 
 
 def _frame(batch: _Batch) -> bytes:
-    records = batch.lines.values()
-    lines = (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in records)
-    return compress_frame(b"".join(lines), level=3)
+    lines = dict(batch.lines)
+    for capture_id, repetitions in batch.repetitions.items():
+        record = orjson.loads(lines[capture_id])
+        lines[capture_id] = orjson.dumps(record | {"times": 1 + repetitions})
+    return compress_frame(b"".join(line + b"\n" for line in lines.values()), level=3)
 
 
 def _is_full(batch: _Batch) -> bool:
@@ -206,7 +203,7 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
     }
     if call.error is not None:
         kind, arguments = call.error
-        parts = arguments if isinstance(arguments, list) else [arguments]
+        parts = arguments if isinstance(arguments, list | tuple) else [arguments]
         texts = [part if isinstance(part, str) else str(_json_value(part)) for part in parts]
         record["error"] = {"kind": kind, "message": redactor.text(", ".join(texts))}
     else:
@@ -222,7 +219,7 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
 
 def _input(call: CaptureCall) -> Any:
     """Return the arguments of a call by their names; one text, mapping or list by itself."""
-    if isinstance(call.arguments, list) and call.keywords is not None:
+    if isinstance(call.arguments, list | tuple) and call.keywords is not None:
         positional = call.source.names[1:] if call.source.has_owner else call.source.names
         numbered = (f"argument_{index + 1}" for index in range(len(call.arguments)))
         names = (*positional, *list(numbered)[len(positional) :])
@@ -266,7 +263,7 @@ def _json_value(value: Any) -> Any:
         return value if abs(value) < float("inf") else str(value)
     if isinstance(value, Mapping):
         return {_name(name): _json_value(member) for name, member in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_json_value(member) for member in value]
     if isinstance(value, Unreadable):
         return f"<{value.type_name}>"

@@ -35,7 +35,8 @@ class CaptureCall(NamedTuple):
 
     Each value is what `snapshot` makes, which may be packed. `arguments` are without the object of
     a method; `keywords` is None where they are one value. `error` is the type's name and the
-    arguments of an exception; `chunks` says that the output is what a generator yielded.
+    arguments of an exception; `chunks` says that the output is what a generator yielded. `size` is
+    about the number of bytes that the call keeps from being freed.
     """
 
     source: CaptureSource
@@ -47,3 +48,4 @@ class CaptureCall(NamedTuple):
     chunks: bool = False
     complete: bool = True
     metadata: Any = None
+    size: int = 0

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from evalcore.capture.calls import CaptureCall, CaptureSource
-from evalcore.capture.snapshot import SnapshotError, snapshot
+from evalcore.capture.copy_budget import SnapshotError
+from evalcore.capture.snapshot import call_snapshot, sized_snapshot, snapshot
 from evalcore.capture.streams import Chunks, NotedStream, noted_async_function, noted_generator
 from evalcore.capture.writer import PROCESS_WRITER
 from evalcore.errors import UsageError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
+# Copies of arguments and keywords, which are None where the input is one value, and their size.
+_CallInput = tuple[Any, Any, int]
 _UNSET: Final[Any] = object()
 _POSITIONAL: Final = frozenset(
     {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
@@ -147,7 +150,10 @@ class Capturing:
             PROCESS_WRITER.refuse("queue full")
             return None
         try:
-            return _CallInput(snapshot(arguments), snapshot(keywords) if keywords else keywords)
+            if keywords is not None:
+                return call_snapshot(arguments, keywords)
+            copy, size = sized_snapshot(arguments)
+            return copy, None, size
         except SnapshotError:
             PROCESS_WRITER.refuse("too large")
         # Values of other people's types, some of which refuse everything.
@@ -164,21 +170,28 @@ class Capturing:
     ) -> None:
         """Hand over a call; never raises. An exception that ends the process is no answer."""
         try:
-            call = CaptureCall(source, time.time(), *call_input)
+            arguments, keywords, size = call_input
+            moment, metadata, failure = time.time(), self.metadata, None
+            is_stream, complete = type(output) is Chunks, True
             if error is not None:
                 if _is_an_end(error):
                     return
                 # Not `str(error)`: that is code of the exception's type.
-                arguments = BaseException.__dict__["args"].__get__(error)
-                call = call._replace(error=(type(error).__name__, snapshot(arguments)))
-            elif type(output) is Chunks:
-                complete = output.complete
-                call = call._replace(output=output.values, chunks=True, complete=complete)
+                parts, output_size = sized_snapshot(BaseException.__dict__["args"].__get__(error))
+                failure, output, is_stream = (type(error).__name__, parts), None, False
+            elif is_stream:
+                complete, output_size, output = output.complete, output.size, output.values
             else:
-                call = call._replace(output=snapshot(output))
-            if self.metadata is not None:
-                call = call._replace(metadata=snapshot(self.metadata))
-            PROCESS_WRITER.add(call)
+                output, output_size = sized_snapshot(output)
+            if metadata is not None:
+                metadata = snapshot(metadata)
+            size += output_size
+            # fmt: off
+            fields = (source, moment, arguments, keywords, output, failure, is_stream, complete,
+                      metadata, size)
+            # fmt: on
+            # As `CaptureCall(…)`, which would be a call of Python.
+            PROCESS_WRITER.add(tuple.__new__(CaptureCall, fields))
         except SnapshotError:
             PROCESS_WRITER.refuse("too large")
         # The caller's function has answered: nothing of capturing may change that.
@@ -242,13 +255,6 @@ class Capturing:
             self._end(source, call_input, chunks, error)
 
         return NotedStream(chunks, finished)
-
-
-class _CallInput(NamedTuple):
-    """A copy of what a call was given; `keywords` is None where it is one value."""
-
-    arguments: Any
-    keywords: Any
 
 
 def _is_an_end(error: BaseException | None) -> bool:

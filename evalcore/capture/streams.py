@@ -6,23 +6,26 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from evalcore.capture.snapshot import SnapshotError, snapshot
+from evalcore.capture.copy_budget import SnapshotError
+from evalcore.capture.snapshot import sized_snapshot
 
 MOST_CHUNKS: Final = 5_000
 _MOST_CHARACTERS: Final = 200_000
+_MOST_BYTES: Final = 4_000_000
 
 
 class Chunks:
     """What a generator has yielded, within bounds; `overflow` says that there was more.
 
-    `complete` says that it came to its end, and all of it is here.
+    `size` is about the number of their bytes. `complete` says that it came to its end, and all of
+    it is here.
     """
 
-    __slots__ = ("characters", "complete", "overflow", "values")
+    __slots__ = ("characters", "complete", "overflow", "size", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self.characters = 0
+        self.characters = self.size = 0
         self.overflow = False
         self.complete = False
 
@@ -31,15 +34,16 @@ class Chunks:
         if self.overflow:
             return
         try:
+            copy, size = sized_snapshot(value)
+            self.values.append(copy)
+            self.size += size
             if type(value) is str:
-                self.characters += len(value)
-            else:
-                value = snapshot(value)
-            self.values.append(value)
+                self.characters += size
         # Of a value that cannot be read: the stream goes on.
         except (SnapshotError, AttributeError, TypeError, RuntimeError):
             self.overflow = True
-        if len(self.values) > MOST_CHUNKS or self.characters > _MOST_CHARACTERS:
+        is_long = len(self.values) > MOST_CHUNKS or self.characters > _MOST_CHARACTERS
+        if is_long or self.size > _MOST_BYTES:
             self.overflow = True
 
 

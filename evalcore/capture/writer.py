@@ -6,20 +6,25 @@ import atexit
 import os
 import sys
 import threading
-import time
-from collections import Counter
-from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from evalcore.capture.calls import WRITTEN, CaptureCall
+from evalcore.capture.pace import Pace
+
+if TYPE_CHECKING:
+    from evalcore.capture.batches import CaptureBatches
 
 QUEUE_LIMIT: Final = 1_000
+"""Most calls that wait."""
+QUEUE_BYTES: Final = 32_000_000
+"""About how many bytes may wait."""
 EXIT_WAIT_S: Final = 5.0
-# The thread works for a fifth of the time at the most: the caller needs the interpreter's lock.
-_REST_FACTOR: Final = 4.0
 _FORK_WAIT_S: Final = 2.0
+# To wake a thread costs the caller more than all else: the thread looks by itself, and sleeps when
+# nothing has come for some time.
 _TICK_S: Final = 0.1
-_DRAINED_AT_ONCE: Final = 200
+_QUIET_TICKS: Final = 50
 
 
 class CaptureCounts(NamedTuple):
@@ -46,27 +51,33 @@ class CaptureWriter:
         self._reset()
 
     def _reset(self) -> None:
-        self._queue: SimpleQueue[CaptureCall | threading.Event] = SimpleQueue()
+        self._queue: deque[CaptureCall | threading.Event] = deque()
+        # Callers add to it without a lock: it is exact again whenever the queue is empty.
+        self._queued_bytes = 0
         # Reentrant: a signal's handler or a finalizer may capture while its thread counts.
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         # What the thread has taken out of the queue, and what of it is written or dropped.
         self._drained = self._settled = 0
         self._thread: threading.Thread | None = None
+        self._is_asleep = True
+        self._wake = threading.Event()
         self._hurry = threading.Event()
-        # Held while the thread imports, or works with locks that a forked child would find taken.
-        self._working = threading.Lock()
+        # Its lock is held while the thread imports, or works with locks that a forked child would
+        # find taken.
+        self._pace = Pace(self._hurry)
         self._holds_work = False
 
     def add(self, call: CaptureCall) -> None:
         """Take a capture; the caller asks `is_full` before."""
-        self._queue.put(call)
-        if self._thread is None:
-            self._start()
+        self._queue.append(call)
+        self._queued_bytes += call.size
+        if self._is_asleep:
+            self._rouse()
 
     def is_full(self) -> bool:
         """Whether no further capture is taken now."""
-        return self._queue.qsize() >= QUEUE_LIMIT
+        return len(self._queue) >= QUEUE_LIMIT or self._queued_bytes >= QUEUE_BYTES
 
     def refuse(self, reason: str) -> None:
         """Count a capture that is not taken."""
@@ -83,7 +94,7 @@ class CaptureWriter:
         """Return what became of the captures so far."""
         with self._lock:
             dropped = dict(self._counts)
-            waiting = self._queue.qsize() + self._drained - self._settled
+            waiting = len(self._queue) + self._drained - self._settled
         written = dropped.pop(WRITTEN, 0)
         return CaptureCounts(waiting, written, dropped)
 
@@ -92,26 +103,34 @@ class CaptureWriter:
         if self._thread is None:
             return True
         done = threading.Event()
-        self._queue.put(done)
         self._hurry.set()
+        self._queue.append(done)
+        self._wake.set()
         return done.wait(timeout_s)
 
     def close(self) -> None:
         """Write what waits within `EXIT_WAIT_S`; the rest is dropped."""
         self.flush(EXIT_WAIT_S)
 
-    def _start(self) -> None:
+    def _rouse(self) -> None:
+        """Start or wake the thread."""
+        self._is_asleep = False
+        if self._thread is not None:
+            self._wake.set()
+            return
         with self._lock:
-            if self._thread is not None:
-                return
-            self._register()
-            thread = threading.Thread(target=self._run, name="evalcore-capture", daemon=True)
-            self._thread = thread
+            if self._thread is None:
+                self._start()
+
+    def _start(self) -> None:
+        self._register()
+        self._thread = threading.Thread(target=self._run, name="evalcore-capture", daemon=True)
         try:
-            thread.start()
+            self._thread.start()
         except RuntimeError:  # no thread can be started: the process ends, or has too many
             self._thread = None
             self._discard("exit")
+            self._is_asleep = True
 
     def _register(self) -> None:
         """Be told of forks and of the end of the process, once."""
@@ -131,62 +150,59 @@ class CaptureWriter:
             Finalize(self, self.close, exitpriority=0)
 
     def _pause_work(self) -> None:
-        self._holds_work = self._working.acquire(timeout=_FORK_WAIT_S)
+        self._holds_work = self._pace.lock.acquire(timeout=_FORK_WAIT_S)
 
     def _resume_work(self) -> None:
         if self._holds_work:
             self._holds_work = False
-            self._working.release()
+            self._pace.lock.release()
 
     def _discard(self, reason: str) -> None:
-        while True:
-            try:
-                entry = self._queue.get_nowait()
-            except Empty:
-                return
-            if isinstance(entry, CaptureCall):
+        while self._queue:
+            if isinstance(self._queue.popleft(), CaptureCall):
                 self.refuse(reason)
+        self._queued_bytes = 0
 
     def _run(self) -> None:
-        with self._working:
+        with self._pace:
             from evalcore.capture.batches import CaptureBatches
 
-            batches = CaptureBatches(self.count, self._working)
+            batches = CaptureBatches(self.count, self._pace)
+        quiet_ticks = 0
         while True:
-            try:
-                entry = self._queue.get(timeout=batches.next_write_s())
-            except Empty:
-                batches.write_due()
-                continue
-            # Captures are taken in groups, and not one by one at every call of `add`.
             self._hurry.wait(_TICK_S)
-            entries = [entry, *self._next_group()]
-            self._drained += sum(isinstance(each, CaptureCall) for each in entries)
-            events = [each for each in entries if isinstance(each, threading.Event)]
-            for call in entries:
-                if isinstance(call, CaptureCall):
-                    started = time.thread_time()
-                    with self._working:
-                        batches.take(call)
-                    # A full batch takes nothing more.
-                    batches.write_due()
-                    self._hurry.wait(_REST_FACTOR * (time.thread_time() - started))
-            if events:
-                batches.write_all()
-                self._hurry.clear()
-            for event in events:
-                event.set()
+            quiet_ticks = 0 if self._queue else quiet_ticks + 1
+            self._empty_queue(batches)
             batches.write_due()
+            if quiet_ticks > _QUIET_TICKS:
+                self._sleep(batches.next_write_s())
 
-    def _next_group(self) -> list[CaptureCall | threading.Event]:
-        entries: list[CaptureCall | threading.Event] = []
-        limit = QUEUE_LIMIT * 2 if self._hurry.is_set() else _DRAINED_AT_ONCE
-        while len(entries) < limit:
-            try:
-                entries.append(self._queue.get_nowait())
-            except Empty:
-                break
-        return entries
+    def _empty_queue(self, batches: CaptureBatches) -> None:
+        """Take what is in the queue, until it is empty."""
+        while self._queue:
+            entry = self._queue.popleft()
+            if isinstance(entry, threading.Event):
+                batches.write_all()
+                if not any(isinstance(each, threading.Event) for each in tuple(self._queue)):
+                    self._hurry.clear()
+                entry.set()
+                continue
+            self._queued_bytes -= entry.size
+            self._drained += 1
+            batches.take(entry)
+            # A full batch takes nothing more.
+            batches.write_due()
+        self._hurry.clear()
+        self._queued_bytes = 0
+
+    def _sleep(self, longest_s: float) -> None:
+        """Wait until something comes, or for this time."""
+        self._wake.clear()
+        self._is_asleep = True
+        # What came before that does not wake the thread.
+        if not self._queue:
+            self._wake.wait(longest_s)
+        self._is_asleep = False
 
 
 PROCESS_WRITER: Final = CaptureWriter()

@@ -99,12 +99,19 @@ class PersonalRedactor:
     """Covers secrets that the process knows, keys, personal data, and what own callables cover.
 
     Each of `own` takes a text and returns one. Raises `RedactionError` where one of them fails or
-    returns something else.
+    returns something else. `after_piece` is called after each piece of about 1 000 characters, so
+    that other threads may go on in between.
     """
 
-    def __init__(self, redactor: Redactor, own: Iterable[Callable[[str], str]] = ()) -> None:
+    def __init__(
+        self,
+        redactor: Redactor,
+        own: Iterable[Callable[[str], str]] = (),
+        after_piece: Callable[[], None] = lambda: None,
+    ) -> None:
         self._redactor = redactor
         self._own = tuple(own)
+        self._after_piece = after_piece
 
     def text(self, text: str) -> str:
         """Return a text without secrets and personal data."""
@@ -117,7 +124,11 @@ class PersonalRedactor:
                 raise RedactionError(f"a redaction returned {type(text).__name__} instead of text")
         # Known values and keys of several lines first, in the whole text.
         text = self._redactor.reply(text)
-        return "".join(mask_personal(self._redactor.message(piece)) for piece in _pieces(text))
+        covered = []
+        for piece in _pieces(text):
+            covered.append(mask_personal(self._redactor.message(piece)))
+            self._after_piece()
+        return "".join(covered)
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with its texts covered, names of members too.

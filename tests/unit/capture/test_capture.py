@@ -18,8 +18,9 @@ import pytest
 import evalcore
 from evalcore.capture import capture_counts, flush_captures
 from evalcore.capture.capturing import capture
-from evalcore.capture.snapshot import MAX_PACKED_PARTS, MAX_PARTS, snapshot, unpacked
-from evalcore.capture.writer import QUEUE_LIMIT, CaptureWriter
+from evalcore.capture.copy_budget import MAX_PACKED_PARTS, MAX_PARTS
+from evalcore.capture.snapshot import snapshot, unpacked
+from evalcore.capture.writer import QUEUE_BYTES, QUEUE_LIMIT, CaptureWriter
 from evalcore.errors import StoreError, UsageError
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.local import LocalStore
@@ -229,6 +230,11 @@ class Order:
     lines: list[str]
 
 
+@dataclass(slots=True)
+class Slotted:
+    number: int
+
+
 def cyclic() -> list[Any]:
     circle: list[Any] = []
     circle.append(circle)
@@ -241,12 +247,13 @@ def cyclic() -> list[Any]:
         (Hostile(), {"value": "<Hostile>"}),
         (HostileMapping(a=1), {"a": 1}),
         (Order(7, ["x"]), {"number": 7, "lines": ["x"]}),
+        (Slotted(7), {"value": "<Slotted>"}),
         ({1: b"bytes", (2, 3): {4}, None: 1e400}, None),
         (2**80, {"value": "<integer of 81 bits>"}),
         ("\ud800 alone", "? alone"),
         ([b"x", float("nan")], ["<bytes>", "nan"]),
     ],
-    ids=["object", "mapping", "dataclass", "keys", "integer", "surrogate", "bytes"],
+    ids=["object", "mapping", "dataclass", "slots", "keys", "integer", "surrogate", "bytes"],
 )
 def test_values_that_json_lacks_are_captured_as_text(
     store: LocalStore, value: Any, written: Any
@@ -309,6 +316,27 @@ def test_a_long_conversation_is_captured_whole_as_it_was(store: LocalStore) -> N
 
 class Kind(StrEnum):
     GOOD = "good"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"content": "short", "index": 1, "ratio": 0.5, "done": None},
+        {"content": "long " * 300},
+        {1: "a number's member", Kind.GOOD: "an enumeration's"},
+        {"content": "beside a list", "calls": [{"id": "c"}]},
+    ],
+    ids=["short", "long", "names", "nested"],
+)
+def test_mappings_of_a_list_are_copied_as_they_were(row: dict[Any, Any]) -> None:
+    rows = [dict(row) for _ in range(100)]
+    value = {"messages": rows}
+
+    copy = snapshot(value)
+    for changed in rows:
+        changed.clear()
+
+    assert unpacked(copy) == {"messages": [row] * 100}
 
 
 @dataclass
@@ -385,13 +413,32 @@ def test_captures_wait_while_the_store_is_away_and_are_dropped_beyond_a_bound(
     assert len(records(store)) == 500
 
 
-def test_a_full_queue_drops_and_counts(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stopped_writer(monkeypatch: pytest.MonkeyPatch) -> CaptureWriter:
+    """A writer of this process whose thread does not start."""
     writer = CaptureWriter()
     monkeypatch.setattr(writer, "_start", lambda: None)
     monkeypatch.setattr("evalcore.capture.capturing.PROCESS_WRITER", writer)
+    return writer
+
+
+def test_a_full_queue_drops_and_counts(store: LocalStore, stopped_writer: CaptureWriter) -> None:
     for number in range(QUEUE_LIMIT + 5):
         capture("support", input=number, output="x", store=store)
-    assert writer.counts() == (QUEUE_LIMIT, 0, {"queue full": 5})
+    assert stopped_writer.counts() == (QUEUE_LIMIT, 0, {"queue full": 5})
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 200_000, [[0.5] * 2_000 for _ in range(2)]], ids=["texts", "members"]
+)
+def test_a_queue_of_many_bytes_drops_and_counts(
+    store: LocalStore, stopped_writer: CaptureWriter, value: Any
+) -> None:
+    for _ in range(QUEUE_LIMIT):
+        capture("support", input=value, output="x", store=store)
+    waiting, _, dropped = stopped_writer.counts()
+    assert waiting * 200_000 == pytest.approx(QUEUE_BYTES, rel=0.01)
+    assert dropped == {"queue full": QUEUE_LIMIT - waiting}
 
 
 def test_a_share_of_calls_is_captured_without_touching_the_programs_random_numbers(

@@ -22,6 +22,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import or_null
 from evalcore.mistakes.foreign_text import LINE_LENGTH, json_text, shorten
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.model.assertion import Assertion, Verdict
 
@@ -118,6 +119,14 @@ class Check:
         What is written has the shape of the type.
         """
         return None
+
+    @classmethod
+    def idle_keys(cls, _written: Mapping[str, Any]) -> Iterable[tuple[Loc, str]]:
+        """Return what an assertion of a test file says without effect: paths, and the reasons.
+
+        What is written has the shape of the type.
+        """
+        return ()
 
     def expected_text(self) -> str | None:
         """Return what the check asks for as a short text; None if it has no such value."""

@@ -15,6 +15,7 @@ from evalcore.checks.base import STRICT, AssertionValueError, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
 from evalcore.declared.base import summary
 from evalcore.declared.types import Scalar, Share, Text, Weight
+from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.shape_lookup import adapter
 
 
@@ -199,6 +200,13 @@ class AssertionType:
             else:
                 own[key] = hint | None if is_nullable else hint
         return {**own, **self._other_keys}
+
+    def idle_keys(self, written: Mapping[str, Any]) -> list[tuple[Loc, str]]:
+        """Return what is written without effect: the path of each key, and the reason."""
+        idle: list[tuple[Loc, str]] = list(self._class.idle_keys(written))
+        if "flags" in written and "flags" not in self.keys:
+            idle.append((("flags",), "only 'regex' has flags"))
+        return idle
 
     @property
     def _other_keys(self) -> Mapping[str, Any]:

@@ -48,6 +48,7 @@ _FORMATS: Final = (
 )
 _MONTH_FIRST: Final = ("MM/DD/YYYY", "MM-DD-YYYY")
 _DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
+_NUMERIC: Final = re.compile(r"(?:DD|MM|%d|%m)[-/.](?:DD|MM|%d|%m)")
 _BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 
 
@@ -200,7 +201,8 @@ def _same_day(value: Any, reference: Any, formats: Sequence[str] | None) -> bool
 def _day(value: Any, formats: Sequence[str] | None) -> date | None:
     """Return the day that a text names: ISO 8601, or the first of the formats that fits.
 
-    Without formats, `05/06/2025` has the month first unless that cannot be.
+    Forms that have one reading are known without being named. `05/06/2025` has the month first
+    unless that cannot be, or the formats say which.
     """
     if not isinstance(value, str):
         return None
@@ -209,7 +211,12 @@ def _day(value: Any, formats: Sequence[str] | None) -> date | None:
         return datetime.fromisoformat(text).date()
     except ValueError:
         pass
-    for written in formats or (*_FORMATS, *_MONTH_FIRST, *_DAY_FIRST):
+    ordered = any(_NUMERIC.match(written) for written in formats or ())
+    for written in (
+        *(formats or ()),
+        *_FORMATS,
+        *(() if ordered else (*_MONTH_FIRST, *_DAY_FIRST)),
+    ):
         try:
             return datetime.strptime(text, _strptime(written)).date()
         except ValueError:

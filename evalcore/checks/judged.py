@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Required
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Required
 
-from pydantic import with_config
+from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, AssertionValueError, Reader
@@ -20,6 +20,7 @@ from evalcore.judging.grading import DEFAULT_PROMPT, Judgement, grade_freely, pr
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
 from evalcore.mistakes.foreign_text import one_line
+from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Metrics
 from evalcore.model.tolerance import reaches
@@ -100,6 +101,12 @@ class LlmGrader(JudgedCheck):
         return "llm-grader", fields
 
     @classmethod
+    def idle_keys(cls, written: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+        """Return `max_steps`, of graders that are agents."""
+        if "max_steps" in written:
+            yield ("max_steps",), "a judge answers in one step"
+
+    @classmethod
     def read_judge(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `llm_judge` means.
 
@@ -175,6 +182,7 @@ class LlmGraderKeys(JudgeKeys, total=False):
 
     prompt: Text
     rubrics: Criteria
+    max_steps: Annotated[int, Field(ge=1)]
 
 
 class RubricsKeys(JudgeKeys, total=False):

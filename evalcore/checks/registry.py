@@ -232,6 +232,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "ToolTrajectory",
         (Word(_T, "tool-trajectory", keys_type="TrajectoryKeys", reads="read"),),
     ),
+    "skill-trigger": CheckRow("skill_trigger", "SkillTrigger", (Word(_T, "skill-trigger"),)),
     "field-accuracy": CheckRow(
         "field_accuracy",
         "FieldAccuracy",

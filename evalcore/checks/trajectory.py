@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, field_validator
@@ -19,6 +19,7 @@ from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, Weight
 from evalcore.mistakes.foreign_text import json_text, quote
+from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
 
@@ -46,17 +47,28 @@ def calls_of(evidence: Evidence) -> list[ToolCall] | None:
         return None
     calls = []
     for raw in tool_calls_of(evidence):
-        function = raw.get("function")
-        inner = function if isinstance(function, Mapping) else raw
-        name = raw.get("tool") or inner.get("name")
-        arguments: Any = next((inner[key] for key in _ARGUMENTS if key in inner), {})
-        if isinstance(arguments, str):
-            arguments = _read_arguments(arguments)
         duration = raw.get("duration_ms")
         if isinstance(duration, bool) or not isinstance(duration, int | float):
             duration = None
-        calls.append(ToolCall(str(name or ""), arguments, duration))
+        calls.append(ToolCall(name_of(raw), arguments_of(raw), duration))
     return calls
+
+
+def name_of(call: Mapping[str, Any]) -> str:
+    """Return the name of the tool that a call, as a message has it, calls."""
+    return str(call.get("tool") or _function(call).get("name") or "")
+
+
+def arguments_of(call: Mapping[str, Any]) -> Any:
+    """Return the arguments of a call; those that a model wrote as JSON text are read."""
+    inner = _function(call)
+    arguments: Any = next((inner[key] for key in _ARGUMENTS if key in inner), {})
+    return _read_arguments(arguments) if isinstance(arguments, str) else arguments
+
+
+def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else call
 
 
 def _read_arguments(text: str) -> Any:
@@ -72,8 +84,11 @@ class ExpectedCall(Declared):
 
     tool: Text
     args: Any = None
-    args_match: Any = "superset"
+    args_match: Any = "exact"
     max_duration_ms: Weight | None = None
+    # Of other tools' files; what a call returned is not compared.
+    input: Any = Field(default=None, exclude=True)
+    output: Any = Field(default=None, exclude=True)
 
     @field_validator("args_match")
     @classmethod
@@ -167,7 +182,7 @@ class ToolTrajectory(Check):
     @classmethod
     def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
         """Return the check that `tool-trajectory` means."""
-        general = checked_args_match(written.get("args_match", "superset"))
+        general = checked_args_match(written.get("args_match", "exact"))
         fields: dict[str, Any] = {
             key: written[key] for key in ("mode", "minimums") if key in written
         }
@@ -179,6 +194,15 @@ class ToolTrajectory(Check):
         fields["threshold"] = passing_score(written)
         cls.from_stored(fields)
         return "tool-trajectory", fields
+
+    @classmethod
+    def idle_keys(cls, written: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
+        """Return the keys of expected calls that are not compared."""
+        for number, call in enumerate(written.get("expected", ())):
+            for key in ("input", "output"):
+                if key in call.model_fields_set:
+                    reason = "only the arguments of a call are compared (`args`)"
+                    yield ("expected", number, key), reason
 
 
 class TrajectoryKeys(TypedDict, total=False):

@@ -22,9 +22,11 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
 
         assertion = read_assertion(raw, (), problems, block=None, folder=folder)
     elif format_ == Format.TEST_FILE:
+        from evalcore.formats.assertions.program_assertions import program_assertions
         from evalcore.formats.test_file.assertions import AssertionReader
 
-        assertion = AssertionReader(Graders(folder)).read(raw, (), problems)
+        reader = AssertionReader(Graders(folder), program_assertions(folder))
+        assertion = reader.read(raw, (), problems)
     elif format_ == Format.SUITE:
         from evalcore.formats.suite_file.assertions import SuiteAssertions
         from evalcore.formats.text.camel_case import Renames

@@ -19,7 +19,7 @@ def resolve_inside(root: Path, folder: Path, name: str) -> Path:
 
     The nearest one wins. Raise `NotAllowedError` if the name or a symbolic link leads outside
     `root`, `UsageError` with the places where it was looked for if there is none. An absolute name
-    is taken as it is and has to lie inside `root`.
+    that does not lie inside `root` starts at `root`.
     """
     return _resolved(root, folder, name, _file_at, "file")
 
@@ -52,6 +52,10 @@ def _resolved(
     if not folder.is_relative_to(root):
         raise ValueError(f"{folder} does not lie below {root}")
     candidates: list[Path] = []
+    if name.startswith("/") and not Path(os.path.normpath(name)).is_relative_to(root):
+        rooted = entry_at(Path(os.path.normpath(f"{root}/{name.lstrip('/')}")))
+        if rooted is not None and rooted.is_relative_to(root):
+            return rooted
     for start in ancestors_within(folder, root):
         candidate = Path(os.path.normpath(start / name))
         if not candidate.is_relative_to(root):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.parts.data_row_rules import forbidden_parts
+from evalcore.formats.parts.data_row_rules import NOTHING_DECLARED, RowRules, forbidden_parts
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.selection import Selection
@@ -43,11 +43,11 @@ def spool_rows(
     *,
     noun: str,
     references: ReferenceFields,
-    declared: Collection[str] = (),
+    rules: RowRules = NOTHING_DECLARED,
 ) -> Spooled:
     """Return the valid, selected cases; the caller raises what the collectors hold.
 
-    The first collector is the suite's own. `declared` are the types of the suite's own assertions.
+    The first collector is the suite's own. `rules` are those for rows of data.
     `noun` is what a case is called in the suite's format.
     """
     spool = CaseSpool()
@@ -62,7 +62,7 @@ def spool_rows(
                 if value is NO_TEST:
                     continue
                 read += 1
-                if is_data and _is_refused(value, loc, problems, declared):
+                if is_data and _is_refused(value, loc, problems, rules):
                     continue
                 case = reader.read(value, loc, problems, marked=marked)
                 if case is not None:
@@ -85,10 +85,10 @@ def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, n
         problems.add(loc, f"{noun} '{case.id}' holds a value that JSON cannot: {error}")
 
 
-def _is_refused(value: Any, loc: Loc, problems: Problems, declared: Collection[str]) -> bool:
+def _is_refused(value: Any, loc: Loc, problems: Problems, rules: RowRules) -> bool:
     """Note what a row of data may not hold; return whether there is anything."""
     refused = False
-    for inner, message in forbidden_parts(value, declared):
+    for inner, message in forbidden_parts(value, rules):
         case_id = value.get("id")
         label = f"'{case_id}'" if isinstance(case_id, str) else ""
         problems.add((*loc, *inner), message, label=label)

@@ -6,7 +6,7 @@ A row may name what its suite declares: a target, a workspace file, a plug-in (d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from evalcore.mistakes.locations import Loc
 
@@ -26,19 +26,29 @@ _INSTEAD: Final = (
 )
 
 
-def forbidden_parts(test: Any, declared: Collection[str] = ()) -> Iterator[tuple[Loc, str]]:
-    """Yield what a row holds that only a suite file may, each with its path and a message.
+class RowRules(NamedTuple):
+    """What rows of a suite may name: types of assertions that the suite has `declared`.
 
-    `declared` are the types of the suite's own assertions, which a row may name again.
+    `programs` are types that run a program.
     """
+
+    declared: Collection[str] = ()
+    programs: Collection[str] = ()
+
+
+NOTHING_DECLARED: Final = RowRules()
+
+
+def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[tuple[Loc, str]]:
+    """Yield what a row holds that only a suite file may, each with its path and a message."""
     if not isinstance(test, dict):
         return
     for key in _LISTS:
         if key in test:
-            yield from _of_list(test[key], (key,), declared)
+            yield from _of_list(test[key], (key,), rules)
     execution = test.get("execution")
     if execution is not None:
-        yield from _of_execution(execution, declared)
+        yield from _of_execution(execution, rules)
     for key in ("target", "targets", "flow", "hooks"):
         if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
             yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
@@ -49,33 +59,34 @@ def forbidden_parts(test: Any, declared: Collection[str] = ()) -> Iterator[tuple
                 yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
 
 
-def _of_execution(execution: Any, declared: Collection[str]) -> Iterator[tuple[Loc, str]]:
+def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
     if not isinstance(execution, dict):
         return
     for key in _LISTS:
         if key in execution:
-            yield from _of_list(execution[key], ("execution", key), declared)
+            yield from _of_list(execution[key], ("execution", key), rules)
     if isinstance(execution.get("target"), dict):
         message = f"a target cannot be defined here, only named: {_INSTEAD}"
         yield ("execution", "target"), message
 
 
-def _of_list(assertions: Any, loc: Loc, declared: Collection[str]) -> Iterator[tuple[Loc, str]]:
+def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
     if not isinstance(assertions, list):
         return
     for number, assertion in enumerate(assertions):
         if not isinstance(assertion, dict) or assertion.get("type") in _PLAIN:
             continue
-        yield from _of_assertion(assertion, (*loc, number), declared)
+        yield from _of_assertion(assertion, (*loc, number), rules)
 
 
 def _of_assertion(
-    assertion: Mapping[str, Any], loc: Loc, declared: Collection[str]
+    assertion: Mapping[str, Any], loc: Loc, rules: RowRules
 ) -> Iterator[tuple[Loc, str]]:
     written = assertion.get("type")
     kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
     bare = kind.removeprefix("not-")
-    if bare in _PROGRAMS or (bare.startswith(_PLUGIN) and written not in declared):
+    is_plugin = bare.startswith(_PLUGIN) or written in rules.programs
+    if bare in _PROGRAMS or (is_plugin and written not in rules.declared):
         yield (*loc, "type"), f"'{written}' runs a program: {_INSTEAD}"
         return
     for key in _RUNS:
@@ -84,9 +95,9 @@ def _of_assertion(
     for key in _NESTED:
         inner = assertion.get(key)
         if isinstance(inner, list):
-            yield from _of_list(inner, (*loc, key), declared)
+            yield from _of_list(inner, (*loc, key), rules)
         elif isinstance(inner, dict):
-            yield from _of_assertion(inner, (*loc, key), declared)
+            yield from _of_assertion(inner, (*loc, key), rules)
 
 
 def declared_types(suite: Any) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
+from evalcore.formats.parts.case_folders import case_folders
 from evalcore.formats.parts.dataset_tests import dataset_tests
 from evalcore.formats.parts.interpolation import MARK
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
@@ -54,15 +55,27 @@ def suite_tests(
         return iter(())
     if not tests:
         problems.add(loc, f"holds no {noun}")
-    if tests and all(isinstance(item, str) for item in tests):
-        return named_tests(tests, loc, files, problems)
-    return listed_tests(tests, loc, problems)
+    if not any(isinstance(item, str) for item in tests):
+        return listed_tests(tests, loc, problems)
+    return _mixed_tests(tests, loc, files, problems)
 
 
 def listed_tests(raw: list[Any], loc: Loc, problems: Problems) -> Iterator[RawTest]:
     """Yield the tests of a list in a document."""
     for index, value in enumerate(raw):
         yield RawTest(value, (*loc, index), problems)
+
+
+def _mixed_tests(
+    raw: list[Any], loc: Loc, files: NamedFiles, problems: Problems
+) -> Iterator[RawTest]:
+    """Yield the tests of a list in which texts name files and mappings are tests."""
+    for index, value in enumerate(raw):
+        at = (*loc, index) if len(raw) > 1 else loc
+        if isinstance(value, str):
+            yield from named_tests([value], at, files, problems)
+        else:
+            yield RawTest(value, (*loc, index), problems)
 
 
 def file_tests(
@@ -186,8 +199,11 @@ def named_tests(
             continue
         for name in _matching(written.removeprefix("file://"), folder, root, name_loc, problems):
             try:
+                if name.endswith("/") or (folder / name).is_dir():
+                    yield from case_folders(root, folder, name, name_loc, problems)
+                    continue
                 path = resolve_inside(root, folder, name)
-            except EvalError as error:
+            except (EvalError, OSError) as error:
                 problems.add(name_loc, str(error))
                 continue
             try:

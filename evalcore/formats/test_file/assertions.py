@@ -15,9 +15,11 @@ from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import AssertionType, assertion_types
 from evalcore.checks.registry import Dialect
 from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.assertions.program_assertions import ProgramAssertion
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
-from evalcore.mistakes.wording import describe, suggest_assertion
+from evalcore.mistakes.wording import describe, path_text, suggest_assertion
 from evalcore.model.assertion import Assertion
 
 DEFAULT_REQUIRED: Final = 0.8
@@ -27,10 +29,20 @@ _LONGEST_NAME: Final = 30
 
 
 class AssertionReader:
-    """Reads assertions; those that are written alike are one object."""
+    """Reads assertions; those that are written alike are one object.
 
-    def __init__(self, graders: Graders) -> None:
+    `programs` are custom assertion types. `notes` collects keys that have no effect.
+    """
+
+    def __init__(
+        self,
+        graders: Graders,
+        programs: Mapping[str, ProgramAssertion] | None = None,
+        notes: CaseWarnings | None = None,
+    ) -> None:
         self._graders = graders
+        self._programs = programs or {}
+        self._notes = notes
         types = assertion_types(Dialect.TEST)
         self._types = {
             spelling: kind
@@ -43,15 +55,23 @@ class AssertionReader:
         self._validated: dict[tuple[tuple[str, Any], ...], Assertion] = {}
 
     def read_all(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> list[Assertion]:
-        """Return the assertions of a list; every mistake in them is noted."""
+        """Return the assertions of a list; every mistake in them is noted.
+
+        Its plain texts are the criteria of one `rubrics`, which stands where the first of them is.
+        """
         assertions = []
         texts = self._texts
+        criteria: Any = None
         for index, entry in enumerate(raw or ()):
             try:
                 assertion = texts.get(tuple(entry.items()))
             except (AttributeError, TypeError):  # no mapping, or a list as value
                 assertion = None
-            if assertion is None:
+            if assertion is None and isinstance(entry, str) and entry not in self._types:
+                if criteria is None:
+                    criteria = _rubric([text for text in raw if isinstance(text, str)])
+                    assertion = self.read(criteria, (*loc, index), problems, label)
+            elif assertion is None:
                 assertion = self.read(entry, (*loc, index), problems, label)
             if assertion is not None:
                 assertions.append(assertion)
@@ -59,6 +79,11 @@ class AssertionReader:
 
     def read(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> Assertion | None:
         """Return the assertion at `loc`; None, and every mistake noted, if it is wrong."""
+        name = raw.get("type") if isinstance(raw, dict) else None
+        program = self._programs.get(name) if isinstance(name, str) else None
+        if program is not None and name not in self._types:
+            inner = self.read(program.written(raw), loc, problems, label)
+            return None if inner is None else inner._replace(type=program.name)
         kind = self._type(raw, loc, problems, label)
         if kind is None:
             return None
@@ -132,6 +157,11 @@ class AssertionReader:
             return None
         if problems.count > before:
             return None
+        if self._notes is not None:
+            for path, reason in kind.idle_keys(written):
+                key = path_text((*loc, *path))
+                text = f"{label + ': ' if label else ''}{key} has no effect: {reason}"
+                self._notes.add(text, (*loc, *path), problems)
         return Assertion(
             kind.name,
             check,
@@ -152,8 +182,13 @@ class AssertionReader:
         if not isinstance(raw["type"], str):
             return f"expected text, got {describe(raw['type'])}"
         return f"unknown assertion {describe(raw['type'])}." + suggest_assertion(
-            raw["type"], list(self._types)
+            raw["type"], [*self._types, *self._programs]
         )
+
+
+def _rubric(criteria: list[str]) -> dict[str, Any]:
+    """Return the assertion that plain texts are; each has the weight of an assertion."""
+    return {"type": "rubrics", "criteria": criteria, "weight": len(criteria)}
 
 
 _DEFAULTS: Final = tuple(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
@@ -63,6 +64,9 @@ class SuiteDefaults:
     workspaces: WorkspaceReader | None = None
     skip: bool = False
     conversation: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    programs: Mapping[str, ProgramAssertion] = field(default_factory=dict)
+    notes: CaseWarnings | None = None
 
 
 class TestReader:
@@ -76,7 +80,7 @@ class TestReader:
         self.warnings = CaseWarnings("tests with unused criteria", strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self._validate = adapter(TestShape).validate_python
-        self._reader = AssertionReader(defaults.graders)
+        self._reader = AssertionReader(defaults.graders, defaults.programs, defaults.notes)
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
@@ -148,7 +152,7 @@ class TestReader:
                 graded = criteria and "assertions" in test
                 problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=label)
             return tuple(self._reader.read_all([DEFAULT_GRADER], loc, problems, label))
-        if criteria and not any(assertion.type in GRADERS for assertion in own):
+        if criteria and not any(assertion.check in GRADERS for assertion in own):
             text = UNUSED_CRITERIA.format(id=test["id"])
             self.warnings.add(text, (*loc, "criteria"), problems)
         return tuple(own)
@@ -191,7 +195,9 @@ class TestReader:
         execution = test.get("execution") or {}
         defaults = self.defaults
         threshold = execution.get("threshold")
-        metadata = test.get("metadata") or {}
+        metadata: Mapping[str, Any] = test.get("metadata") or {}
+        if defaults.metadata:
+            metadata = merged_metadata(metadata, defaults.metadata)
         if "conversation_id" in test:
             metadata = {**metadata, "conversation_id": test["conversation_id"]}
         return Case(
@@ -228,7 +234,7 @@ class TestReader:
         """Return the test's input with the suite's messages before it and the files in it."""
         execution, defaults = test.get("execution") or {}, self.defaults
         skip = defaults.skip or execution.get("skip_defaults")
-        files = list(() if skip else defaults.input_files) + list(test.get("input_files", ()))
+        files = test.get("input_files", () if skip else defaults.input_files)
         before = () if skip else defaults.messages
         own = test["input"]
         if not files and not before and not isinstance(own, list):
@@ -240,6 +246,23 @@ class TestReader:
         messages = [*before, *as_messages(own)]
         first = test.get("conversation", defaults.conversation)
         return with_files(messages, files, len(before), first=first)
+
+
+def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a test's metadata with the suite's below it.
+
+    Mappings are merged, lists have the suite's members first, each once; else the test's value.
+    """
+    merged = dict(own)
+    for key, value in suite.items():
+        mine = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(mine, Mapping):
+            merged[key] = merged_metadata(mine, value)
+        elif isinstance(value, list) and isinstance(mine, list):
+            merged[key] = [*value, *(member for member in mine if member not in value)]
+        elif key not in merged:
+            merged[key] = value
+    return merged
 
 
 def _label(case_id: object) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.assertions.graders import Graders
+from evalcore.formats.assertions.program_assertions import program_assertions
 from evalcore.formats.parts.case_spooling import spool_rows
-from evalcore.formats.parts.data_row_rules import declared_types
+from evalcore.formats.parts.data_row_rules import RowRules, declared_types
 from evalcore.formats.parts.defaults_file import defaults_beside
 from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, threshold_of
 from evalcore.formats.parts.interpolation import Variables, interpolate, variables_for
@@ -19,6 +21,7 @@ from evalcore.formats.parts.raw_test import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.test_sources import (
     NamedFiles,
@@ -128,7 +131,7 @@ def _load(
         [problems, *level.file_problems],
         noun="test",
         references=level.graders.reference_fields,
-        declared=declared_types(suite),
+        rules=RowRules(declared_types(suite), level.programs),
     )
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
@@ -137,12 +140,16 @@ def _load(
     warnings = [
         *level.targets.warnings,
         *level.warnings,
+        *level.notes.texts,
         *reader.warnings.texts,
         *selection.finish(file),
     ]
     source = Source(file, str(path.resolve().parent), sha256)
     definition = replace(
-        _definition(level, suite, path, source), absent_fields=absent, datasets=tuple(versions)
+        _definition(level, suite, path, source),
+        limits=level.limits_of(len(spool)),
+        absent_fields=absent,
+        datasets=tuple(versions),
     )
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
 
@@ -160,7 +167,6 @@ def _definition(
         default_target=level.default_target,
         variants=level.variants,
         baseline=level.baseline,
-        limits=level.limits,
         judge=level.graders.default,
         require_calibrated=bool(level.section.get("require_calibrated")),
         evidence=level.evidence,
@@ -181,7 +187,7 @@ class _SuiteLevel:
     ) -> None:
         self.raw, self.path, self.options, self.problems = raw, path, options, problems
         self.section: EvalcoreSection = raw.get("evalcore", {})
-        self.execution: SuiteExecution = raw.get("execution", {})
+        self.execution: SuiteExecution = self._execution()
         self._settings = SectionReader(self.section, options, problems)
         self.warnings: list[str] = []
         self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
@@ -191,12 +197,14 @@ class _SuiteLevel:
         self._refuse_conflicts()
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets)
+        self.programs = program_assertions(path.parent)
+        self.notes = CaseWarnings("keys without effect", strict=options.strict)
         self.graders.use_suites(self.execution, self.section, problems)
         self.variants = self._variants()
         self.baseline = self._baseline()
         self.threshold = self._threshold()
         self.policy = self._policy()
-        self.limits = self._limits()
+        self._limits = self._settings.limits()
         self.evidence = self._settings.evidence()
         for key in ("fail_on_error", "cache"):
             if key in self.execution:
@@ -208,10 +216,15 @@ class _SuiteLevel:
         of_targets = self.targets.file_problems
         return [*([of_targets] if of_targets else []), *self.workspaces.file_problems]
 
-    def _limits(self) -> Limits:
-        """Return the bounds of the run; of two budgets the smaller one holds."""
-        limits = self._settings.limits()
-        budgets = [self.execution.get("total_budget_usd"), limits.max_cost_usd]
+    def limits_of(self, tests: int) -> Limits:
+        """Return the bounds of a run of so many tests; of several budgets the smallest one holds.
+
+        What the trials of each test may cost bounds them all together.
+        """
+        limits = self._limits
+        cost_usd = self.execution.get("trials", {"count": 1}).get("cost_limit_usd")
+        trials_usd = None if cost_usd is None else cost_usd * tests
+        budgets = [self.execution.get("total_budget_usd"), limits.max_cost_usd, trials_usd]
         return replace(
             limits,
             concurrency=limits.concurrency or self.execution.get("workers"),
@@ -233,7 +246,9 @@ class _SuiteLevel:
             folder=folder,
             graders=self.graders,
             assertions=tuple(
-                AssertionReader(self.graders).read_all(raw.get(key), (key,), problems)
+                AssertionReader(self.graders, self.programs, self.notes).read_all(
+                    raw.get(key), (key,), problems
+                )
             ),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),
             input_files=tuple(raw.get("input_files", ())),
@@ -247,9 +262,21 @@ class _SuiteLevel:
             ),
             forced_target=self.options.target is not None,
             workspaces=self.workspaces,
+            metadata=self._metadata(),
+            programs=self.programs,
+            notes=self.notes,
             skip=bool(self.execution.get("skip_defaults")),
             conversation=bool(self.execution.get("conversation")),
         )
+
+    def _metadata(self) -> Mapping[str, Any]:
+        """Return what the metadata of every test begins with."""
+        metadata = dict(self.raw.get("metadata", {}))
+        if "governance" in self.raw:
+            if "governance" in metadata:
+                self.problems.add(("governance",), "is given in 'metadata' as well; keep one")
+            metadata["governance"] = self.raw["governance"]
+        return metadata
 
     def _warn(self, section: str, key: str, message: str) -> None:
         """Keep a warning; in strict mode it is a mistake."""
@@ -257,6 +284,16 @@ class _SuiteLevel:
             self.problems.add((section, key), message)
         else:
             self.warnings.append(f"{section}.{key} {message}")
+
+    def _execution(self) -> SuiteExecution:
+        """Return `execution`, with the target that may stand at the top of the file."""
+        execution: SuiteExecution = self.raw.get("execution", {})
+        if "target" not in self.raw:
+            return execution
+        for key in ("target", "targets"):
+            if key in execution:
+                self.problems.add(("target",), f"is given as 'execution.{key}' as well; keep one")
+        return {**execution, "target": self.raw["target"]}
 
     def _refuse_conflicts(self) -> None:
         execution = self.execution

@@ -15,7 +15,8 @@ def test_file_schema() -> dict[str, Any]:
     schema = adapter(TestFile).json_schema()
     definitions = schema["$defs"]
     definitions["Assertion"] = assertion_schema(Dialect.TEST, definitions)
-    listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
+    items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, {"type": "string", "minLength": 1}]}
+    listed = {"type": "array", "items": items}
     for shape in (schema, definitions["TestAlias"], definitions["TestExecution"]):
         for key in {"assert", "assertions"} & shape["properties"].keys():
             shape["properties"][key] = listed

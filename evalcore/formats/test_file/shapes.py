@@ -60,9 +60,10 @@ Input = Annotated[
 
 @with_config(STRICT)
 class Trials(TypedDict, total=False):
-    """Repetitions and how they become one score."""
+    """Repetitions and how they become one score; `cost_limit_usd` bounds those of each test."""
 
     count: Required[Count]
+    cost_limit_usd: Weight
     strategy: Literal["mean", "median", "pass_at_k", "pass_all_k", "at_least_k"]
     k: Count
 
@@ -105,6 +106,10 @@ class TestFixture(TypedDict, total=False):
     tool_calls: list[dict[str, Any]]
 
 
+# What AgentV once took for the grader of tests without assertions; it is the default.
+DefaultGrader = Literal["llm-grader", "llm_grader", "llm-judge", "llm_judge"]
+
+
 @with_config(STRICT)
 class TestShape(TypedDict, total=False):
     """One test: a message, what a good answer does, and assertions."""
@@ -126,6 +131,7 @@ class TestShape(TypedDict, total=False):
     conversation_id: str
     tags: list[str]
     fixtures: TestFixture
+    evaluator: DefaultGrader
 
 
 _SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
@@ -143,7 +149,17 @@ class TestSuite(_SuiteAlias, total=False):
     name: Text
     description: str
     version: str | float | int
+    author: Any
+    license: Any
+    requires: Any
+    category: str
+    suite: str
+    dataset: str
     tags: list[str]
+    metadata: dict[str, Any]
+    governance: dict[str, Any]
+    evaluator: DefaultGrader
+    target: Text
     input: Input
     input_files: list[Text]
     assertions: list[Any]
@@ -154,11 +170,7 @@ class TestSuite(_SuiteAlias, total=False):
     evalcore: EvalcoreSection
 
 
-TestItems = (
-    Annotated[list[TestAlias], Field(min_length=1)]
-    | str
-    | Annotated[list[str], Field(min_length=1)]
-)
+TestItems = Annotated[list[TestAlias | str], Field(min_length=1)] | str
 
 
 @with_config(STRICT)

@@ -327,3 +327,26 @@ def test_a_member_without_a_verdict_leaves_the_composite_without_one(
 )
 def test_a_composite_that_has_no_one_score_is_refused(keys: dict[str, Any], fact: str) -> None:
     assert fact in mistake({"type": "composite", **keys})
+
+
+@pytest.mark.parametrize(
+    ("call", "used"),
+    [
+        ({"tool": "Skill", "input": {"skill": "acme:deploy"}}, True),
+        ({"tool": "Skill", "input": {"skill": "review"}}, False),
+        ({"tool": "Read", "input": {"file_path": "/w/.claude/skills/deploy/SKILL.md"}}, True),
+        ({"tool": "Read File", "input": {"path": ".agents/skills/deploy/x.md"}}, True),
+        ({"tool": "Write", "input": {"file_path": ".agents/skills/deploy/x.md"}}, False),
+        ({"tool": "bash", "output": {"stdout": "see skills/deploy/SKILL.md"}}, True),
+    ],
+)
+def test_a_skill_is_used_by_its_tool_its_files_or_what_names_them(
+    call: dict[str, Any], used: bool
+) -> None:
+    details = {"messages": [{"role": "assistant", "content": "", "tool_calls": [call]}]}
+    written = {"type": "skill-trigger", "skill": "deploy"}
+
+    assert graded(written, details=details).outcome is (PASSED if used else FAILED)
+    left_alone = graded({**written, "should_trigger": False}, details=details)
+    assert left_alone.outcome is (FAILED if used else PASSED)
+    assert graded(written).outcome is BLOCKED

@@ -191,14 +191,13 @@ def test_an_input_alone_stays_as_it_is(tmp_path: Path) -> None:
     assert case(tmp_path).input == "hi"
 
 
-def test_input_files_are_attached_to_the_last_message_the_suites_first(tmp_path: Path) -> None:
+def test_a_tests_own_input_files_replace_the_suites(tmp_path: Path) -> None:
     (tmp_path / "s.md").write_text("s")
     (tmp_path / "t.md").write_text("t")
     test = "{id: a, input: look, input_files: [t.md], fixtures: {output: x}, criteria: c}"
     (message,) = case(tmp_path, "input_files: [s.md]", test).input
 
     assert message["content"] == [
-        {"type": "file", "value": "s.md"},
         {"type": "file", "value": "t.md"},
         {"type": "text", "value": "look"},
     ]

@@ -1,0 +1,212 @@
+"""Test files as AgentV's users write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
+
+TARGET = "targets: [{name: default, provider: echo}]\n"
+TEST = "{id: a, input: hi, criteria: c}"
+
+
+def only(folder: Path, suite: str, test: str) -> Any:
+    """Return the only case of a suite."""
+    (case,) = cases_of(folder, f"{TARGET}{suite}\ntests: [{test}]").values()
+    return case
+
+
+def test_inline_tests_and_files_of_tests_stand_in_one_list(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "cases/more.yaml": "- {id: b, input: hi, criteria: c}",
+            "cases/rows.jsonl": '{"id": "c", "input": "hi", "criteria": "c"}',
+        },
+    )
+    text = f"{TARGET}tests: [{TEST}, file://cases/more.yaml, cases/rows.jsonl, {{id: d}}]"
+
+    assert places_of(problems_of(tmp_path, text)) == [(2, "tests[3].input")]
+    assert list(cases_of(tmp_path, text.replace(", {id: d}", ""))) == ["a", "b", "c"]
+
+
+def test_each_folder_with_a_case_file_is_a_test(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "cases/2-named/case.yaml": "{id: named, input: hi, criteria: c}",
+            "cases/1-plain/case.yml": "{input: hi, criteria: c}",
+            "cases/1-plain/workspace/main.py": "pass",
+            "cases/notes/readme.md": "no test",
+        },
+    )
+    cases = cases_of(tmp_path, f"{TARGET}tests: ./cases/")
+
+    assert list(cases) == ["1-plain", "named"]
+    assert cases["1-plain"].workspace["template"] == "cases/1-plain/workspace"  # type: ignore[index]
+    assert cases["named"].workspace is None
+
+
+def test_a_folder_without_case_files_and_a_wrong_case_file_are_mistakes(tmp_path: Path) -> None:
+    write(tmp_path, {"empty/x/other.yaml": "{}", "cases/a/case.yaml": "{inptu: hi}"})
+    problems = problems_of(tmp_path, f"{TARGET}tests: [empty, cases/]")
+
+    assert [problem.file.rpartition("/")[2] for problem in problems] == [
+        "suite.eval.yaml",
+        "case.yaml",
+        "case.yaml",
+    ]
+    assert problems[0].message == "no folder in 'empty' holds a case.yaml"
+
+
+def test_a_leading_slash_is_the_root_of_the_repository(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, {"shared/a.md": "text", "evals/deep/suite.eval.yaml": ""})
+    suite = f"{TARGET}tests: [{{id: a, input: hi, criteria: c, input_files: [/shared/a.md]}}]"
+
+    assert load_text(tmp_path, suite, name="evals/deep/suite.eval.yaml").cases
+    outside = suite.replace("/shared/a.md", "/shared/../../x.md")
+    (problem,) = problems_of(tmp_path, outside, name="evals/deep/suite.eval.yaml")
+    assert "lies outside" in problem.message
+
+
+def test_plain_texts_are_the_criteria_of_one_rubric(tmp_path: Path) -> None:
+    listed = "[{type: contains, value: x}, Greets the user, {type: is-json}, Is short]"
+    case = only(tmp_path, "", f"{{id: a, input: hi, assertions: {listed}}}")
+
+    assert [entry.type for entry in case.assertions] == ["contains", "rubrics", "is-json"]
+    rubric = case.assertions[1]
+    assert rubric.weight == 2.0
+    assert [each["outcome"] for each in rubric.params["criteria"]] == [
+        "Greets the user",
+        "Is short",
+    ]
+
+
+def test_the_suites_plain_texts_are_a_rubric_of_their_own(tmp_path: Path) -> None:
+    case = only(tmp_path, "assertions: [Is polite]", "{id: a, input: hi, assertions: [Is short]}")
+
+    assert [entry.params["criteria"][0]["outcome"] for entry in case.assertions] == [
+        "Is short",
+        "Is polite",
+    ]
+
+
+def test_a_text_that_is_a_type_is_no_criterion(tmp_path: Path) -> None:
+    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [is-json]}}]"
+
+    assert places_of(problems_of(tmp_path, text)) == [(2, "tests[0].assertions[0]")]
+
+
+@pytest.mark.parametrize(
+    ("written", "outcome", "required"),
+    [
+        ("Is short", "Is short", None),
+        ("[{outcome: Is short, required_min_score: 8}]", "Is short", 0.8),
+        (
+            "[{outcome: It rains, operator: contradiction}]",
+            "The output makes no claim that contradicts this: It rains (it need not mention it)",
+            None,
+        ),
+    ],
+)
+def test_criteria_as_agentv_writes_them(
+    tmp_path: Path, written: str, outcome: str, required: float | None
+) -> None:
+    entry = f"{{type: rubrics, criteria: {written}}}"
+    case = only(tmp_path, "", f"{{id: a, input: hi, assertions: [{entry}]}}")
+
+    (criterion,) = case.assertions[0].params["criteria"]
+    assert (criterion["outcome"], criterion["required"]) == (outcome, required)
+
+
+def test_the_suites_metadata_and_governance_are_every_tests(tmp_path: Path) -> None:
+    suite = """\
+author: somebody
+license: MIT
+requires: {agentv: '>=0.30.0'}
+category: security/network
+metadata: {team: core, labels: [a, b]}
+governance: {risk_tier: high, controls: [x]}
+"""
+    test = "{id: a, input: hi, criteria: c, metadata: {labels: [b, c], governance: {owner: me}}}"
+
+    assert only(tmp_path, suite, test).metadata == {
+        "team": "core",
+        "labels": ["a", "b", "c"],
+        "governance": {"risk_tier": "high", "controls": ["x"], "owner": "me"},
+    }
+
+
+def test_a_target_may_stand_at_the_top(tmp_path: Path) -> None:
+    text = f"targets: [{{name: mine, provider: echo}}]\ntarget: mine\ntests: [{TEST}]"
+
+    assert load_text(tmp_path, text).definition.default_target == "mine"
+    twice = f"{text}\nexecution: {{target: mine}}"
+    assert places_of(problems_of(tmp_path, twice)) == [(2, "target")]
+
+
+def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
+    trials = "execution: {trials: {count: 2, cost_limit_usd: 0.5}}"
+    text = f"{TARGET}{trials}\ntests: [{TEST}, {{id: b, input: hi, criteria: c}}]"
+
+    assert load_text(tmp_path, text).definition.limits.max_cost_usd == 1.0
+
+
+@pytest.mark.parametrize(
+    ("assertion", "warning"),
+    [
+        (
+            "{type: contains, value: hi, flags: i}",
+            "test 'a': tests[0].assertions[0].flags has no effect: only 'regex' has flags",
+        ),
+        (
+            "{type: llm-grader, max_steps: 3}",
+            "test 'a': tests[0].assertions[0].max_steps has no effect: a judge answers in one step",
+        ),
+        (
+            "{type: tool-trajectory, mode: exact, expected: [{tool: t, input: {x: 1}}]}",
+            "test 'a': tests[0].assertions[0].expected[0].input has no effect: only the arguments "
+            "of a call are compared (`args`)",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_a_warning_and_strictly_a_mistake(
+    tmp_path: Path, assertion: str, warning: str
+) -> None:
+    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [{assertion}]}}]"
+
+    assert load_text(tmp_path, text).warnings == (warning,)
+    assert len(problems_of(tmp_path, text, strict=True)) == 1
+
+
+def test_a_program_of_the_repository_is_an_assertion_type(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    program = ".agentv/assertions/word-count.py"
+    write(tmp_path, {program: "print(1)", f"evals/{program}": "print(2)"})
+    entry = "{type: word-count, at_least: 3, weight: 2}"
+    text = f"{TARGET}tests: [{{id: a, input: hi, criteria: c, assertions: [{entry}]}}]"
+    suite = load_text(tmp_path, text, name="evals/suite.eval.yaml")
+    (assertion,) = next(iter(suite.cases)).assertions
+
+    assert (assertion.type, assertion.check, assertion.name) == (
+        "word-count",
+        "code-grader",
+        "word-count",
+    )
+    assert assertion.params["command"] == ["python3", program]
+    assert assertion.params["config"] == {"at_least": 3}
+    assert assertion.weight == 2.0
+
+
+def test_a_row_of_data_names_no_program_that_its_suite_does_not(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    row = '{"id": "a", "input": "hi", "assertions": [{"type": "lines"}]}'
+    write(tmp_path, {".agentv/assertions/lines.py": "print(1)", "rows.jsonl": row})
+
+    (problem,) = problems_of(tmp_path, f"{TARGET}tests: rows.jsonl")
+    assert "'lines' runs a program" in problem.message
+    assert load_text(tmp_path, f"{TARGET}assertions: [{{type: lines}}]\ntests: rows.jsonl").cases

@@ -67,6 +67,12 @@ class Reader(Protocol):
     def compare_fields(self, paths: Iterable[str]) -> None:
         """Note fields that are compared with those of the expected output."""
 
+    def installed_version(self, packages: Iterable[str]) -> str | None:
+        """Return the version of the first of these npm packages that is installed for the suite."""
+
+    def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
+        """Take these targets as judges, and the suite's; note names that no target has."""
+
     def member(self, raw: Any, *loc: str | int) -> Assertion | None:
         """Return the assertion at `loc`; None if it is wrong, which is noted."""
 
@@ -78,14 +84,16 @@ class Check:
     A subclass is a frozen dataclass whose annotations pydantic validates; it is no pydantic model,
     because a run makes ten million checks and a model's attributes are read at a third of the
     speed. `expected_field` names the field that a report shows as what the output should have been.
-    Fields in `omitted` are not stored while they have their default. The fields of a `nested` class
-    are validated when they are read from a plan; those of any other are JSON values and are taken
-    as they are.
+    Fields in `omitted` are not stored while they have their default. `others_in` names the field, a
+    mapping, that takes the keys of an assertion that its type does not know. The fields of a
+    `nested` class are validated when they are read from a plan; those of any other are JSON values
+    and are taken as they are.
     """
 
     expected_field: ClassVar[str] = "value"
     omitted: ClassVar[frozenset[str]] = frozenset()
     nested: ClassVar[bool] = False
+    others_in: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         """Make the subclass a frozen dataclass."""

@@ -12,10 +12,11 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.graded import aspect, scored
+from evalcore.checks.grader_payload import payload_of
 from evalcore.checks.judge import Judge, passing_score
 from evalcore.checks.judged import LlmGrader
 from evalcore.checks.negation import apply_negation
-from evalcore.checks.program import Program, payload_of, run_grader
+from evalcore.checks.program import Program, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.checks.subject import Subject
 from evalcore.declared.base import Declared

@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache, cached_property
 from typing import Annotated, Any, Final, Literal, Required, Union, get_type_hints
 
-from pydantic import Field, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, AssertionValueError, defaults
@@ -68,6 +68,8 @@ _TYPES: Final[Mapping[Dialect, Mapping[Any, Any]]] = {
     Dialect.SUITE: {float: Weight, str | None: Text},
 }
 
+_WITH_OTHERS: Final = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
 # What a field is that has to be written under one of its names.
 _MEANINGS: Final = {
     "pattern": "the regular expression",
@@ -105,7 +107,8 @@ class AssertionType:
             total=False,
         )
         shape.__doc__ = self._class.__doc__
-        return with_config(STRICT)(shape)
+        takes_others = self._class.others_in is not None
+        return with_config(_WITH_OTHERS if takes_others else STRICT)(shape)
 
     @cached_property
     def validate(self) -> Callable[[Any], dict[str, Any]]:
@@ -139,6 +142,7 @@ class AssertionType:
         Raises `AssertionValueError` for values that do not fit together.
         """
         self._check_names(written)
+        written = self._with_others(written)
         if self.word.reads is not None:
             read: tuple[str, dict[str, Any]] = getattr(self._class, self.word.reads)(
                 written, reader
@@ -152,6 +156,21 @@ class AssertionType:
         if config:
             stored.update({key: str(config[key]) for key in self.word.config if key in config})
         return self.check, stored
+
+    def _with_others(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what is written with the keys that the type does not know in their field."""
+        into = self._class.others_in
+        others = written.keys() - self.shape.__annotations__ if into else ()
+        if not others:
+            return written
+        own = {key: value for key, value in written.items() if key not in others}
+        moved = {key: value for key, value in written.items() if key in others}
+        return {**own, into: {**moved, **(own.get(into) or {})}}
+
+    @property
+    def takes_others(self) -> bool:
+        """Whether an assertion of this type may have keys that the type does not know."""
+        return self._class.others_in is not None
 
     def required_score(self, written: Mapping[str, Any]) -> float | None:
         """Return the score below which the item fails; None if the type has no such key."""

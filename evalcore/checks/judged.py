@@ -12,54 +12,19 @@ from evalcore.checks.base import STRICT, AssertionValueError, Reader
 from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
 from evalcore.checks.judge import Aggregation, JudgedCheck, JudgeKeys, Votes, read_judged
 from evalcore.checks.material import UnknownVariableError, material_of
+from evalcore.checks.metered_judges import MeteredJudges
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
-from evalcore.judging.asking import JudgeAnswer, Judges, JudgeSpec, added
 from evalcore.judging.grading import DEFAULT_PROMPT, Judgement, grade_freely, prompt_digest
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.rubrics import Criterion, Rubric, grade_by_rubric, passes
 from evalcore.mistakes.foreign_text import one_line
 from evalcore.mistakes.locations import Loc
 from evalcore.model.assertion import Outcome, Verdict, broken
-from evalcore.model.evidence import Metrics
 from evalcore.model.tolerance import reaches
 
 DEFAULT_THRESHOLD = 0.8
-
-
-class _Metered:
-    """The judges, and what their answers took; also those of a check that came to no verdict."""
-
-    def __init__(self, judges: Judges) -> None:
-        self._judges = judges
-        self.metrics: list[Metrics] = []
-
-    async def ask(self, spec: JudgeSpec, question: Any) -> JudgeAnswer:
-        answer = await self._judges.ask(spec, question)
-        self.metrics.append(answer.metrics)
-        return answer
-
-    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Any:
-        embedded = await self._judges.embed(spec, texts)
-        self.metrics.append(embedded.metrics)
-        return embedded
-
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        return self._judges.trusted(spec, prompt_sha256)
-
-    def on(self, verdict: Verdict) -> Verdict:
-        """Return the verdict with what the calls took."""
-        if not self.metrics:
-            return verdict
-        total = added(self.metrics)
-        usage = {"input": total.input_tokens, "output": total.output_tokens}
-        details = {**(verdict.details or {}), "judge_calls": len(self.metrics)}
-        if any(count is not None for count in usage.values()):
-            details["token_usage"] = usage
-        return verdict._replace(
-            details=details, latency_ms=total.latency_ms, cost_usd=total.cost_usd
-        )
 
 
 class LlmGrader(JudgedCheck):
@@ -74,7 +39,11 @@ class LlmGrader(JudgedCheck):
 
     async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
         """Ask the judges, who also see these texts, by the names of the prompt's variables."""
-        judges, panel, threshold = _Metered(subject.context.judges), self.panel, _threshold(self)
+        judges, panel, threshold = (
+            MeteredJudges(subject.context.judges),
+            self.panel,
+            _threshold(self),
+        )
         try:
             texts = material_of(subject, self.prompt, material)
             judgement = await grade_freely(judges, panel, self.prompt, texts, threshold)
@@ -150,7 +119,11 @@ class Rubrics(JudgedCheck):
 
     async def check(self, subject: Subject) -> Verdict:
         """Ask the judges; the score is graded."""
-        judges, panel, threshold = _Metered(subject.context.judges), self.panel, _threshold(self)
+        judges, panel, threshold = (
+            MeteredJudges(subject.context.judges),
+            self.panel,
+            _threshold(self),
+        )
         criteria = [
             Criterion(each.id, each.outcome, each.weight, each.required, tuple(each.levels))
             for each in self.criteria
@@ -233,7 +206,7 @@ def _no_verdict(check: JudgedCheck, message: str) -> Verdict:
 
 
 def _advisory_or_not(
-    verdict: Verdict, judges: _Metered, panel: Panel, prompt_sha256: str
+    verdict: Verdict, judges: MeteredJudges, panel: Panel, prompt_sha256: str
 ) -> Verdict:
     """Return the verdict; one of a judge that may not decide is marked so."""
     if all(judges.trusted(spec, prompt_sha256) for spec in panel.judges):

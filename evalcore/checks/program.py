@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from contextlib import suppress
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.graded import scored
+from evalcore.checks.grader_calls import MAX_CALLS, GraderAccess, GraderCalls
 from evalcore.checks.grader_environment import environment_of
+from evalcore.checks.grader_payload import OutputAs, payload_of
 from evalcore.checks.judge import passing_score
-from evalcore.checks.material import tool_calls_of
+from evalcore.checks.metered_judges import MeteredJudges
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
@@ -51,8 +54,11 @@ class CodeGrader(Check):
     """The program's score is at least `threshold` (0.8).
 
     An exit code other than 0, no JSON, a score that is not in [0, 1] and a time-out are errors that
-    show the end of what it wrote to standard error.
+    show the reason that it gave, or the end of what it wrote.
     """
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"output_as", "max_calls", "targets"})
+    others_in: ClassVar[str | None] = "config"
 
     command: TextOrTexts
     cwd: OrAbsent[Text] = None
@@ -61,11 +67,26 @@ class CodeGrader(Check):
     env: OrAbsent[dict[str, str]] = None
     memory_mb: OrAbsent[Count] = None
     threshold: OrAbsent[Share] = None
+    output_as: OutputAs = "text"
+    max_calls: OrAbsent[Annotated[int, Field(ge=0)]] = None
+    targets: OrAbsent[list[Text]] = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
         program = Program(self.command, self.cwd, self.env, self.timeout_ms, self.memory_mb)
-        answer = await run_grader(program, payload_of(self.config, subject), subject)
+        payload = payload_of(self.config, subject, self.output_as)
+        if self.max_calls is None:
+            return self._graded(await run_grader(program, payload, subject))
+        judges = MeteredJudges(subject.context.judges)
+        access = GraderAccess(self.max_calls, tuple(self.targets or ()))
+        calls = GraderCalls(access, judges)
+        async with calls.variables() as variables:
+            answer = await run_grader(program, payload, subject, variables)
+        if calls.skipped is not None:
+            raise calls.skipped
+        return judges.on(self._graded(answer))
+
+    def _graded(self, answer: Graded | Verdict) -> Verdict:
         if isinstance(answer, Verdict):
             return answer
         message = one_line(answer.reasoning)
@@ -78,68 +99,87 @@ class CodeGrader(Check):
         return verdict._replace(details=details or None)
 
     @classmethod
-    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `code-grader` means."""
-        names = {"timeout", *cls.__annotations__}
-        fields = {key: value for key, value in written.items() if key in names}
-        if "timeout" in fields and "timeout_ms" in fields:
-            raise AssertionValueError("'timeout' (s) and 'timeout_ms' are both given; keep one")
+        fields = {key: written[key] for key in _FIELDS if key in written}
+        for key, other in (("command", "script"), ("timeout_ms", "timeout")):
+            if (key in written) and (other in written):
+                raise AssertionValueError(f"'{key}' and '{other}' are both given; keep one")
+        if "script" in written:
+            fields["command"] = written["script"]
+        if "command" not in fields:
+            raise AssertionValueError("'command' is required: the program that grades", "command")
+        if "timeout" in written:
+            fields["timeout_ms"] = written["timeout"] * 1000
         for option in secret_options({"env": fields.get("env")}):
             if option.is_literal:
                 raise AssertionValueError(
                     f"'{option.name}' holds a secret as it is, which would be stored; write "
                     f"${{{{ {option.path[-1]} }}}} and set that variable"
                 )
-        if "timeout" in fields:
-            fields["timeout_ms"] = fields.pop("timeout") * 1000
+        fields |= _access(written.get("target"), reader)
+        if fields.get("output_as", _output_as(reader)) == "messages":
+            fields["output_as"] = "messages"
         return "code-grader", {**fields, "threshold": passing_score(written)}
+
+
+# The fields that stand in files under their own names.
+_FIELDS: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb", "output_as")
+
+
+def _access(target: Any, reader: Reader) -> dict[str, Any]:
+    """Return the fields that say which models the program may call, and take those as judges."""
+    if target is None or target is False:
+        return {}
+    written = {} if target is True else target
+    names = written.get("targets", [])
+    reader.use_judges(names, "target", "targets")
+    named = {"targets": names} if names else {}
+    return {"max_calls": written.get("max_calls", MAX_CALLS), **named}
+
+
+def _output_as(reader: Reader) -> OutputAs:
+    """Return how the SDK that is installed for the suite reads `output`."""
+    version = reader.installed_version(_SDKS)
+    numbers = [] if version is None else re.findall(r"\d+", version)[:2]
+    before = len(numbers) == 2 and (int(numbers[0]), int(numbers[1])) < _OUTPUT_IS_TEXT
+    return "messages" if before else "text"
+
+
+# Since v4.38 of AgentV `output` is the answer's text; before, it was the answer's messages.
+_OUTPUT_IS_TEXT: Final = (4, 38)
+_SDKS: Final = ("@agentv/eval", "@agentv/sdk", "agentv")
+
+
+class ModelAccess(TypedDict, total=False):
+    """How often the program may call models, and which targets beside the judge."""
+
+    max_calls: Annotated[int, Field(ge=0)]
+    targets: list[Text]
 
 
 class CodeGraderKeys(TypedDict, total=False):
     """The keys of `code-grader` that are no fields; `timeout` is in seconds."""
 
+    command: TextOrTexts
+    script: TextOrTexts
     timeout: Duration
-
-
-def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:
-    """Return what the program reads (docs/reference/graders.md, `code-grader`)."""
-    case, evidence, metrics = subject.case, subject.evidence, subject.metrics
-    details = evidence.details
-    measured = (metrics.input_tokens, metrics.output_tokens)
-    usage = {"input": measured[0], "output": measured[1]}
-    return {
-        "input": case.input,
-        "output": subject.output,
-        "output_messages": details.get("messages")
-        or [{"role": "assistant", "content": subject.output}],
-        "expected_output": case.expected_output,
-        "criteria": case.criteria,
-        "metadata": dict(case.metadata),
-        "trace": {
-            "calls": list(details.get("calls") or ()),
-            "tool_calls": [dict(call) for call in tool_calls_of(evidence)],
-            "errors": list(details.get("errors") or ()),
-        },
-        "token_usage": None if measured == (None, None) else usage,
-        "cost_usd": metrics.cost_usd,
-        "duration_ms": metrics.latency_ms,
-        "workspace_path": _workspace_of(subject),
-        "config": config,
-    }
-
-
-def _workspace_of(subject: Subject) -> str | None:
-    """Return the folder that the target worked in, or the one that an earlier run left."""
-    if subject.context.workspace is not None:
-        return str(subject.context.workspace)
-    left = subject.evidence.details.get("workspace")
-    return left if isinstance(left, str) and Path(left).is_dir() else None
+    target: Annotated[
+        Annotated[bool, Tag("<boolean>")] | Annotated[ModelAccess, Tag("<mapping>")],
+        Discriminator(lambda value: "<boolean>" if isinstance(value, bool) else "<mapping>"),
+    ]
 
 
 async def run_grader(
-    program: Program, payload: Mapping[str, Any], subject: Subject
+    program: Program,
+    payload: Mapping[str, Any],
+    subject: Subject,
+    variables: Mapping[str, str] | None = None,
 ) -> Graded | Verdict:
-    """Return what the program answers to the payload, or the verdict that it failed."""
+    """Return what the program answers to the payload, or the verdict that it failed.
+
+    `variables` stand in its environment beside those of the program.
+    """
     from evalcore.trust.commands import run_command
 
     timeout_s = program.timeout_ms / 1000
@@ -148,10 +188,10 @@ async def run_grader(
         environment = environment_of(program.env or {}, subject.context.folder)
     except EvalError as error:
         return broken(str(error))
-    env = dict(environment.variables)
+    env = {**environment.variables, **(variables or {})}
     workspace = payload.get("workspace_path")
     if isinstance(workspace, str):
-        env.setdefault("EVALCORE_WORKSPACE", workspace)
+        env = {"EVALCORE_WORKSPACE": workspace, "AGENTV_WORKSPACE_PATH": workspace, **env}
     ended = await run_command(
         program.command,
         stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),
@@ -161,7 +201,11 @@ async def run_grader(
         output_limit=_OUTPUT_LIMIT,
         memory_limit=None if program.memory_mb is None else program.memory_mb << 20,
     )
-    tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
+    printed = environment.clean(ended.stdout.decode(errors="replace"))
+    tail = _reason(printed) if ended.exit_code else ""
+    tail = tail or last_words(environment.clean(ended.stderr.decode(errors="replace")))
+    if ended.exit_code and not tail:
+        tail = last_words(printed)
     if ended.timed_out:
         return _failed(f"the grader took longer than {timeout_s:g} s", tail)
     if ended.exit_code < 0:
@@ -192,10 +236,36 @@ def read_answer(text: str) -> Graded:
     reasoning = value.get("reasoning")
     return Graded(
         float(score),
-        tuple(raw or ()),
+        tuple(_older_aspects(value) if raw is None else raw),
         value.get("details"),
         reasoning if isinstance(reasoning, str) else "",
     )
+
+
+def _reason(printed: str) -> str:
+    """Return why a program that failed says that it did, in the JSON of its standard output."""
+    value: Any = None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(printed)
+    if not isinstance(value, dict):
+        return ""
+    aspects = value.get("assertions")
+    for aspect in [*(aspects if isinstance(aspects, list) else ()), *_older_aspects(value)]:
+        if _is_aspect(aspect) and not aspect["passed"]:
+            return str(aspect["text"])
+    reasoning = value.get("reasoning", value.get("error"))
+    return reasoning if isinstance(reasoning, str) else ""
+
+
+def _older_aspects(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what `hits` and `misses` say, which AgentV had before `assertions`."""
+    aspects = []
+    for key, passed in (("hits", True), ("misses", False)):
+        texts = answer.get(key)
+        for text in texts if isinstance(texts, list) else ():
+            if isinstance(text, str):
+                aspects.append({"text": text, "passed": passed})
+    return aspects
 
 
 def _is_aspect(value: Any) -> bool:

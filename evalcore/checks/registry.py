@@ -67,6 +67,9 @@ _PATTERN: Final = {"value": "pattern"}
 _PATH_AND_VALUE: Final = {"path": "path", "value": "value"}
 _VALUE_AS_MAXIMUM: Final = {"value": "threshold"}
 _THRESHOLD: Final = {"threshold": "threshold"}
+_GRADER_FIELDS: Final = (
+    "command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold", "output_as",
+)  # fmt: skip
 _JUDGED: Final = {"votes": "votes", "aggregation": "aggregation", **_THRESHOLD}
 
 CHECKS: Final[Mapping[str, CheckRow]] = {
@@ -218,7 +221,15 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "code-grader": CheckRow(
         "program",
         "CodeGrader",
-        (Word(_T, "code-grader", keys_type="CodeGraderKeys", reads="read"),),
+        (
+            Word(
+                _T,
+                "code-grader",
+                keys={name: name for name in _GRADER_FIELDS},
+                keys_type="CodeGraderKeys",
+                reads="read",
+            ),
+        ),
         is_async=True,
     ),
     "composite": CheckRow(

@@ -70,11 +70,12 @@ class RunJudges:
 
     def work(self, item: WorkItem, question: JudgeQuestion, complete: Complete, kind: str) -> Work:
         """Return the question as work of a target; only models read its system message."""
-        system = {"role": "system", "content": question.system}
         is_model = kind_facts(kind).asks_model
-        text = question.user if is_model else f"{question.system}\n\n{question.user}"
+        parts = [question.user] if is_model else [question.system, question.user]
+        text = "\n\n".join(part for part in parts if part)
+        system = {"role": "system", "content": question.system}
         user = {"role": "user", "content": text}
-        messages = (system, user) if is_model else (user,)
+        messages = (system, user) if is_model and question.system else (user,)
         return Work(
             case=Case(id=item.case.id, input=list(messages)),
             variant=item.variant,
@@ -187,6 +188,8 @@ class _AsJudge:
         if "temperature" not in parameters and not _thinks(request.model):
             parameters = {"temperature": 0, **parameters}
         request = replace(request, parameters=parameters)
+        if not self._schema:
+            return await self._complete(request)
         if request.response_schema is not None or "response_format" in parameters or request.tools:
             return await self._complete(request)
         try:

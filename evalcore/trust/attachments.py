@@ -39,6 +39,21 @@ def with_file_texts(value: Any, folder: Path) -> Any:
     ]
 
 
+def with_files(messages: list[Any], folder: Path) -> list[Any]:
+    """Return messages whose file segments also have `path`, `resolved_path` and `text`.
+
+    `text` is there for a file that `with_file_texts` shows, the paths for one that is there.
+    """
+    if not any(_name_of(segment) for segment in _segments(messages)):
+        return messages
+    return [
+        {**message, "content": [_with_path(segment, folder) for segment in message["content"]]}
+        if _has_segments(message)
+        else message
+        for message in messages
+    ]
+
+
 def _segments(value: Any) -> Iterator[Mapping[str, Any]]:
     for message in value if isinstance(value, list | tuple) else ():
         if _has_segments(message):
@@ -57,21 +72,39 @@ def _name_of(segment: Mapping[str, Any]) -> str | None:
     return name.removeprefix("file://")
 
 
+def _with_path(segment: Any, folder: Path) -> Any:
+    name = _name_of(segment) if isinstance(segment, Mapping) else None
+    if not name:
+        return segment
+    try:
+        path = resolve_inside(repository_root(folder), folder, name)
+        located = {**segment, "path": name, "resolved_path": str(path)}
+        return {**located, "text": path.read_text("utf-8")} if _is_short(path) else located
+    except UnicodeDecodeError:
+        return located
+    except (EvalError, OSError):  # removed since the suite was loaded
+        return segment
+
+
 def _with_text(segment: Any, folder: Path) -> Any:
     name = _name_of(segment) if isinstance(segment, Mapping) else None
     if not name:
         return segment
     try:
         path = resolve_inside(repository_root(folder), folder, name)
-        size = path.stat().st_size
-        if size > LARGEST_TEXT:
-            return _text(f"[file: {name}, {size:,} bytes: too large to be shown here]")
+        note = f"{path.stat().st_size:,} bytes"
+        if not _is_short(path):
+            return _text(f"[file: {name}, {note}: too large to be shown here]")
         text = path.read_text("utf-8")
     except UnicodeDecodeError:
-        return _text(f"[file: {name}, {size:,} bytes: no text]")
+        return _text(f"[file: {name}, {note}: no text]")
     except (EvalError, OSError) as error:
         return _text(f"[file: {name}: {error}]")
     return _text(f'<file name="{name}">\n{text}\n</file>')
+
+
+def _is_short(path: Path) -> bool:
+    return path.stat().st_size <= LARGEST_TEXT
 
 
 def _text(text: str) -> dict[str, str]:

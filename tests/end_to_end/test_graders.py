@@ -48,11 +48,9 @@ def test_a_program_is_told_all_of_the_item(tmp_path: Path) -> None:
     )  # fmt: skip
     told = found["details"]["details"]
 
-    assert list(told) == [
-        "input", "output", "output_messages", "expected_output", "criteria", "metadata", "trace",
-        "token_usage", "cost_usd", "duration_ms", "workspace_path", "config",
-    ]  # fmt: skip
-    assert (told["input"], told["output"], told["expected_output"]) == ("hello", "out", "want")
+    assert told["input"] == [{"role": "user", "content": "hello"}]
+    assert told["expected_output"] == [{"role": "assistant", "content": "want"}]
+    assert (told["output"], told["criteria"], told["metadata"]) == ("out", "crit", {"m": 2})
     assert told["output_messages"] == [{"role": "assistant", "content": "out"}]
     assert told["token_usage"] == {"input": 3, "output": 4}
     assert (told["cost_usd"], told["duration_ms"], told["config"]) == (0.5, 5, {"k": 1})
@@ -66,6 +64,12 @@ def test_a_program_is_told_all_of_the_item(tmp_path: Path) -> None:
          "failed", 0.3, "no x"),
         ("print('{\"score\": 1}'); sys.stderr.write('boom'); sys.exit(3)",
          "error", 0.0, "exit code 3: boom"),
+        ("print('why not'); sys.exit(1)", "error", 0.0, "exit code 1: why not"),
+        ("sys.stderr.write('deprecated')\n"
+         "print(json.dumps({'score': 0, 'assertions': [{'text': 'no key', 'passed': False}]}))\n"
+         "sys.exit(1)", "error", 0.0, "exit code 1: no key"),
+        ("print(json.dumps({'score': 0.5, 'hits': ['a'], 'misses': ['no b']}))",
+         "failed", 0.5, "no b"),
         ("print('fine'); sys.stderr.write('why')", "error", 0.0, "no JSON: 'fine': why"),
         ("print('[1]')", "error", 0.0, "no JSON object"),
         ("print(json.dumps({'score': 1.5}))", "error", 0.0, "from 0 to 1"),
@@ -84,6 +88,50 @@ def test_what_a_program_answers(
 
     assert (found["outcome"], found["score"]) == (outcome, score)
     assert message in found["message"]
+
+
+ASKING = """
+import urllib.error, urllib.request
+url, token = os.environ["AGENTV_TARGET_PROXY_URL"], os.environ["AGENTV_TARGET_PROXY_TOKEN"]
+def call(path, value=None, token=token):
+    body = None if value is None else json.dumps(value).encode()
+    headers = {"Authorization": "Bearer " + token}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url + path, body, headers)) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+seen = [
+    call("/info"),
+    call("/invoke", {"question": "Is it?", "systemPrompt": "Yes or no."}),
+    call("/invoke", {"question": "x", "target": "stranger"}),
+    call("/invoke", {"question": "x"}, token="guessed"),
+    call("/invokeBatch", {"requests": [{"question": "1"}, {"question": "2"}, {"question": "3"}]}),
+    call("/invokeBatch", {"requests": [{"question": "1", "target": "judge"}, {}]}),
+    call("/invoke", {"question": "x"}),
+    call("/invoke", {"question": "x"}),
+]
+print(json.dumps({"score": 1, "details": seen}))
+"""
+
+
+def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
+    with model_server(script=lambda _: "yes") as server:
+        access = {"target": {"max_calls": 3, "targets": ["judge"]}}
+        test = given("out", {**program(tmp_path, ASKING), **access})
+        found = results(run(write_suite(tmp_path, [test], targets=[judge(server)])))["a"]
+        questions = list(server.requests)
+
+    info, reply_, stranger, unauthorized, too_many, batch, last, over = found["details"]["details"]
+    assert info[1]["maxCalls"] == 3
+    assert (reply_[0], reply_[1]["rawText"]) == (200, "yes")
+    assert reply_[1]["tokenUsage"]["input"] > 0
+    assert stranger == [400, {"error": "Unknown target 'stranger'. Available: default, judge"}]
+    assert (unauthorized[0], too_many[0], last[0], over[0]) == (401, 429, 200, 429)
+    assert [each["rawText"] for each in batch[1]["responses"]] == [
+        "yes", "Error: Missing required field: question",
+    ]  # fmt: skip
+    assert len(questions) == found["details"]["judge_calls"] == 3
 
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from evalcore.checks.base import AssertionValueError
 from evalcore.errors import EvalError
+from evalcore.formats.assertions.npm_packages import installed_version
 from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.text.documents import parse_json
@@ -265,6 +266,16 @@ class GraderReader(NamedTuple):
     def prompt(self, written: str | None) -> str | None:
         """Return the text of a prompt, from its file if it names one."""
         return self.graders.prompt(written)
+
+    def installed_version(self, packages: Iterable[str]) -> str | None:
+        """Return the version of the first of these npm packages that is installed for the suite."""
+        return installed_version(self.graders.folder, tuple(packages))
+
+    def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
+        """Take these targets as judges, and the suite's; note names that no target has."""
+        self.graders.use(None, (*self.loc, *loc), self.problems)
+        for index, name in enumerate(names):
+            self.graders.use(name, (*self.loc, *loc, index), self.problems)
 
     def compare_fields(self, paths: Iterable[str]) -> None:
         """Note fields that are compared with those of the expected output."""

@@ -110,6 +110,8 @@ class FetchTool(WaitingTool):
 def _read(kind: str, text: str, url: str) -> Any:
     if kind == "fetch_content":
         return text
+    if kind == "fetch_page_text":
+        return page_text(text)
     page = _Page(markdown=kind == "fetch_page_markdown")
     page.feed(text)
     page.close()
@@ -120,6 +122,14 @@ def _read(kind: str, text: str, url: str) -> Any:
             for link, label in links
             if urlsplit(link).scheme in ("http", "https")
         ]
+    return page.text()
+
+
+def page_text(source: str) -> str:
+    """Return the visible text of a page, a line for each block."""
+    page = _Page(markdown=False)
+    page.feed(source)
+    page.close()
     return page.text()
 
 

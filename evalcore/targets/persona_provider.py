@@ -15,9 +15,9 @@ from evalcore.model.target import Target
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
-from evalcore.workflow.definition import Soul
 from evalcore.workflow.failure import NoExecutorError
-from evalcore.workflow.services import SoulAnswer
+from evalcore.workflow.services import NO_OFFER, Offer, SoulAnswer
+from evalcore.workflow.souls import Soul
 
 PROTOCOLS: Final = ("openai", "anthropic")
 # One of these set is a provider for souls that name none.
@@ -41,8 +41,10 @@ class PersonaProvider:
         self._built: dict[str, tuple[str, Runnable]] = {}
         self._configured = any(context.environment.get(name) for name in ENVIRONMENT)
 
-    async def ask(self, work: Work, soul: Soul, messages: Sequence[Message]) -> SoulAnswer:
-        """Return the answer.
+    async def ask(
+        self, work: Work, soul: Soul, messages: Sequence[Message], offer: Offer = NO_OFFER
+    ) -> SoulAnswer:
+        """Return the answer; a provider that is no model of `PROTOCOLS` calls no tools.
 
         Raise `UsageError` where the soul names no model or an unknown provider, `NoExecutorError`
         where it names no provider and none is configured; `ProviderError`, `SkippedError` and other
@@ -50,7 +52,7 @@ class PersonaProvider:
         """
         if soul.provider is None and work.mode not in _KEYLESS_MODES and not self._configured:
             raise NoExecutorError
-        provider, runnable = self._runnable(soul)
+        provider, runnable = self._runnable(soul, offer)
         _check_key(provider, runnable, soul, work.mode)
         conversation = tuple(messages)
         prompt = prompt_of(conversation)
@@ -59,17 +61,17 @@ class PersonaProvider:
         evidence = await runnable.answer(question)
         return _answer_of(evidence, provider, soul)
 
-    def _runnable(self, soul: Soul) -> tuple[str, Runnable]:
-        key = repr(soul)
+    def _runnable(self, soul: Soul, offer: Offer) -> tuple[str, Runnable]:
+        key = repr((soul, offer))
         if key not in self._built:
-            self._built[key] = self._build(soul)
+            self._built[key] = self._build(soul, offer)
         return self._built[key]
 
-    def _build(self, soul: Soul) -> tuple[str, Runnable]:
+    def _build(self, soul: Soul, offer: Offer) -> tuple[str, Runnable]:
         from evalcore.targets.registry import build
 
         name = provider_of(soul)
-        target = self._target(soul, name)
+        target = self._target(soul, name, offer)
         try:
             context = self._context
             built = build(target, folder=context.folder, environment=context.surroundings)
@@ -80,7 +82,7 @@ class PersonaProvider:
             raise UsageError(message) from error
         return name, built
 
-    def _target(self, soul: Soul, name: str) -> Target:
+    def _target(self, soul: Soul, name: str, offer: Offer) -> Target:
         entry = self._providers.get(name)
         if entry is None:
             if name not in PROTOCOLS:
@@ -89,14 +91,14 @@ class PersonaProvider:
             if soul.model_name is None:
                 message = f"soul '{soul.id}' names no model, or is not defined"
                 raise UsageError(f"{message}; give it 'model_name'")
-            return Target(name, name, _options({}, soul))
+            return Target(name, name, _options({}, soul, offer))
         kind, options = entry["kind"], entry["options"]
         if kind not in PROTOCOLS:
             return Target(name, kind, options)
         if soul.model_name is None and not options.get("model"):
             message = f"soul '{soul.id}': neither it nor provider '{name}' names a model"
             raise UsageError(f"{message}; give it 'model_name'")
-        return Target(name, kind, _options(options, soul))
+        return Target(name, kind, _options(options, soul, offer))
 
 
 def provider_of(soul: Soul) -> str:
@@ -106,8 +108,8 @@ def provider_of(soul: Soul) -> str:
     return "anthropic" if (soul.model_name or "").lower().startswith("claude") else "openai"
 
 
-def _options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
-    """Return a model's options with the soul's laid over them."""
+def _options(options: Mapping[str, Any], soul: Soul, offer: Offer) -> dict[str, Any]:
+    """Return a model's options with the soul's, and what it may call, laid over them."""
     from evalcore.providers.chat import ChatOptions
 
     merged = dict(options)
@@ -115,6 +117,10 @@ def _options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
         merged["model"] = soul.model_name
     if soul.system_prompt:
         merged.pop("system_prompt", None)
+    if offer.tools:
+        merged["tools"] = [*offer.tools]
+        if offer.choice is not None:
+            merged["tool_choice"] = offer.choice
     for name, value in soul.parameters.items():
         if name in ChatOptions.model_fields:
             merged[name] = value
@@ -150,4 +156,10 @@ def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> SoulAnswer:
         metrics=evidence.metrics,
         attempts=call.get("attempts") or 1,
         recorded=bool(call.get("recorded")),
+        tool_calls=tuple(_tool_calls(evidence)),
     )
+
+
+def _tool_calls(evidence: Evidence) -> Sequence[Mapping[str, Any]]:
+    messages = evidence.details.get("messages")
+    return (messages[-1].get("tool_calls") or ()) if messages else ()

@@ -15,12 +15,13 @@ from evalcore.model.suite import Case
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.persona_provider import PersonaProvider
 from evalcore.targets.work import Work
-from evalcore.workflow.definition import Soul, WorkflowDefinition
+from evalcore.workflow.definition import WorkflowDefinition
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.failure import NO_EXECUTOR, NoExecutorError, WorkflowError
 from evalcore.workflow.read_definition import behaviour_of, read_definition
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.services import EngineServices, SoulAnswer
+from evalcore.workflow.services import EngineServices, Offer, SoulAnswer
+from evalcore.workflow.souls import Soul
 from evalcore.workflow.usage import by_block, sum_calls
 from evalcore.workflow.values import text_of
 from evalcore.workflow.variant import PARTS, SOUL_KEYS, apply_variant, soul_fields
@@ -127,8 +128,10 @@ class WorkflowTarget:
     def services(self, work: Work) -> EngineServices:
         """Return what blocks of one work item use."""
 
-        async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> SoulAnswer:
-            return await self._souls.ask(work, soul, messages)
+        async def ask(
+            soul: Soul, messages: Sequence[Mapping[str, Any]], offer: Offer
+        ) -> SoulAnswer:
+            return await self._souls.ask(work, soul, messages, offer)
 
         return EngineServices(
             ask=ask,

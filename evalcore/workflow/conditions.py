@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from evalcore.declared.types import NonEmpty, OrAbsent, Text
+from evalcore.declared.types import NonEmpty, Text
 from evalcore.patterns.bounded import compile_python
 from evalcore.patterns.errors import PatternError
 from evalcore.workflow.failure import BlockError
@@ -19,7 +19,7 @@ _SEARCH_LIMIT_S: Final = 2.0
 class BlockCondition(WorkflowPart):
     """One comparison of what stands at `eval_key` in an output (the whole output without one)."""
 
-    eval_key: OrAbsent[str] = None
+    eval_key: str | None = None
     operator: Text
     value: Any = None
 

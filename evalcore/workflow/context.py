@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.model.exchange import ProviderError, Request, SkippedError
-from evalcore.workflow.definition import Block, Soul, WorkflowDefinition
+from evalcore.workflow.definition import Block, WorkflowDefinition
 from evalcore.workflow.events import EventType
 from evalcore.workflow.failure import BlockError, NoExecutorError
 from evalcore.workflow.log import EventLog
-from evalcore.workflow.services import EngineServices, SoulAnswer
+from evalcore.workflow.services import NO_OFFER, EngineServices, Offer, SoulAnswer
+from evalcore.workflow.souls import Soul
 from evalcore.workflow.usage import Meter, ProviderCall
 from evalcore.workflow.values import (
     WorkflowState,
@@ -33,7 +34,7 @@ class Context:
     `inputs` are those it declares, resolved (None: it declares none). `run_inner` runs another
     block of the same workflow and returns its output and exit handle; `run_child` runs another
     workflow as this block, at most so many levels deep. `path` is the block's path in events,
-    `fixtures` the outputs of blocks that do not run.
+    `fixtures` the outputs of blocks that do not run, `files` those that tools wrote.
     """
 
     block: Block
@@ -51,6 +52,7 @@ class Context:
     run_child: Callable[
         [WorkflowDefinition, Mapping[str, Any], int], Awaitable[tuple[Any, WorkflowState]]
     ]
+    files: dict[str, str]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -83,12 +85,29 @@ class Context:
         `BlockError` if the provider fails or a limit is passed; `SkippedError` as it is.
         """
         name = DEFAULT_SOUL if soul_ref is None else soul_ref
-        soul = self.definition.souls.get(name, Soul(id=name))
-        messages: list[Mapping[str, Any]] = [{"role": "user", "content": text}]
-        if soul.system_prompt:
-            messages.insert(0, {"role": "system", "content": soul.system_prompt})
-        call = self._call(soul.provider or "", soul.model_name or "", part, group)
-        answer = await self._answered(call, lambda: self.services.ask(soul, tuple(messages)))
+        undefined = Soul(id=name, model_name=self.definition.default_model)
+        soul = self.definition.souls.get(name, undefined)
+        question: Mapping[str, Any] = {"role": "user", "content": text}
+        history: list[Mapping[str, Any]] = []
+        if self.block.stateful:
+            key = f"{self.block.id}:{name}:{part or ''}"
+            history = self.state.conversations.setdefault(key, [])
+        system = [{"role": "system", "content": soul.system_prompt}] if soul.system_prompt else []
+
+        async def ask(messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
+            call = self._call(soul.provider or "", soul.model_name or "", part, group)
+            conversation = tuple(messages)
+            return await self._answered(call, lambda: self.services.ask(soul, conversation, offer))
+
+        messages = [*system, *history, question]
+        tools = self.definition.tools_of(soul)
+        if tools:
+            from evalcore.workflow.tool_turns import answer_in_turns
+
+            answer = await answer_in_turns(soul, tools, messages, ask, self)
+        else:
+            answer = await ask(messages, NO_OFFER)
+        history += [question, {"role": "assistant", "content": answer.text}]
         return answer.text
 
     async def request(self, request: Request) -> str:

@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 
-from evalcore.declared.types import Count, Listed, OrAbsent, Seconds, Text, Weight
+from evalcore.declared.types import Listed, Seconds, Text
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
+from evalcore.workflow.bounds import Caps, Retry
 from evalcore.workflow.conditions import BlockCondition, ConditionGroup
+from evalcore.workflow.interface import Interface, WorkflowConfig, WorkflowInput
 from evalcore.workflow.part import WorkflowPart
+from evalcore.workflow.soul_tools import SoulTool
+from evalcore.workflow.souls import Soul
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 MAX_DEPTH: Final = 10
+END: Final = "END"
 
 
 def _is_group(value: object) -> str:
@@ -83,7 +89,8 @@ class Branch(NamedTuple):
 class Route(WorkflowPart):
     """A way on with its conditions, or the default one."""
 
-    case: OrAbsent[Text] = None
+    case: Text | None = None
+    case_id: Text | None = None
     when: Conditions | None = None
     default: bool = False
     goto: Text
@@ -91,7 +98,8 @@ class Route(WorkflowPart):
     @property
     def branch(self) -> Branch:
         """The route as the engine follows it."""
-        return Branch(self.case, None if self.default else group_of(self.when), self.goto)
+        decision = self.case or self.case_id
+        return Branch(decision, None if self.default else group_of(self.when), self.goto)
 
 
 class Conditional(WorkflowPart):
@@ -99,15 +107,16 @@ class Conditional(WorkflowPart):
 
     condition_group: Conditions | None = None
     when: Conditions | None = None
-    eval_key: OrAbsent[str] = None
-    operator: OrAbsent[Text] = None
+    eval_key: str | None = None
+    operator: Text | None = None
     value: Any = None
 
     @property
     def group(self) -> ConditionGroup | None:
         """The conditions; None if there are none."""
-        if not self.model_fields_set.isdisjoint({"when", "condition_group"}):
-            return group_of(self.when or self.condition_group)
+        written = self.when or self.condition_group
+        if written is not None:
+            return group_of(written)
         if self.operator is None:
             return None
         condition = {name: getattr(self, name) for name in BlockCondition.model_fields}
@@ -117,18 +126,17 @@ class Conditional(WorkflowPart):
 class OutputCondition(Conditional):
     """A decision with its conditions; a conditional transition (or `goto`) says where it leads."""
 
-    case_id: OrAbsent[Text] = None
-    case: OrAbsent[Text] = None
+    case_id: Text | None = None
+    case: Text | None = None
     combinator: Literal["and", "or"] = "and"
-    conditions: OrAbsent[Listed[BlockCondition]] = None
+    conditions: Listed[BlockCondition] | None = None
     default: bool = False
-    goto: OrAbsent[Text] = None
+    goto: Text | None = None
 
     @property
     def group(self) -> ConditionGroup | None:
         """The conditions; an empty list of them holds."""
-        named = not self.model_fields_set.isdisjoint({"when", "condition_group"})
-        if named or self.conditions is None:
+        if self.when or self.condition_group or self.conditions is None:
             return super().group
         return ConditionGroup.model_construct(
             conditions=self.conditions, combinator=self.combinator
@@ -144,37 +152,8 @@ class ExitCondition(Conditional):
     """An exit handle with what the output has to contain, match or meet."""
 
     exit_handle: Text
-    contains: OrAbsent[str] = None
-    regex: OrAbsent[str] = None
-
-
-class Retry(WorkflowPart):
-    """How often a block is tried; seconds."""
-
-    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
-    backoff: Literal["fixed", "exponential"] = "fixed"
-    backoff_base_seconds: Annotated[float, Field(ge=0, le=60)] = 1.0
-    non_retryable_errors: Listed[str] | None = None
-
-    def wait_s(self, attempt: int) -> float:
-        """Return the seconds between attempt `attempt` (from 1) and the next one."""
-        exponential = self.backoff == "exponential"
-        return self.backoff_base_seconds * (2 ** (attempt - 1) if exponential else 1)
-
-
-class Caps(WorkflowPart):
-    """Bounds of a block or a workflow; `on_exceed: warn` records an event and goes on."""
-
-    max_duration_seconds: Seconds | None = None
-    cost_cap_usd: Weight | None = None
-    token_cap: Count | None = None
-    on_exceed: Literal["warn", "fail"] = "fail"
-    warn_at_pct: OrAbsent[float] = None
-
-    @property
-    def warns(self) -> bool:
-        """Whether a passed bound is only recorded."""
-        return self.on_exceed == "warn"
+    contains: str | None = None
+    regex: str | None = None
 
 
 class Exit(WorkflowPart):
@@ -182,7 +161,7 @@ class Exit(WorkflowPart):
 
     id: Text
     label: str | None = None
-    soul_ref: OrAbsent[str] = None
+    soul_ref: str | None = None
     task: str = ""
 
 
@@ -193,32 +172,6 @@ class Carry(WorkflowPart):
     mode: Literal["last", "all"] = "last"
     source_blocks: Listed[str] | None = None
     inject_as: Text = "previous_round_context"
-
-
-class Soul(WorkflowPart):
-    """A persona: system prompt and model.
-
-    What a variant or a stored plan adds are parameters of the model in OpenAI's names.
-    """
-
-    id: str = ""
-    kind: OrAbsent[str] = Field(default=None, exclude=True)
-    name: OrAbsent[str] = Field(default=None, exclude=True)
-    role: OrAbsent[str] = Field(default=None, exclude=True)
-    description: str | None = None
-    system_prompt: OrAbsent[str] = None
-    provider: str | None = None
-    model_name: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
-    avatar_color: str | None = Field(default=None, exclude=True)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of its model."""
-        own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        parameters = {**own, **(self.model_extra or {})}
-        return {name: value for name, value in parameters.items() if value is not None}
 
 
 class Block(WorkflowPart):
@@ -237,9 +190,11 @@ class Block(WorkflowPart):
     id: str = ""
     type: str
     description: str | None = Field(default=None, exclude=True)
+    stateful: bool = False
+    stall_thresholds: dict[str, Any] | None = Field(default=None, exclude=True)
     assertions: list[Any] | None = None
     inputs: dict[str, Input] | None = None
-    depends: OrAbsent[str | Listed[str]] = None
+    depends: str | Listed[str] | None = None
     error_route: str | None = None
     outputs: dict[str, Any] | None = None
     timeout_seconds: Seconds = DEFAULT_TIMEOUT_S
@@ -286,7 +241,9 @@ class Block(WorkflowPart):
 class ModelBlock(Block):
     """A block that asks the model of a soul."""
 
-    soul_ref: OrAbsent[str] = None
+    synonyms: ClassVar[Mapping[str, str]] = MappingProxyType({"soul": "soul_ref"})
+
+    soul_ref: str | None = None
 
 
 class Transition(WorkflowPart):
@@ -312,8 +269,8 @@ class ConditionalTransition(WorkflowPart, extra="allow"):
 class Graph(WorkflowPart, extra="allow"):
     """The workflow's name, entry and edges."""
 
-    name: OrAbsent[str] = None
-    entry: OrAbsent[Text] = None
+    name: str | None = None
+    entry: Text | None = None
     transitions: Listed[Transition] | None = None
     conditional_transitions: Listed[ConditionalTransition] | None = None
 
@@ -324,7 +281,10 @@ class WorkflowSections(WorkflowPart, extra="allow"):
     souls: dict[str, Soul] | None = None
     workflow: Graph | None = None
     limits: Caps | None = None
-    primary_output: OrAbsent[Text] = None
+    config: WorkflowConfig | None = None
+    inputs: dict[str, WorkflowInput] | None = None
+    interface: Interface | None = None
+    primary_output: Text | None = None
 
 
 Checks = Mapping[str, tuple[Assertion, ...]]
@@ -332,16 +292,24 @@ Checks = Mapping[str, tuple[Assertion, ...]]
 
 @dataclass(frozen=True)
 class WorkflowDefinition:
-    """A whole workflow; `checks` are the assertions of its blocks."""
+    """A whole workflow; `checks` are the assertions of its blocks, `tools` are by id."""
 
     blocks: Mapping[str, Block]
     souls: Mapping[str, Soul] = field(default_factory=dict)
     graph: Graph = field(default_factory=Graph)
     limits: Caps | None = None
     primary_output: str | None = None
-    interface: Mapping[str, Any] = NOTHING
+    inputs: Mapping[str, WorkflowInput] = NOTHING
+    interface: Interface = field(default_factory=Interface)
+    default_model: str | None = None
+    tools: Mapping[str, SoulTool] = NOTHING
     name: str = "workflow"
     checks: Checks = NOTHING
+
+    def tools_of(self, soul: Soul) -> dict[str, SoulTool]:
+        """Return the tools that a soul may call, by the name that the model uses."""
+        tools = [self.tools[name] for name in soul.tools or () if name in self.tools]
+        return {tool.name: tool for tool in tools}
 
     @property
     def entry(self) -> str:
@@ -351,7 +319,7 @@ class WorkflowDefinition:
     @cached_property
     def plain(self) -> dict[str, str | None]:
         """The plain transitions, those that `depends` stands for among them; None is the end."""
-        plain = {edge.source: edge.to for edge in self.graph.transitions or ()}
+        plain = {edge.source: self.end(edge.to) for edge in self.graph.transitions or ()}
         for before, followers in followers_of(self.blocks).items():
             plain.setdefault(before, followers[0])
         return plain
@@ -361,8 +329,13 @@ class WorkflowDefinition:
         """Where the decisions of each block lead."""
         edges: dict[str, dict[str, str | None]] = {}
         for edge in self.graph.conditional_transitions or ():
-            edges.setdefault(edge.source, {}).update(edge.edges)
+            ways = {decision: self.end(to) for decision, to in edge.edges.items()}
+            edges.setdefault(edge.source, {}).update(ways)
         return edges
+
+    def end(self, to: str | None) -> str | None:
+        """Return where an edge leads: None for the end, which `END` stands for, too."""
+        return None if to == END and END not in self.blocks else to
 
 
 def source_of(written: str | InputSource) -> InputSource:

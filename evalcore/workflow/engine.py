@@ -13,6 +13,7 @@ from evalcore.model.exchange import SkippedError
 from evalcore.workflow.definition import Block, WorkflowDefinition
 from evalcore.workflow.events import EventType, Snapshot
 from evalcore.workflow.failure import BlockError, WorkflowError
+from evalcore.workflow.interface import interface_inputs
 from evalcore.workflow.log import EventLog
 from evalcore.workflow.routing import exit_handle, next_block
 from evalcore.workflow.services import EngineServices
@@ -51,7 +52,10 @@ class Finished:
 
 @dataclass(slots=True)
 class WorkflowExecution:
-    """One workflow being run; a sub-workflow's has the log and the counters of the outer one."""
+    """One workflow being run; a sub-workflow's has the log and the counters of the outer one.
+
+    `files` are those that tools wrote, by path.
+    """
 
     definition: WorkflowDefinition
     services: EngineServices
@@ -66,6 +70,7 @@ class WorkflowExecution:
     invocations: dict[str, int] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
     meters: tuple[Meter, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
 
     async def run(self) -> Any:
         """Return the primary output; raise `WorkflowError` if a block fails for good."""
@@ -166,13 +171,14 @@ class WorkflowExecution:
         return WorkflowExecution(
             definition=definition,
             services=self.services,
-            state=WorkflowState(inputs),
+            state=initial_state(definition, inputs),
             log=self.log,
             prefix=f"{self.prefix}{block.id}/",
             call_block=self.call_block or block.id,
             depth=self.depth + 1,
             calls=self.calls,
             errors=self.errors,
+            files=self.files,
         )
 
     async def run_as_block(self) -> tuple[Any, WorkflowState]:
@@ -181,6 +187,19 @@ class WorkflowExecution:
             return await self.run(), self.state
         except WorkflowError as error:
             raise BlockError(error.kind, str(error), retryable=True) from error
+
+
+def initial_state(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> WorkflowState:
+    """Return what is known before the first block: the inputs, with the declared defaults."""
+    complete, shared = dict(inputs), {}
+    for item in interface_inputs(definition.inputs, definition.interface):
+        if item.default is not None:
+            complete.setdefault(item.name, item.default)
+        if item.shared is not None and item.name in complete:
+            shared[item.shared] = complete[item.name]
+    state = WorkflowState(complete)
+    state.shared.update(shared)
+    return state
 
 
 def _kind(error: BlockError) -> str:
@@ -200,7 +219,7 @@ async def run_workflow(
     """
     log = EventLog(services.store)
     execution = WorkflowExecution(
-        definition, services, WorkflowState(inputs), log, fixtures or Fixtures()
+        definition, services, initial_state(definition, inputs), log, fixtures or Fixtures()
     )
     await log.add(EventType.WORKFLOW_STARTED, workflow=definition.name, entry=definition.entry)
     try:

@@ -8,10 +8,13 @@ from typing import Final, NamedTuple
 
 from evalcore.mistakes.wording import suggest
 from evalcore.workflow.conditions import OPERATORS, UNARY, BlockCondition, ConditionGroup
-from evalcore.workflow.definition import Block, Carry, Soul
+from evalcore.workflow.definition import Block, Carry
+from evalcore.workflow.souls import Soul
 
 Loc = tuple[str | int, ...]
-_ROOTS: Final = frozenset({"workflow", "results", "outputs", "shared_memory"})
+_ROOTS: Final = frozenset(
+    {"workflow", "results", "outputs", "shared_memory", "metadata", "current_task"}
+)
 
 
 class WorkflowMistake(NamedTuple):
@@ -43,7 +46,10 @@ class Names:
         """Yield a mistake if no soul has this id."""
         if name is None or self.souls is None or name in self.souls:
             return
-        hint = suggest(name, self.souls) or " Define it under 'souls:'."
+        hint = (
+            suggest(name, self.souls)
+            or f" Define it under 'souls:' or in custom/souls/{name}.yaml."
+        )
         yield WorkflowMistake(loc, f"unknown soul '{name}'.{hint}")
 
     def reference(self, path: str, loc: Loc) -> Iterator[WorkflowMistake]:

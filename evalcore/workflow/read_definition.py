@@ -14,14 +14,27 @@ from evalcore.workflow.definition import (
     Block,
     Checks,
     Graph,
-    Soul,
     WorkflowDefinition,
     WorkflowSections,
 )
+from evalcore.workflow.interface import Interface
 from evalcore.workflow.part import WorkflowPart
+from evalcore.workflow.soul_tools import SoulTool
+from evalcore.workflow.souls import Soul
 
 P = TypeVar("P", bound=WorkflowPart)
-_STORED: Final = ("id", "blocks", "souls", "workflow", "limits", "interface", "primary_output")
+_STORED: Final = (
+    "id",
+    "blocks",
+    "souls",
+    "workflow",
+    "limits",
+    "config",
+    "inputs",
+    "interface",
+    "primary_output",
+)
+_SECTIONS: Final = ("workflow", "limits", "config", "inputs", "interface")
 
 
 def behaviour_of(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +62,7 @@ def read_definition(raw: Mapping[str, Any], checks: Checks = NOTHING) -> Workflo
     written = raw.get("blocks") or {}
     if not written:
         raise ValueError("a workflow needs 'blocks'")
-    sections = {key: raw.get(key) for key in ("workflow", "limits")}
+    sections = {key: raw.get(key) for key in _SECTIONS}
     blocks = {
         name: _read(block_class(member["type"]), member, f"blocks.{name}")
         for name, member in written.items()
@@ -72,13 +85,28 @@ def definition_of(
     """Return the definition of parts that are read already; `raw` is the whole mapping."""
     graph = sections.workflow
     name = None if graph is None else graph.name
+    default_model = None if sections.config is None else sections.config.model_name
+    stored = raw.get("tools")
+    # The list of a file names tools; the mapping of a plan holds them.
+    tools = {
+        key: _read(SoulTool, tool, f"tools.{key}")
+        for key, tool in (stored if isinstance(stored, Mapping) else {}).items()
+        if isinstance(tool, Mapping) and "executor" in tool
+    }
+    own = {} if default_model is None else {"model_name": default_model}
     return WorkflowDefinition(
         blocks={key: block.model_copy(update={"id": key}) for key, block in blocks.items()},
-        souls={key: soul.model_copy(update={"id": key}) for key, soul in souls.items()},
+        souls={
+            key: soul.model_copy(update={"id": key, **({} if soul.model_name else own)})
+            for key, soul in souls.items()
+        },
         graph=graph or Graph(),
         limits=sections.limits,
         primary_output=raw.get("primary_output"),
-        interface=raw.get("interface") or NOTHING,
+        inputs=sections.inputs or NOTHING,
+        interface=sections.interface or Interface(),
+        default_model=default_model,
+        tools=tools,
         name=str(name or raw.get("id") or "workflow"),
         checks=checks,
     )

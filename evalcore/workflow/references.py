@@ -52,7 +52,7 @@ def _transitions(definition: WorkflowDefinition, names: Names) -> Iterator[Workf
     for index, edge in enumerate(definition.graph.transitions or ()):
         loc: Loc = ("workflow", "transitions", index)
         yield from names.block(edge.source, (*loc, "from"))
-        if edge.to is not None:
+        if definition.end(edge.to) is not None:
             yield from names.block(edge.to, (*loc, "to"))
         if edge.source in sources:
             message = f"'{edge.source}' has a plain transition already; one block has only one"
@@ -62,7 +62,7 @@ def _transitions(definition: WorkflowDefinition, names: Names) -> Iterator[Workf
         loc = ("workflow", "conditional_transitions", index)
         yield from names.block(conditional.source, (*loc, "from"))
         for decision, to in conditional.edges.items():
-            if to is not None:
+            if definition.end(to) is not None:
                 yield from names.block(to, (*loc, decision))
 
 

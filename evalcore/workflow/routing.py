@@ -21,12 +21,14 @@ class NextBlock(NamedTuple):
 def exit_handle(block: Block, value: Any, state: WorkflowState) -> str | None:
     """Return the exit that the block's output names.
 
-    A gate's is its verdict. Else the first of the `exit_conditions` that fits; else the member
-    `exit_handle` of a mapping.
+    A gate's is its verdict. Else the one that its soul delegated to; else the first of the
+    `exit_conditions` that fits; else the member `exit_handle` of a mapping.
     """
     stated = block.stated_exit(value)
     if stated is not None:
         return stated
+    if block.id in state.chosen_exits:
+        return state.chosen_exits[block.id]
     text = text_of(value)
     for rule in block.exit_conditions or ():
         when = rule.group

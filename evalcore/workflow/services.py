@@ -11,8 +11,9 @@ from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import UNMEASURED, Metrics
 from evalcore.model.exchange import Complete
 from evalcore.trust.imports import ImportPolicy
-from evalcore.workflow.definition import Soul, WorkflowDefinition
+from evalcore.workflow.definition import WorkflowDefinition
 from evalcore.workflow.run_store import MemoryRunStore, RunStore
+from evalcore.workflow.souls import Soul
 
 
 class SoulAnswer(NamedTuple):
@@ -24,9 +25,19 @@ class SoulAnswer(NamedTuple):
     metrics: Metrics = UNMEASURED
     attempts: int = 1
     recorded: bool = False
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
 
 
-Ask = Callable[[Soul, Sequence[Mapping[str, Any]]], Awaitable[SoulAnswer]]
+class Offer(NamedTuple):
+    """Tools that a model may call in one turn, and `tool_choice` in OpenAI's words."""
+
+    tools: tuple[Mapping[str, Any], ...] = ()
+    choice: str | None = None
+
+
+NO_OFFER = Offer()
+
+Ask = Callable[[Soul, Sequence[Mapping[str, Any]], Offer], Awaitable[SoulAnswer]]
 """Returns a soul's answer to messages; errors are `EvalError`s."""
 
 Check = Callable[[Sequence[Assertion], str, Metrics], Awaitable[Sequence[AssertionResult]]]

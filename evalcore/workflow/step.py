@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.errors import EvalError
 from evalcore.model.evidence import UNMEASURED
 from evalcore.model.exchange import SkippedError
+from evalcore.workflow.bounds import Retry
 from evalcore.workflow.context import Context
 from evalcore.workflow.declared_outputs import check_outputs
-from evalcore.workflow.definition import Block, Retry, WorkflowDefinition
+from evalcore.workflow.definition import Block, WorkflowDefinition
 from evalcore.workflow.events import EventType
 from evalcore.workflow.failure import BlockError, NoExecutorError
 from evalcore.workflow.recorded_steps import record_step
@@ -125,7 +126,9 @@ async def _attempt(
         meters=meters,
         run_inner=execution.run_inner,
         run_child=partial(_child, execution, block, meters),
+        files=execution.files,
     )
+    execution.state.chosen_exits.pop(block.id, None)
     try:
         async with asyncio.timeout(block.timeout_seconds) as scope:
             value = await block.run(context)

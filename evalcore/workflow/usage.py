@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any, NamedTuple
 
 from evalcore.model.evidence import UNMEASURED, Metrics
-from evalcore.workflow.definition import Caps
+from evalcore.workflow.bounds import Caps
 
 
 class ProviderCall(NamedTuple):

@@ -5,7 +5,7 @@ None of this is checked in a file whose cases all have fixtures.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.workflow_harness.assertions import read_assertion
+from evalcore.formats.workflow_harness.custom_files import CustomFiles, soul_references
+from evalcore.formats.workflow_harness.offered_tools import Warned, tools_of, unused_keys
 from evalcore.formats.workflow_harness.parts import read_workflow
 from evalcore.formats.workflow_harness.providers import find_providers
 from evalcore.mistakes.locations import Loc
@@ -49,6 +51,7 @@ class ExecutedWorkflow:
     ) -> None:
         self._graders = graders or Graders(path.parent)
         self.file_problems: list[Problems] = []
+        self.warned: list[Warned] = []
         self._raw, self._path, self._problems, self._options = raw, path, problems, options
         self._workflows: dict[str, dict[str, Any]] = {}
         self._root = repository_root(path.resolve().parent)
@@ -62,7 +65,7 @@ class ExecutedWorkflow:
         self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
         if not self._check(self._raw, self._problems, fixtures):
             return {}
-        definition = behaviour_of(as_json(self._raw))
+        definition = self._behaviour(self._raw, self._path, self._problems, fixtures)
         self._check_variants(definition, fixtures, variants)
         checks = _block_checks(self._raw, self._graders, self._problems)
         self._read_below(definition, self._path, self._problems, fixtures, 1)
@@ -87,6 +90,27 @@ class ExecutedWorkflow:
         for mistake in find_mistakes(workflow, fixtures, with_souls=self._with_souls):
             problems.add((*prefix, *mistake.loc), mistake.message)
         return True
+
+    def _behaviour(
+        self,
+        raw: Mapping[str, Any],
+        path: Path,
+        problems: Problems,
+        fixtures: frozenset[str],
+    ) -> dict[str, Any]:
+        """Return what a workflow does, with the tools that its souls are offered."""
+        definition = behaviour_of(as_json(raw))
+        souls = definition.get("souls") or {}
+        running = {"blocks": {k: v for k, v in raw["blocks"].items() if k not in fixtures}}
+        running_souls = {name: souls[name] for name in soul_references(running) if name in souls}
+        custom = CustomFiles(path.parent)
+        warned: list[Warned] = []
+        tools = tools_of(raw, running_souls, custom, problems, warned)
+        self.file_problems += custom.file_problems
+        warned += unused_keys({**raw, **running}, _souls_of(raw, running_souls))
+        self.warned += [(loc, f"{_where(path, self._path)}{text}") for loc, text in warned]
+        stored = {key: as_json(tool.model_dump(exclude_none=True)) for key, tool in tools.items()}
+        return {**definition, "tools": stored} if stored else definition
 
     def _check_variants(
         self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
@@ -144,9 +168,12 @@ class ExecutedWorkflow:
         if not isinstance(raw, dict) or not isinstance(raw.get("blocks"), dict):
             outer.add(loc, f"{document.file} is no workflow: it has no 'blocks'")
             return {}
+        custom = CustomFiles(path.parent)
+        raw = custom.with_souls(raw)
+        self.file_problems += custom.file_problems
         if not self._check(raw, problems):
             return {}
-        definition = behaviour_of(as_json(raw))
+        definition = self._behaviour(raw, path, problems, frozenset())
         self._read_below(definition, path, problems, frozenset(), depth + 1)
         return definition
 
@@ -172,6 +199,16 @@ class ExecutedWorkflow:
         )
         self.file_problems.extend(file_problems)
         return providers
+
+
+def _souls_of(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return souls as they are written, with what has no effect in them."""
+    souls = raw.get("souls") or {}
+    return {name: souls[name] for name in names if isinstance(souls.get(name), Mapping)}
+
+
+def _where(path: Path, suite: Path) -> str:
+    return "" if path == suite else f"{shown_path(path)}: "
 
 
 def has_provider(
@@ -221,13 +258,11 @@ def named_providers(raw: Mapping[str, Any], fixtures: Collection[str]) -> Iterat
     for name, block in blocks.items():
         if name in fixtures or not isinstance(block, dict) or not asks_model(block.get("type")):
             continue
-        exits = block.get("exits")
-        named = [item.get("soul_ref") for item in exits or () if isinstance(item, dict)]
-        for reference in (block.get("soul_ref"), *named):
-            soul = souls.get(reference) if isinstance(reference, str) else None
+        for reference in soul_references({"blocks": {name: block}}):
+            soul = souls.get(reference)
             provider = soul.get("provider") if isinstance(soul, dict) else None
             if isinstance(provider, str):
-                yield provider, ("souls", str(reference), "provider")
+                yield provider, ("souls", reference, "provider")
 
 
 def _block_checks(raw: Mapping[str, Any], graders: Graders, problems: Problems) -> dict[str, Any]:

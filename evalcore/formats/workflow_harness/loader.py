@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +18,9 @@ from evalcore.formats.parts.shared_shapes import EvalcoreSection, MeasuredFixtur
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
+from evalcore.formats.workflow_harness.custom_files import CustomFiles
 from evalcore.formats.workflow_harness.dataset_cases import with_dataset_cases
+from evalcore.formats.workflow_harness.offered_tools import Warned
 from evalcore.formats.workflow_harness.parts import read_block, read_part
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
@@ -41,9 +43,10 @@ from evalcore.model.suite import (
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.targets.flow_answer import sum_metrics
-from evalcore.workflow.definition import Graph, Soul
+from evalcore.workflow.definition import Graph
 from evalcore.workflow.failure import NO_EXECUTOR
 from evalcore.workflow.read_definition import behaviour_of
+from evalcore.workflow.souls import Soul
 
 TARGET = "workflow"
 Fixtures = Mapping[str, str | MeasuredFixture]
@@ -81,7 +84,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     baseline = settings.baseline([variant.id for variant in variants])
     raise_all((problems, *file_problems, *graders.file_problems))
     _check_target(options, document.file)
-    warnings = [*reader.warnings, *selection.finish(document.file)]
+    warnings = [*reader.warnings, *execution.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
     definition = SuiteDefinition(
         name=suite_name(path, section.get("name"), workflow.get("name")),
@@ -126,6 +129,8 @@ class _Execution:
     variants: tuple[Variant, ...]
     graders: Graders
     needed: bool = False
+    custom: CustomFiles | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def possible(self, fixture_blocks: Collection[str]) -> bool:
         """Whether a case with fixtures for these blocks can be executed.
@@ -134,6 +139,10 @@ class _Execution:
         """
         if self.options.executor:
             return True
+        if self.custom is None:
+            # A file whose cases all have fixtures asks no soul.
+            self.custom = CustomFiles(self.path.parent)
+            self.raw = self.custom.with_souls(self.raw)
         from evalcore.formats.workflow_harness.executed_workflow import can_begin
 
         begins = can_begin(self.raw, fixture_blocks, self.variants, self.options)
@@ -155,7 +164,15 @@ class _Execution:
             )
             options = workflow.options(fixture_blocks, self.variants)
             file_problems = workflow.file_problems
-        return Target(TARGET, "workflow", options), file_problems
+            self._warn(workflow.warned)
+        custom = self.custom.file_problems if self.custom else ()
+        return Target(TARGET, "workflow", options), [*file_problems, *custom]
+
+    def _warn(self, warned: Sequence[Warned]) -> None:
+        for loc, text in warned:
+            if self.options.strict:
+                self.problems.add(loc, text)
+            self.warnings.append(text)
 
 
 def _is_misshapen(problems: Problems) -> bool:

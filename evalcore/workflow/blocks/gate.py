@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from evalcore.declared.types import OrAbsent, Text
+from evalcore.declared.types import Text
 from evalcore.mistakes.wording import nearest
 from evalcore.workflow.definition import Branch, ModelBlock
 from evalcore.workflow.failure import BlockError
@@ -39,8 +39,8 @@ class GateBlock(ModelBlock):
     type: Literal["gate"]
     passed: Text | None = Field(default=None, alias="pass")
     failed: Text | None = Field(default=None, alias="fail")
-    eval_key: OrAbsent[Text] = None
-    extract_field: OrAbsent[Text] = None
+    eval_key: Text | None = None
+    extract_field: Text | None = None
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import quote, urlsplit
 
-from evalcore.declared.types import OrAbsent, Seconds, Text
-from evalcore.model.exchange import Endpoint, Request
-from evalcore.redaction.names import SECRET_HEADER
-from evalcore.trust.variables import MARK, REFERENCE, suite_variables
+from evalcore.declared.types import Seconds, Text
+from evalcore.trust.variables import MARK, REFERENCE
 from evalcore.workflow.definition import Block
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.literal_secrets import literal_secrets
 from evalcore.workflow.names import WorkflowMistake
+from evalcore.workflow.reference_values import reference_value
 from evalcore.workflow.values import has_large_integer, parsed
+from evalcore.workflow.web_request import web_request
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
@@ -30,12 +30,12 @@ class HttpBlock(Block):
     needs: ClassVar[tuple[str, ...]] = ("url",)
 
     type: Literal["http"]
-    method: OrAbsent[str] = None
+    method: str | None = None
     url: Text
-    headers: OrAbsent[dict[str, str]] = None
+    headers: dict[str, str] | None = None
     body: Any = None
-    body_template: OrAbsent[str] = None
-    timeout: OrAbsent[Seconds] = None
+    body_template: str | None = None
+    timeout: Seconds | None = None
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - the method of all types
         """Yield the secrets that the block holds literally."""
@@ -55,24 +55,14 @@ class HttpBlock(Block):
             for name, value in written.items()
         }
         body = _body(self, references)
-        secret = {
-            name: value
-            for name, value in headers.items()
-            if SECRET_HEADER.search(name) or MARK in written[name]
-        }
-        parameters: dict[str, Any] = {
-            "method": (self.method or ("GET" if body is None else "POST")).upper(),
-            "url": url,
-            "headers": {name: value for name, value in headers.items() if name not in secret},
-        }
-        if body is not None:
-            parameters["body"] = body
-        values = references.values_in(url)
-        host = urlsplit(_named(url, values)).hostname or "http"
-        request = Request(
-            endpoint=Endpoint("http", host, url, headers=secret, values=values),
-            parameters=parameters,
-            attempt_timeout_s=self.timeout,
+        request = web_request(
+            self.method or ("GET" if body is None else "POST"),
+            url,
+            headers=headers,
+            secret_headers=[name for name in headers if MARK in written[name]],
+            values=references.values_in(url),
+            body=body,
+            timeout_s=self.timeout,
         )
         answer = await context.request(request)
         if isinstance(answer, str) and has_large_integer(answer):
@@ -111,26 +101,8 @@ class _References:
         }
 
     def _value(self, match: re.Match[str], where: str, *, secret: bool) -> str:
-        name = match[1]
-        variables = suite_variables(self._context.services.folder)
-        if not variables.may_read(name, secret=secret):
-            message = f"{where}: may not read the environment variable {name}; name it in a .env"
-            raise BlockError("secret", f"{message} file, or in `readable_names` of evalcore.toml")
-        value = variables.value(name, match[2], secret=secret)
-        if value is None and (secret or where == "url"):
-            return match[0]  # a recorded answer needs none; else it is told when it is sent
-        if value is None:
-            message = f"{where}: the environment variable {name} is not set"
-            raise BlockError("secret", f"{message} in the process that runs the suite")
-        return value
-
-
-def _named(url: str, values: Mapping[str, str]) -> str:
-    """Return a URL whose host may be read from a variable, with what is no secret of it."""
-    for reference, value in values.items():
-        if url.startswith(reference):
-            return value + url.removeprefix(reference)
-    return REFERENCE.sub("x", url)
+        folder = self._context.services.folder
+        return reference_value(match, where, folder, secret=secret)
 
 
 def _url(template: str, context: Context) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from evalcore.declared.types import OrAbsent
 from evalcore.workflow.definition import ModelBlock
 from evalcore.workflow.values import text_of
 
@@ -20,7 +19,7 @@ class LlmBlock(ModelBlock):
     is_text: ClassVar[bool] = True
 
     type: Literal["llm"]
-    prompt_template: OrAbsent[str] = None
+    prompt_template: str | None = None
 
     async def run(self, context: Context) -> Any:
         """Return the answer to the filled template; without one, to what the block sees as JSON."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from evalcore.declared.types import NonEmpty, OrAbsent, Text
+from evalcore.declared.types import NonEmpty, Text
 from evalcore.mistakes.wording import suggest
 from evalcore.workflow.conditions import holds
 from evalcore.workflow.definition import Block, Carry, Conditions, group_of
@@ -36,8 +36,8 @@ class LoopBlock(Block):
     inner_block_refs: NonEmpty[str]
     max_rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     break_condition: Conditions | None = None
-    break_on_exit: OrAbsent[Text] = None
-    retry_on_exit: OrAbsent[Text] = None
+    break_on_exit: Text | None = None
+    retry_on_exit: Text | None = None
     carry_context: (
         Annotated[
             Annotated[bool, Tag("<flag>")] | Annotated[Carry, Tag("<mapping>")],

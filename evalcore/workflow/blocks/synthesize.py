@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from evalcore.declared.types import NonEmpty, OrAbsent
+from evalcore.declared.types import NonEmpty
 from evalcore.workflow.definition import ModelBlock
 from evalcore.workflow.failure import BlockError
 from evalcore.workflow.values import MISSING, text_of
@@ -22,7 +22,7 @@ class SynthesizeBlock(ModelBlock):
     is_text: ClassVar[bool] = True
 
     type: Literal["synthesize"]
-    input_block_ids: OrAbsent[NonEmpty[str]] = None
+    input_block_ids: NonEmpty[str] | None = None
 
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:
         """Yield the ids that name no block."""

@@ -10,6 +10,7 @@ from pydantic import Field
 from evalcore.declared.types import Text
 from evalcore.workflow.definition import MAX_DEPTH, Block
 from evalcore.workflow.failure import BlockError
+from evalcore.workflow.interface import SHARED, interface_inputs
 from evalcore.workflow.values import MISSING, WorkflowState
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class SubworkflowBlock(Block):
             names = ", ".join(context.services.workflows) or "none"
             message = f"workflow_ref: there is no workflow '{reference}'; known: {names}"
             raise BlockError("workflow", message)
-        inputs = _inputs(definition, context.inputs or {})
+        inputs = context.inputs or {}
+        _check_inputs(definition, inputs)
         try:
             value, state = await context.run_child(definition, inputs, self.max_depth)
         except BlockError as error:
@@ -51,32 +53,28 @@ class SubworkflowBlock(Block):
             return value
         outputs = {}
         for name, source in self.outputs.items():
-            plain = name.removeprefix("results.").removeprefix("shared_memory.")
+            plain = name
+            for prefix in ("results.", *SHARED):
+                plain = plain.removeprefix(prefix)
             outputs[plain] = _output(definition, state, source, name)
             if plain != name:
                 context.state.shared[plain] = outputs[plain]
         return outputs
 
 
-def _inputs(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs with the defaults of the other workflow's interface."""
-    complete = dict(inputs)
-    for item in definition.interface.get("inputs") or ():
-        name = item["name"]
-        if name in complete:
-            continue
-        if item.get("default") is not None:
-            complete[name] = item["default"]
-        elif item.get("required", True):
-            raise BlockError("input", f"workflow '{definition.name}' needs the input '{name}'")
-    return complete
+def _check_inputs(definition: WorkflowDefinition, inputs: Mapping[str, Any]) -> None:
+    """Raise `BlockError` for an input that the other workflow requires and does not get."""
+    for item in interface_inputs(definition.inputs, definition.interface):
+        if item.required and item.default is None and item.name not in inputs:
+            message = f"workflow '{definition.name}' needs the input '{item.name}'"
+            raise BlockError("input", message)
 
 
 def _output(definition: WorkflowDefinition, state: WorkflowState, source: Any, name: str) -> Any:
     path = source if isinstance(source, str) else source["from"]
-    for item in definition.interface.get("outputs") or ():
-        if item["name"] == path:
-            path = item["source"]
+    for item in definition.interface.outputs or ():
+        if item.name == path:
+            path = item.source
             break
     value = state.find(path)
     if value is MISSING:

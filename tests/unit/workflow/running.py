@@ -15,12 +15,12 @@ from evalcore.model.assertion import Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import Metrics
 from evalcore.model.exchange import no_provider
 from evalcore.trust.imports import ImportPolicy
-from evalcore.workflow.definition import Soul
 from evalcore.workflow.engine import Finished, Fixtures, run_workflow
 from evalcore.workflow.events import Event, Snapshot
 from evalcore.workflow.read_definition import read_definition
 from evalcore.workflow.run_store import MemoryRunStore
-from evalcore.workflow.services import EngineServices, SoulAnswer
+from evalcore.workflow.services import EngineServices, Offer, SoulAnswer
+from evalcore.workflow.souls import Soul
 
 Model = Callable[[Soul, str], str | SoulAnswer]
 
@@ -38,6 +38,7 @@ class Ran:
     events: tuple[Event, ...]
     snapshot: Snapshot
     asked: list[tuple[Soul, tuple[Mapping[str, Any], ...]]] = field(default_factory=list)
+    offers: list[Offer] = field(default_factory=list)
 
     @property
     def left(self) -> Finished:
@@ -89,9 +90,11 @@ def run(
     raw = read(text) if isinstance(text, str) else text
     store = MemoryRunStore()
     asked: list[tuple[Soul, tuple[Mapping[str, Any], ...]]] = []
+    offers: list[Offer] = []
 
-    async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]]) -> SoulAnswer:
+    async def ask(soul: Soul, messages: Sequence[Mapping[str, Any]], offer: Offer) -> SoulAnswer:
         asked.append((soul, tuple(messages)))
+        offers.append(offer)
         said = model(soul, messages[-1]["content"])
         return (
             said
@@ -119,6 +122,6 @@ def run(
             failure = error
         snapshot = await store.load_snapshot()
         assert snapshot is not None
-        return Ran(finished, failure, await store.load_events(), snapshot, asked)
+        return Ran(finished, failure, await store.load_events(), snapshot, asked, offers)
 
     return asyncio.run(execute())

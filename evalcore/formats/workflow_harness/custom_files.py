@@ -1,0 +1,170 @@
+"""Souls and tools in files of their own: `custom/souls/*.yaml`, `custom/tools/*.yaml`.
+
+They are looked for upward from the workflow file to the root of its repository.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from evalcore.errors import LoadError
+from evalcore.formats.text.documents import as_json, read_document
+from evalcore.formats.workflow_harness.parts import read_part
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import describe, shown_path
+from evalcore.repository import find_upward
+from evalcore.trust.variables import MARK
+from evalcore.workflow.literal_secrets import literal_secrets
+from evalcore.workflow.part import WorkflowPart
+from evalcore.workflow.soul_tools import TOOL_TIMEOUT_S, SoulTool, ToolCallRequest
+from evalcore.workflow.souls import Soul
+
+_ID: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_LARGEST_CODE: Final = 1 << 20
+
+
+class ToolManifest(WorkflowPart):
+    """A file `custom/tools/<id>.yaml`."""
+
+    id: str | None = None
+    kind: str | None = None
+    version: str | float | int | None = None
+    type: str | None = None
+    name: str | None = None
+    description: str = ""
+    executor: Literal["python", "request"]
+    parameters: dict[str, Any]
+    code: str | None = None
+    code_file: str | None = None
+    request: ToolCallRequest | None = None
+    timeout_seconds: float | None = None
+
+
+class CustomFiles:
+    """The souls and tools beside a workflow file; what is wrong in their files is collected."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file_problems: list[Problems] = []
+        self._folder = folder
+
+    def with_souls(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a workflow with the souls that its blocks name and it does not define.
+
+        A soul without a file is left to the check of references.
+        """
+        inline = raw.get("souls") or {}
+        if not isinstance(inline, dict):
+            return dict(raw)
+        names = [name for name in soul_references(raw) if name not in inline]
+        souls = {name: self._soul(name) for name in dict.fromkeys(names)}
+        library = {name: soul for name, soul in souls.items() if soul is not None}
+        return {**raw, "souls": {**library, **inline}} if library else dict(raw)
+
+    def _soul(self, name: str) -> dict[str, Any] | None:
+        document = self._document("souls", name)
+        if document is None:
+            return None
+        raw, problems = document
+        soul: dict[str, Any] = as_json(raw)
+        return None if read_part(Soul, raw, (), problems) is None else soul
+
+    def tool(self, name: str) -> SoulTool | None:
+        """Return the tool of a file; None if there is none, or if it is wrong, which is noted."""
+        document = self._document("tools", name)
+        if document is None:
+            return None
+        raw, problems = document
+        manifest = read_part(ToolManifest, raw, (), problems)
+        if manifest is None:
+            return None
+        before = problems.count
+        request = manifest.request and referring(manifest.request, problems, ("request",))
+        code = self._code(name, manifest, problems)
+        if problems.count > before:
+            return None
+        return SoulTool(
+            name=name.removesuffix("_tool"),
+            description=manifest.description or manifest.name or "",
+            parameters=as_json(manifest.parameters),
+            executor=manifest.executor,
+            code=code,
+            request=request,
+            timeout_seconds=manifest.timeout_seconds or TOOL_TIMEOUT_S,
+        )
+
+    def _document(self, kind: str, name: str) -> tuple[dict[str, Any], Problems] | None:
+        """Return a file of `custom/` and where its mistakes are noted."""
+        if not _ID.fullmatch(name):
+            return None
+        names = tuple(f"custom/{kind}/{name}{suffix}" for suffix in (".yaml", ".yml"))
+        path = find_upward(self._folder, names).path
+        if path is None:
+            return None
+        problems = Problems(shown_path(path), lambda _: None)
+        self.file_problems.append(problems)
+        try:
+            document = read_document(path, shown_path(path))
+        except LoadError as error:
+            problems.include(error.problems)
+            return None
+        problems = self.file_problems[-1] = Problems(document.file, document.locate)
+        if isinstance(document.value, dict):
+            return document.value, problems
+        problems.add((), f"a file in custom/{kind} is a mapping, got {describe(document.value)}")
+        return None
+
+    def _code(self, name: str, manifest: ToolManifest, problems: Problems) -> str | None:
+        """Return the Python of a tool; note a tool without any, and a request without its own."""
+        if manifest.executor == "request":
+            if manifest.request is None:
+                problems.add((), "executor 'request' needs 'request'")
+            return None
+        if (manifest.code is None) is (manifest.code_file is None):
+            problems.add((), "executor 'python' needs either 'code' or 'code_file'")
+            return None
+        if manifest.code_file is None:
+            return manifest.code
+        names = (f"custom/tools/{name}.yaml", f"custom/tools/{name}.yml")
+        file = find_upward(self._folder, names).path
+        folder = self._folder if file is None else file.resolve().parent
+        try:
+            path = (folder / manifest.code_file).resolve()
+            if path.is_relative_to(folder) and path.stat().st_size <= _LARGEST_CODE:
+                return path.read_text("utf-8")
+        except (OSError, ValueError):
+            pass
+        problems.add(("code_file",), f"there is no file '{manifest.code_file}' beside it")
+        return None
+
+
+def soul_references(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the souls that blocks and their exits name; nothing of what is misshapen."""
+    blocks = raw.get("blocks")
+    for block in blocks.values() if isinstance(blocks, dict) else ():
+        if not isinstance(block, dict):
+            continue
+        exits = block.get("exits")
+        for part in (block, *(exits if isinstance(exits, list) else ())):
+            named = part if isinstance(part, dict) else {}
+            reference = named.get("soul_ref", named.get("soul"))
+            if isinstance(reference, str):
+                yield reference
+
+
+def referring(request: ToolCallRequest, problems: Problems, loc: Loc) -> ToolCallRequest:
+    """Return a request with `${NAME}` written as `${{ NAME }}`; note literal secrets at `loc`."""
+
+    def fill(text: str) -> str:
+        return text if MARK in text else _VARIABLE.sub(r"${{ \1 }}", text)
+
+    headers = {name: fill(value) for name, value in (request.headers or {}).items()}
+    url = fill(request.url)
+    body = None if request.body_template is None else fill(request.body_template)
+    for mistake in literal_secrets(headers, url, body):
+        problems.add((*loc, *mistake.loc), mistake.message)
+    return request.model_copy(update={"url": url, "headers": headers, "body_template": body})

@@ -1,0 +1,248 @@
+"""Souls and tools of workflow files that stand in files of their own, below `custom/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.formats.loading import cases_of, load_text, problems_of, write
+
+DIGEST = """\
+version: "1.0"
+id: digest
+kind: workflow
+tools: [http, payload_tool, webhook]
+blocks:
+  write: {type: linear, soul_ref: writer, stall_thresholds: {phase: 3}}
+  send: {type: linear, soul_ref: sender, depends: write}
+workflow: {name: digest, entry: write}
+eval: {cases: [{id: a, %sexpected: {send: [{type: contains, value: x}]}}]}
+"""
+WRITER = """\
+id: writer
+kind: soul
+name: Writer
+role: Writer
+system_prompt: You write.
+provider: openai
+model_name: gpt-4.1-mini
+tools: null
+assertions: null
+max_tokens: null
+avatar_color: info
+modified_at: null
+"""
+SENDER = """\
+id: sender
+role: Sender
+system_prompt: You send.
+provider: openai
+model_name: gpt-4.1-mini
+tools: [http, payload_tool, webhook]
+required_tool_calls: [payload, webhook]
+"""
+PAYLOAD = """\
+version: "1.0"
+type: custom
+executor: python
+name: Payload
+description: Builds the payload.
+parameters: {type: object, properties: {text: {type: string}}, required: [text]}
+code_file: payload.py
+"""
+WEBHOOK = """\
+id: webhook
+kind: tool
+version: "1.0"
+type: custom
+executor: request
+name: Webhook
+description: Sends it.
+parameters: {type: object, properties: {payload: {type: string}}}
+request:
+  method: POST
+  url: ${EVAL_WEBHOOK_URL}
+  headers: {Authorization: "Bearer ${EVAL_WEBHOOK_KEY}"}
+  body_template: "{{ payload }}"
+timeout_seconds: 10
+"""
+FILES = {
+    "custom/souls/writer.yaml": WRITER,
+    "custom/souls/sender.yaml": SENDER,
+    "custom/tools/payload_tool.yaml": PAYLOAD,
+    "custom/tools/payload.py": "def main(args):\n    return {'payload': args['text']}\n",
+    "custom/tools/webhook.yaml": WEBHOOK,
+}
+NAME = "custom/workflows/digest.yaml"
+
+
+def repository(folder: Path, **changes: str) -> Path:
+    (folder / ".git").mkdir()
+    changed = {f"custom/{name.replace('__', '/')}.yaml": text for name, text in changes.items()}
+    write(folder, {name: text for name, text in (FILES | changed).items() if text})
+    return folder
+
+
+def loaded(folder: Path, text: str = DIGEST % "") -> tuple[dict[str, Any], tuple[str, ...]]:
+    suite = load_text(folder, text, NAME)
+    return dict(suite.definition.targets["workflow"].options), suite.warnings
+
+
+def test_souls_and_tools_are_files_beside_the_workflow(tmp_path: Path) -> None:
+    options, warnings = loaded(repository(tmp_path))
+    definition = options["definition"]
+
+    assert definition["souls"]["sender"]["system_prompt"] == "You send."
+    assert definition["souls"]["writer"]["model_name"] == "gpt-4.1-mini"
+    tools = definition["tools"]
+    assert sorted(tools) == ["http", "payload_tool", "webhook"]
+    assert tools["payload_tool"]["name"] == "payload"
+    assert tools["payload_tool"]["code"] == FILES["custom/tools/payload.py"]
+    assert warnings == ("block 'write': 'stall_thresholds' has no effect; see 'timeout_seconds'",)
+
+
+def test_variables_of_a_request_stay_references_in_the_plan(tmp_path: Path) -> None:
+    request = loaded(repository(tmp_path))[0]["definition"]["tools"]["webhook"]["request"]
+
+    assert request == {
+        "method": "POST",
+        "url": "${{ EVAL_WEBHOOK_URL }}",
+        "headers": {"Authorization": "Bearer ${{ EVAL_WEBHOOK_KEY }}"},
+        "body_template": "{{ payload }}",
+    }
+
+
+def test_a_soul_of_the_workflow_file_wins(tmp_path: Path) -> None:
+    souls = "souls: {writer: {system_prompt: Mine., provider: openai, model: m}}\n"
+    options, _ = loaded(repository(tmp_path), souls + DIGEST % "")
+
+    assert options["definition"]["souls"]["writer"]["system_prompt"] == "Mine."
+
+
+def test_sub_workflows_have_souls_and_tools_of_their_own(tmp_path: Path) -> None:
+    outer = """\
+        blocks: {call: {type: workflow, workflow_ref: digest}}
+        workflow: {name: outer, entry: call}
+        eval: {cases: [{id: a, expected: {call: [{type: contains, value: x}]}}]}
+        """
+    write(repository(tmp_path), {NAME: DIGEST % ""})
+    options = load_text(tmp_path, outer).definition.targets["workflow"].options
+
+    (inner,) = options["workflows"].values()
+    assert sorted(inner["souls"]) == ["sender", "writer"]
+    assert sorted(inner["tools"]) == ["http", "payload_tool", "webhook"]
+
+
+def test_files_are_not_read_for_a_suite_of_fixtures(tmp_path: Path) -> None:
+    repository(tmp_path, souls__writer="tools: 5", tools__webhook="nonsense")
+
+    assert "a" in cases_of(tmp_path, DIGEST % "fixtures: {send: x}, ", NAME)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param(
+            {"souls__writer": ""},
+            "unknown soul 'writer'.",
+            id="no soul",
+        ),
+        pytest.param(
+            {"souls__writer": "system_promt: x"},
+            "custom/souls/writer.yaml:1: system_promt: unknown key 'system_promt'.",
+            id="a wrong soul",
+        ),
+        pytest.param(
+            {"tools__payload_tool": PAYLOAD.replace("payload.py", "../../secret.py")},
+            "there is no file '../../secret.py' beside it",
+            id="code elsewhere",
+        ),
+        pytest.param(
+            {"tools__webhook": WEBHOOK.replace("${EVAL_WEBHOOK_KEY}", "sk-live-83hfKq02")},
+            "holds a secret",
+            id="a literal secret",
+        ),
+        pytest.param(
+            {"tools__webhook": WEBHOOK.replace("executor: request", "executor: python")},
+            "executor 'python' needs either 'code' or 'code_file'",
+            id="an executor without its part",
+        ),
+    ],
+)
+def test_mistakes_in_the_files_are_told_with_their_place(
+    tmp_path: Path, changes: dict[str, str], message: str
+) -> None:
+    problems = problems_of(repository(tmp_path, **changes), DIGEST % "", NAME)
+
+    assert message in "\n".join(map(str, problems))
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        pytest.param(
+            {"tools__webhook": ""},
+            "tool 'webhook' is not offered: there is no custom/tools/webhook.yaml",
+            id="no file",
+        ),
+        pytest.param(
+            {"souls__sender": SENDER.replace("[http,", "[file_io, http,")},
+            "tool 'file_io' is not offered: 'tools' of the file does not list it",
+            id="not listed",
+        ),
+        pytest.param(
+            {"souls__writer": WRITER.replace("assertions: null", "assertions: [{type: cost}]")},
+            "soul 'writer': 'assertions' have no effect; write them in the block",
+            id="assertions of a soul",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_a_warning_and_in_strict_mode_a_mistake(
+    tmp_path: Path, changes: dict[str, str], warning: str
+) -> None:
+    folder = repository(tmp_path, **changes)
+
+    assert any(warning in text for text in loaded(folder)[1])
+    problems = problems_of(folder, DIGEST % "", NAME, strict=True)
+    assert any(warning in problem.message for problem in problems)
+
+
+def test_tools_may_be_defined_in_the_workflow_file(tmp_path: Path) -> None:
+    text = """\
+        tools:
+          search: {type: http, url: "https://example.org/find?q={{ query }}"}
+          pages: {type: builtin, source: runsight/http}
+        souls: {s: {provider: openai, model_name: m, tools: [search, pages]}}
+        blocks: {a: {type: linear, soul_ref: s}}
+        workflow: {name: w, entry: a}
+        eval: {cases: [{id: a, expected: {a: [{type: contains, value: x}]}}]}
+        """
+    tools = load_text(tmp_path, text).definition.targets["workflow"].options["definition"]["tools"]
+
+    assert tools["search"]["parameters"]["required"] == ["query"]
+    assert tools["pages"]["executor"] == "http"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "sound"), [("[json, math]", True), ("[json]", False), ("null", True)]
+)
+def test_code_imports_what_it_says_it_may(tmp_path: Path, allowed: str, sound: bool) -> None:
+    text = f"""\
+        blocks:
+          a:
+            type: code
+            allowed_imports: {allowed}
+            code: |
+              import json
+              from math import pi
+              def main(data): return json.dumps(pi)
+        workflow: {{name: w, entry: a}}
+        eval: {{cases: [{{id: a, expected: {{a: [{{type: contains, value: x}}]}}}}]}}
+        """
+    if sound:
+        assert list(cases_of(tmp_path, text)) == ["a"]
+    else:
+        (problem,) = problems_of(tmp_path, text)
+        assert problem.message == "imports 'math', which 'allowed_imports' does not name"

@@ -35,6 +35,7 @@ from evalcore.storage.layout import suite_key
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states
 from flows.covering import covered
+from flows.decided_failures import log_decisions_without_traceback
 from flows.parameters import takes_parameters
 from flows.permitted import permitted_store, this_worker
 from flows.publish import publish
@@ -94,6 +95,7 @@ class AnnotateParameters(BaseModel):
 @takes_parameters(AnnotateParameters)
 def annotate(**fields: Any) -> State[Any]:
     """Ask people about a run; the state says the decision with their labels."""
+    log_decisions_without_traceback()
     parameters = AnnotateParameters(**fields)
     try:
         with covered():

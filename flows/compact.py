@@ -14,6 +14,7 @@ from evalcore.errors import EvalError
 from evalcore.history.compaction import Compacted, compact
 from evalcore.history.sync import Synced, sync
 from flows import states
+from flows.decided_failures import log_decisions_without_traceback
 from flows.parameters import takes_parameters
 from flows.permitted import permitted_store, this_worker
 from flows.publish import best_effort, logged
@@ -53,6 +54,7 @@ class CompactParameters(BaseModel):
 @takes_parameters(CompactParameters)
 def compact_history(**fields: Any) -> State[Any]:
     """Bring the history up to date and make its small files large ones."""
+    log_decisions_without_traceback()
     parameters = CompactParameters(**fields)
     age, before = parameters.drop_results_older_than_days, None
     if age is not None:

@@ -22,6 +22,7 @@ from evalcore.errors import EvalError, StoreError
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
+from evalcore.model.mode import HISTORY
 from evalcore.pipeline import (
     DecideOptions,
     ExecuteOptions,
@@ -38,6 +39,7 @@ from evalcore.settings import read_settings
 from evalcore.storage.runs import StoredRun, find_run
 from flows import states
 from flows.covering import covered
+from flows.decided_failures import log_decisions_without_traceback
 from flows.execution import FlowExecution, is_complete, local_execution, rare_collections
 from flows.lanes import (
     are_many,
@@ -56,12 +58,12 @@ from flows.publish import (
     STORE_LABEL,
     RunProgress,
     best_effort,
-    earlier_run,
     introduce,
     logged,
     note_flow_run,
     publish,
 )
+from flows.retried import earlier_run
 from flows.tasks import execute_shard
 
 # A server keeps the history of about 35 task runs a second; so many at once it takes in its stride.
@@ -112,6 +114,7 @@ def _labelled_run(store: str, run_id: str) -> StoredRun:
 def evaluate(**fields: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
     settle_at_exit()
+    log_decisions_without_traceback()
     try:
         with covered():
             return _evaluate(EvaluateParameters(**fields))
@@ -181,7 +184,12 @@ def _plan(parameters: EvaluateParameters) -> FlowExecution:
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         workers = parameters.lanes or _PLAN_WORKERS
-        plan = PlanOptions(mode=parameters.mode, workers=workers, single_items=not parameters.lanes)
+        plan = PlanOptions(
+            mode=parameters.mode,
+            reuse=HISTORY if parameters.reuse else None,
+            workers=workers,
+            single_items=not parameters.lanes,
+        )
         run = plan_run(suite, store, plan, now=datetime.now(UTC))
         note_flow_run(run)
     execute = ExecuteOptions(

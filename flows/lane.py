@@ -19,6 +19,7 @@ from evalcore.pipeline.acceptance import accept_plan
 from evalcore.storage.runs import find_run
 from flows import states
 from flows.covering import covered
+from flows.decided_failures import log_decisions_without_traceback
 from flows.execution import rare_collections
 from flows.late_cancellation import settle_at_exit
 from flows.parameters import takes_parameters
@@ -75,6 +76,7 @@ class LaneParameters(BaseModel):
 def evaluate_lane(**fields: Any) -> State[Any]:
     """Execute shards of a run that no other lane executes; `evaluate` decides the run."""
     settle_at_exit()
+    log_decisions_without_traceback()
     try:
         with covered():
             return _execute(LaneParameters(**fields))

@@ -27,6 +27,7 @@ from evalcore.redaction.exceptions import cover_exception
 from evalcore.report.escape import escape_markdown
 from flows import states
 from flows.compact import sync_history
+from flows.decided_failures import log_decisions_without_traceback
 from flows.evaluate import evaluate, note_cancellation
 from flows.late_cancellation import settle_at_exit
 from flows.night_history import look_back
@@ -72,6 +73,7 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
 def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
     settle_at_exit()
+    log_decisions_without_traceback()
     parameters = NightlyParameters(**fields)
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)

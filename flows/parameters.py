@@ -31,12 +31,14 @@ _OPTION_NAMES = {
 _FORMATS = Literal[
     "auto", "workflow-harness", "suite", "script-suite", "test-file", "workflow-evals"
 ]
+_Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class EvaluateParameters(BaseModel):
     """One run of one suite. Flat, because a schedule's parameters replace whole values.
 
-    Defaults are literal: a factory's would not reach the form.
+    The order is that of the form: what is chosen for most runs first. Defaults are literal: a
+    factory's would not reach the form.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,10 +53,6 @@ class EvaluateParameters(BaseModel):
             examples=["evals/support.eval.yaml"],
         ),
     ]
-    format: Annotated[
-        _FORMATS,
-        Field(description="The file's format; `auto` recognises it by its content."),
-    ] = "auto"
     mode: Annotated[
         Literal["live", "record", "replay", "auto"],
         Field(
@@ -62,26 +60,58 @@ class EvaluateParameters(BaseModel):
             "saves what they answer, `replay` uses recordings only, `auto` records what is missing."
         ),
     ] = "live"
+    cases: Annotated[
+        list[_Name],
+        Field(
+            max_length=10_000,
+            description="Only the cases with these ids; empty means all.",
+            examples=[["refund"]],
+        ),
+    ] = []
+    tags: Annotated[
+        list[_Name],
+        Field(
+            max_length=100,
+            description="Only cases with one of these tags; empty means all.",
+            examples=[["smoke"]],
+        ),
+    ] = []
+    exclude_tags: Annotated[
+        list[_Name],
+        Field(max_length=100, description="No case with one of these tags.", examples=[["slow"]]),
+    ] = []
     target: Annotated[
         str,
         Field(
+            max_length=200,
             description="A target of the suite, evaluated in place of its default one.",
             examples=["gpt-small"],
         ),
     ] = ""
     variants: Annotated[
-        list[str],
-        Field(description="Only these variants; empty means all.", examples=[["short-prompt"]]),
+        list[_Name],
+        Field(
+            max_length=100,
+            description="Only these variants; empty means all.",
+            examples=[["short-prompt"]],
+        ),
     ] = []
-    cases: Annotated[
-        list[str],
-        Field(description="Only the cases with these ids; empty means all.", examples=[["refund"]]),
-    ] = []
-    tags: Annotated[
-        list[str],
-        Field(description="Only cases with one of these tags; empty means all."),
-    ] = []
-    exclude_tags: Annotated[list[str], Field(description="No case with one of these tags.")] = []
+    baseline: Annotated[
+        str,
+        Field(
+            max_length=200,
+            description="What the run is compared with: a variant, a named baseline, or an earlier "
+            "run by its id or as `latest`; empty means what the suite says.",
+            examples=["main"],
+        ),
+    ] = ""
+    reuse: Annotated[
+        bool,
+        Field(
+            description="Take what did not change from the suite's last 20 runs instead of "
+            "executing it again."
+        ),
+    ] = False
     iterations: Annotated[
         Annotated[int, Field(ge=1, le=1000)]
         | Annotated[str, Field(pattern=r"^auto(:\d{1,4})?$")]
@@ -92,22 +122,23 @@ class EvaluateParameters(BaseModel):
             examples=[5, "auto:10"],
         ),
     ] = None
+    gates: Annotated[
+        list[_Name],
+        Field(
+            max_length=100,
+            description="Gates in place of the suite's: `NAME`, `NAME=VALUE` or `NAME:key=value`.",
+            examples=[["pass_rate=0.9", "p95_latency_under=2000"]],
+        ),
+    ] = []
     threshold: Annotated[
         float | None,
         Field(
             ge=0,
             le=1,
-            description="The score to reach, 0 to 1; empty means what the suite says.",
+            description="The score to reach; empty means what the suite says.",
             examples=[0.8],
         ),
     ] = None
-    gates: Annotated[
-        list[str],
-        Field(
-            description="Gates in place of the suite's: `NAME`, `NAME=VALUE` or `NAME:key=value`.",
-            examples=[["pass_rate=0.9", "p95_latency_under=2000"]],
-        ),
-    ] = []
     concurrency: Annotated[
         int | None,
         Field(
@@ -127,6 +158,19 @@ class EvaluateParameters(BaseModel):
             examples=[4],
         ),
     ] = 0
+    resume: Annotated[
+        str | None,
+        Field(
+            pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$",
+            description="The id of an unfinished run to go on with: only what has no result yet "
+            "is executed, as it was planned. A completed run is published again.",
+            examples=["20260518T100000Z-0a1b2c"],
+        ),
+    ] = None
+    format: Annotated[
+        _FORMATS,
+        Field(description="The file's format; `auto` recognises it by its content."),
+    ] = "auto"
     strict: Annotated[bool, Field(description="Refuse a suite that loads with warnings, too.")] = (
         False
     )
@@ -139,15 +183,6 @@ class EvaluateParameters(BaseModel):
             examples=["s3://evals/production"],
         ),
     ] = ""
-    resume: Annotated[
-        str | None,
-        Field(
-            pattern=r"^\d{8}T\d{6}Z-[0-9a-f]{6}$",
-            description="The id of an unfinished run to go on with: only what has no result yet "
-            "is executed, as it was planned. A completed run is published again.",
-            examples=["20260518T100000Z-0a1b2c"],
-        ),
-    ] = None
 
 
 def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
@@ -167,10 +202,8 @@ def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
         for name, field in model.model_fields.items()
     ]
 
-    described = (
-        f"    {name}: {' '.join((field.description or '').split())}"
-        for name, field in model.model_fields.items()
-    )
+    schema = model.model_json_schema()["properties"]
+    described = (f"    {name}: {form_text(schema[name])}" for name in model.model_fields)
 
     def give(function: Function) -> Function:
         function.__doc__ = "\n".join((function.__doc__ or "", "", "Args:", *described))
@@ -178,6 +211,25 @@ def takes_parameters(model: type[BaseModel]) -> Callable[[Function], Function]:
         return function
 
     return give
+
+
+def form_text(field: Mapping[str, Any]) -> str:
+    """Return what the form says of a field: its description, bounds and examples.
+
+    `field` is its JSON Schema. Prefect's form shows of it nothing but the description.
+    """
+    parts = [field.get("description", "")]
+    for schema in (field, *field.get("anyOf", ())):
+        if "minimum" in schema and "maximum" in schema:
+            parts.append(f"From {schema['minimum']:g} to {schema['maximum']:g}.")
+    examples = [
+        f"`{text}`"
+        for example in field.get("examples", ())
+        for text in (example if isinstance(example, list) else [example])
+    ]
+    if examples:
+        parts.append(f"For example {' or '.join(examples)}.")
+    return " ".join(parts)
 
 
 def load_options(
@@ -197,6 +249,7 @@ def load_options(
         tags=frozenset(parameters.tags),
         excluded_tags=frozenset(parameters.exclude_tags),
         variants=frozenset(parameters.variants),
+        baseline=parameters.baseline or None,
         strict=parameters.strict,
         # A replay asks no provider and needs no key.
         secrets_required=parameters.mode != "replay",

@@ -27,7 +27,6 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.client.orchestration import get_client
-from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
@@ -44,7 +43,6 @@ from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
 from evalcore.report.message import LISTED_CASES
 from evalcore.settings import read_settings
-from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
 
@@ -89,18 +87,6 @@ def note_flow_run(run: StoredRun) -> None:
         if runtime.flow_run.ui_url:
             facts["flow_run_url"] = str(runtime.flow_run.ui_url)
         run.update(lambda now: replace(now, execution={**now.execution, **facts}))
-
-
-def earlier_run(store: ObjectStore) -> str | None:
-    """Return the id of the run that this flow run had before it was retried; None for the first.
-
-    A flow run that is retried goes on with its run; a completed one is published again.
-    """
-    context = FlowRunContext.get()
-    labels = {} if context is None or context.flow_run is None else context.flow_run.labels
-    if labels.get(STORE_LABEL) != store.url or RUN_LABEL not in labels:
-        return None
-    return str(labels[RUN_LABEL])
 
 
 class RunProgress:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from prefect import flow
 from prefect.client.schemas.objects import StateType
 
 from evalcore.history.sync import sync
@@ -18,8 +19,9 @@ from evalcore.pipeline import (
     load,
 )
 from evalcore.storage.address import open_store
-from evalcore.storage.runs import StoredRun, list_runs
+from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.trust.imports import ImportPolicy
+from flows.evaluate import evaluate
 from flows.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from flows.runner import PrefectRunner
 from tests.support.prefect_runs import (
@@ -260,6 +262,39 @@ def test_the_command_line_brings_its_own_trust_along(prefect: PrefectServer, fol
     run = planned(load(Path(write_python_suite(folder))), open_store(str(folder / "store")))
     PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(folder,))))
     assert run.manifest().decision == "pass"
+
+
+def test_the_form_compares_with_an_earlier_run_and_reuses_its_items(
+    prefect: PrefectServer, folder: Path
+) -> None:
+    suite = write_suite(folder, "hello", "well, hello", name="twice")
+    run_flow(suite=suite)
+    seen = run_flow(suite=suite, baseline="latest", reuse=True, gates=["no_regressions"])
+    assert seen.state.is_completed(), seen.state
+    later, earlier = list_runs(open_store(str(folder / "store")))
+    report = orjson.loads(stored_report(find_run(open_store(str(folder / "store")), later.id)))
+    assert report["run"]["reused"] == [{"run": earlier.id, "items": 2}]
+    assert later.settings["baseline"]["run"] == earlier.id
+
+
+def test_a_parent_that_is_retried_goes_on_with_the_runs_of_its_first_attempt(
+    prefect: PrefectServer, folder: Path
+) -> None:
+    suite = write_suite(folder, "hello", "goodbye", name="retried")
+    attempts: list[str | None] = []
+
+    @flow(retries=1)
+    def night() -> str:
+        attempts.append(evaluate(suite=suite, return_state=True).name)
+        if len(attempts) == 1:
+            raise OSError("the machine failed")
+        attempts.append(evaluate(suite=suite, return_state=True, iterations=2).name)
+        return "ended"
+
+    assert night() == "ended"
+    assert attempts == ["GateFailed"] * 3
+    runs = list_runs(open_store(str(folder / "store")))
+    assert sorted(run.plan.items for run in runs) == [2, 4]
 
 
 def test_a_run_links_to_its_page_and_has_the_picture_of_the_trend(

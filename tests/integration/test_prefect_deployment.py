@@ -29,7 +29,7 @@ from evalcore.storage.runs import list_runs
 from flows.compact import CompactParameters
 from flows.evaluate import evaluate
 from flows.nightly_parameters import NightlyParameters
-from flows.parameters import EvaluateParameters
+from flows.parameters import EvaluateParameters, form_text
 from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Project, deploy
 from tests.support.prefect_runs import flow_run_of, only_run, write_suite
@@ -103,8 +103,8 @@ def test_the_form_describes_every_parameter(registered: PrefectServer) -> None:
     schema: dict[str, Any] = deployment("evaluate/on-demand").parameter_openapi_schema or {}
     assert list(schema["properties"]) == list(EvaluateParameters.model_fields)
     assert schema["required"] == ["suite"]
-    for name, field in EvaluateParameters.model_fields.items():
-        assert schema["properties"][name]["description"] == field.description
+    for name, field in EvaluateParameters.model_json_schema()["properties"].items():
+        assert schema["properties"][name]["description"] == form_text(field)
 
 
 def test_the_form_has_bounds_choices_examples_and_defaults(registered: PrefectServer) -> None:
@@ -136,8 +136,8 @@ def test_the_form_of_the_nightly_describes_every_parameter(registered: PrefectSe
     schema: dict[str, Any] = deployment("nightly/nightly").parameter_openapi_schema or {}
     assert list(schema["properties"]) == list(NightlyParameters.model_fields)
     assert schema["required"] == ["suites"]
-    for name, field in NightlyParameters.model_fields.items():
-        assert schema["properties"][name]["description"] == field.description
+    for name, field in NightlyParameters.model_json_schema()["properties"].items():
+        assert schema["properties"][name]["description"] == form_text(field)
     assert schema["properties"]["at_once"]["maximum"] == 16
 
 

@@ -58,7 +58,7 @@ def refused(
 ) -> ProviderError:
     """Return the error that an answer of this status (300 or more) is."""
     reason = _reason(endpoint, body)
-    kind = _kind_of(status, body)
+    kind = kind_of_status(status, body)
     what = f"HTTP {status}: {reason}" if reason else f"HTTP {status}"
     hint = _hint(endpoint, url, status, headers)
     error = failed(endpoint, url, kind, f"{what}{hint}", status)
@@ -128,7 +128,8 @@ def _bounded(seconds: float) -> float | None:
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-def _kind_of(status: int, body: bytes) -> ErrorKind:
+def kind_of_status(status: int, body: bytes) -> ErrorKind:
+    """Return what an answer of this status (300 or more) and body means."""
     if status in (401, 403):
         return ErrorKind.AUTHENTICATION
     if status == 429:

@@ -32,11 +32,11 @@ async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
         headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}
     sent = Sent("POST", url, headers, json_body(request, url, payload_of(request)))
     if not request.stream:
-        return _reply(request, url, await exchange(session, request, sent))
-    stream = _OpenAIStream(request, url)
+        return reply_of(request, url, await exchange(session, request, sent))
+    stream = OpenAIStream(request, url)
     received = await exchange(session, request, sent, stream.take)
     # A server without streams answers whole.
-    return _reply(request, url, received) if received.body else stream.reply(received.latency_ms)
+    return reply_of(request, url, received) if received.body else stream.reply(received.latency_ms)
 
 
 def payload_of(request: Request) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def _is_closed(schema: Any) -> bool:
     return all(_is_closed(value) for value in schema.values())
 
 
-def _reply(request: Request, url: str, received: Received) -> Reply:
+def reply_of(request: Request, url: str, received: Received) -> Reply:
+    """Return the reply that a whole answer is; raise `ProviderError` for what is none."""
     body = received.body
     data = parsed_answer(request.endpoint, url, body, "the answer")
     choice = _first_choice(data)
@@ -147,7 +148,7 @@ def _cost_of(raw: Any) -> float | None:
 
 
 @dataclass(slots=True)
-class _OpenAIStream:
+class OpenAIStream:
     """Puts a streamed answer together."""
 
     request: Request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 from evalcore.model.evidence import NOTHING
@@ -13,12 +14,16 @@ _MILLION = 1_000_000
 
 
 class _Rule(NamedTuple):
-    """Dollars per million tokens, valid up to `up_to` input tokens, and whose price it is."""
+    """Dollars per million tokens, valid up to `up_to` input tokens, and whose price it is.
+
+    `name` is what the table calls the model.
+    """
 
     input: float
     output: float
     up_to: float
     provider_id: str
+    name: str
 
 
 def cost_of(
@@ -42,7 +47,7 @@ def cost_of(
     if rule is None:
         return None
     if (input_tokens or 0) >= rule.up_to:
-        return _calculated(model, rule.provider_id, input_tokens or 0, output_tokens or 0)
+        return _calculated(rule.name, rule.provider_id, input_tokens or 0, output_tokens or 0)
     return ((input_tokens or 0) * rule.input + (output_tokens or 0) * rule.output) / _MILLION
 
 
@@ -59,11 +64,14 @@ def _bundled(model: str, provider: str) -> _Rule | None:
     import genai_prices
 
     # No look for newer prices: runs have to be repeatable, and may have no network.
-    for provider_id in dict.fromkeys((provider.lower(), None)):
+    ids = dict.fromkeys((provider.lower(), None))
+    # Of an adapter's `azureopenai:gpt-4o` the table knows the second part.
+    names = dict.fromkeys((model, model.partition(":")[2] or model))
+    for name, provider_id in product(names, ids):
         try:
             price: Any = genai_prices.calc_price(
                 genai_prices.Usage(input_tokens=1, output_tokens=1),
-                model_ref=model,
+                model_ref=name,
                 provider_id=provider_id,
             )
         except LookupError:
@@ -71,7 +79,8 @@ def _bundled(model: str, provider: str) -> _Rule | None:
         sides = [price.model_price.input_mtok or 0, price.model_price.output_mtok or 0]
         starts = [tier.start for side in sides for tier in getattr(side, "tiers", ())]
         base = [float(getattr(side, "base", side)) for side in sides]
-        return _Rule(base[0], base[1], min(starts, default=float("inf")), str(price.provider.id))
+        up_to = min(starts, default=float("inf"))
+        return _Rule(base[0], base[1], up_to, str(price.provider.id), name)
     return None
 
 

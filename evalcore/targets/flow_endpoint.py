@@ -11,7 +11,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.target import Target
 from evalcore.providers.chat import ChatModel
 from evalcore.targets.build_context import BuildContext
-from evalcore.targets.registry import build
+from evalcore.targets.registry import MODEL_KINDS, build
 
 _PROTOCOLS: Final = ("openai", "anthropic")
 
@@ -33,7 +33,7 @@ def chat_model_of(
         hint = "a variant's 'provider' and the suite's own 'targets' are known here"
         raise TargetError("provider", f"{message} ({hint})")
     kind, options = (provider, {}) if entry is None else (entry["kind"], dict(entry["options"]))
-    if kind not in _PROTOCOLS:
+    if kind not in MODEL_KINDS:
         message = f"provider '{provider}' is of kind '{kind}', which has no chat"
         raise TargetError("provider", message)
     if model is not None:

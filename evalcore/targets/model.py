@@ -1,4 +1,4 @@
-"""The targets `openai` and `anthropic`: a model answers."""
+"""The targets `openai`, `anthropic` and `any-llm`: a model answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Request
 from evalcore.model.suite import Case
-from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
+from evalcore.providers.chat import AdapterOptions, ChatModel, ChatOptions, chat_model
 from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message
 from evalcore.targets.exchange_evidence import evidence_of
@@ -21,7 +21,7 @@ from evalcore.targets.option_templates import filled
 from evalcore.targets.work import Work
 from evalcore.trust.files import repository_root, resolve_inside
 
-__all__ = ["AnthropicTarget", "ChatOptions", "OpenAITarget"]
+__all__ = ["AdapterOptions", "AdapterTarget", "AnthropicTarget", "ChatOptions", "OpenAITarget"]
 
 EMBEDDINGS: Final = "openai-embeddings"
 _ELSEWHERE: Final = ("http://", "https://", "data:")
@@ -85,6 +85,12 @@ class AnthropicTarget(_ChatTarget):
     """A model behind Anthropic's messages."""
 
     protocol = "anthropic"
+
+
+class AdapterTarget(_ChatTarget):
+    """A model of Azure, Bedrock, Vertex AI or others, by the package any-llm (extra `any-llm`)."""
+
+    protocol = "any-llm"
 
 
 def _templated(work: Work, options: ChatOptions) -> tuple[Message, ...]:

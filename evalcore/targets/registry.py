@@ -56,6 +56,13 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
             takes_context=True,
             asks_model=True,
         ),
+        "any-llm": TargetKind(
+            "evalcore.targets.model",
+            "AdapterTarget",
+            "AdapterOptions",
+            takes_context=True,
+            asks_model=True,
+        ),
         "block": TargetKind(
             "evalcore.targets.block",
             "ReplayedBlock",
@@ -113,6 +120,8 @@ KINDS: Final[Mapping[str, TargetKind]] = MappingProxyType(
         ),
     }
 )
+MODEL_KINDS: Final = tuple(kind for kind, row in KINDS.items() if row.asks_model)
+"""The kinds of targets that functions, judges and souls may ask."""
 # What the loader of script suites makes; no file names it, so that nothing of it is checked again.
 SCRIPT: Final = "script"
 _SCRIPT_KIND: Final = TargetKind(

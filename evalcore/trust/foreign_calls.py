@@ -90,7 +90,7 @@ def place_of_error(error: BaseException) -> str:
 
     The file is named as its module is imported, so that the text is the same in every folder.
     """
-    place = ""
+    suffix = ""
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -98,9 +98,9 @@ def place_of_error(error: BaseException) -> str:
             module = str(traceback.tb_frame.f_globals.get("__name__", ""))
             path = PurePath(code.co_filename)
             depth = module.count(".") + (2 if path.name == "__init__.py" else 1)
-            place = f" ({'/'.join(path.parts[-depth:])}:{traceback.tb_lineno})"
+            suffix = f" ({'/'.join(path.parts[-depth:])}:{traceback.tb_lineno})"
         traceback = traceback.tb_next
-    return place
+    return suffix
 
 
 @lru_cache(maxsize=256)

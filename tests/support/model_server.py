@@ -3,8 +3,9 @@
 In a test: `with model_server(latency_s=0.05) as server: server.base_url, server.stats()`.
 In a process of its own: `python -m tests.support.model_server --port 8123 --latency-ms 200`.
 
-Routes: `/v1/chat/completions`, `/v1/embeddings`, `/v1/messages`, `/echo` (any method: answers with
-what it was sent, for the target `http`), `GET /stats`, `POST /reset`.
+Routes: `/v1/chat/completions` (Azure's is `/openai/v1/chat/completions`), `/v1/embeddings`,
+`/v1/messages`, `/echo` (any method: answers with what it was sent, for the target `http`),
+`GET /stats`, `POST /reset`.
 """
 
 from __future__ import annotations
@@ -182,6 +183,7 @@ class ModelServer:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=64 << 20)
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/openai/v1/chat/completions", self._chat)
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_post("/v1/embeddings", self._embeddings)
         app.router.add_route("*", "/echo", self._echo)

@@ -94,7 +94,12 @@ def _pieces(text: str) -> list[str]:
 
 def _openai_events(question: Question, answer: Answer) -> Iterator[bytes]:
     def event(choices: list[Any], **more: Any) -> bytes:
-        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": question.model}
+        chunk = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": question.model,
+        }
         return b"data: " + json.dumps({**chunk, "choices": choices, **more}).encode() + b"\n\n"
 
     def delta(**values: Any) -> bytes:

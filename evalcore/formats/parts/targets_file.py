@@ -19,7 +19,7 @@ from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.repository import find_upward
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
-    kind_facts,
+    MODEL_KINDS,
     merged_options,
     options_model,
 )
@@ -229,7 +229,9 @@ class Targets:
         models = {
             name: other
             for name, other in self._entries.items()
-            if entry.interpolated and other.interpolated and is_model(other.raw.get("provider"))
+            if entry.interpolated
+            and other.interpolated
+            and other.raw.get("provider") in MODEL_KINDS
         }
         for name, other in models.items():
             self.use(name, other.loc, other.problems)
@@ -332,8 +334,3 @@ def _check_addresses(
         except ValueError as error:
             message = f"with its variables replaced, {error}"
             problems.add((*loc, *option.path), message, label=label)
-
-
-def is_model(kind: object) -> bool:
-    """Whether targets of this kind are models that functions may ask."""
-    return isinstance(kind, str) and kind_facts(kind).asks_model

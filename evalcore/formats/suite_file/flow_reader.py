@@ -19,7 +19,7 @@ from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.mistakes.wording import shown_path, suggest
 from evalcore.model.target import Target, Variant
-from evalcore.targets.registry import KINDS
+from evalcore.targets.registry import KINDS, MODEL_KINDS
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
 from evalcore.workflow.variant import PARTS, SOUL_KEYS
@@ -27,7 +27,6 @@ from evalcore.workflow.variant import PARTS, SOUL_KEYS
 FLOW: Final = "flow"
 WORKFLOW: Final = "workflow"
 _FILES: Final = (".yaml", ".yml", ".json")
-_MODELS: Final = ("openai", "anthropic")
 # Types of nodes that factories use without registering them (docs/reference/suites.md).
 _AGENTS: Final = ("claude.agent", "opencode.agent")
 _FORMS: Final = "a flow is module:function, a workflow file, or a target's name"
@@ -80,7 +79,7 @@ class FlowReader:
         inline: Sequence[Any] = raw.get("targets") or ()
         self._own_names = [entry["name"] for entry in inline]
         self._inline_models = [
-            entry["name"] for entry in inline if entry.get("provider") in _MODELS
+            entry["name"] for entry in inline if entry.get("provider") in MODEL_KINDS
         ]
 
     def read(self, flow: Any, variants: Sequence[SuiteVariant]) -> Flow:

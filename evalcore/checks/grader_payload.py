@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 
 from evalcore.checks.subject import Subject
 from evalcore.errors import EvalError
-from evalcore.judging.texts import conversation_text, expected_text, json_text
+from evalcore.judging.texts import conversation_text, expected_text
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.messages import message_array
 from evalcore.trust.attachments import attached_paths, with_file_texts, with_files
 
 OutputAs = Literal["text", "messages"]
@@ -31,10 +32,10 @@ def payload_of(
     answer.
     """
     case, metrics, folder = subject.case, subject.metrics, subject.context.folder
-    input_messages = with_files(messages_of(case.input, "user"), folder)
+    input_messages = with_files(_messages(case.input, "user"), folder)
     answered = _answered(subject)
     trace = _trace(subject, [*input_messages, *answered], answered)
-    expected = messages_of(case.expected_output, "assistant")
+    expected = _messages(case.expected_output, "assistant")
     text = {
         "input_text": conversation_text(with_file_texts(case.input, folder)),
         "output_text": subject.output,
@@ -67,18 +68,6 @@ def payload_of(
 _SUMMARY: Final = ("event_count", "tool_calls", "error_count", "tool_durations", "llm_call_count")
 
 
-def messages_of(value: Any, role: str) -> list[Any]:
-    """Return an input or an expected output as messages: what is none is one of this role."""
-    if value is None:
-        return []
-    if isinstance(value, list | tuple) and all(_is_message(each) for each in value):
-        return [_message(each) for each in value]
-    content = dict(value) if isinstance(value, Mapping) else value
-    if not isinstance(content, str | dict):
-        content = json_text(content)
-    return [{"role": role, "content": content}]
-
-
 def unified_diff(evidence: Evidence) -> str | None:
     """Return the changes of files as one text; None where no workspace was looked at."""
     changes = evidence.details.get("file_changes")
@@ -92,8 +81,8 @@ def unified_diff(evidence: Evidence) -> str | None:
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts)
 
 
-def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and "role" in value
+def _messages(value: Any, role: str) -> list[dict[str, Any]]:
+    return [_message(message) for message in message_array(value, role)]
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,9 +107,8 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 def _answered(subject: Subject) -> list[dict[str, Any]]:
     """Return the messages of the answer; the last one of the assistant has a content."""
     left = subject.evidence.details.get("messages")
-    if not isinstance(left, list | tuple):
-        left = ()
-    messages = [_message(each) for each in left if _is_message(each)]
+    listed = left if isinstance(left, list | tuple) else ()
+    messages = [_message(each) for each in listed if isinstance(each, Mapping) and "role" in each]
     return messages or [{"role": "assistant", "content": subject.output}]
 
 

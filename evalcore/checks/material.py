@@ -7,8 +7,10 @@ from typing import Any
 
 from evalcore.checks.subject import Subject
 from evalcore.judging.fences import variables_of
+from evalcore.judging.grading import DEFAULT_PROMPT
 from evalcore.judging.texts import conversation_text, expected_text, json_text
 from evalcore.model.evidence import Evidence
+from evalcore.trust.attachments import with_file_texts
 
 
 class UnknownVariableError(ValueError):
@@ -20,16 +22,20 @@ def material_of(
 ) -> dict[str, str]:
     """Return the texts of the prompt's variables and of those that a judge always sees.
 
-    Raise `UnknownVariableError` for one without a value. `more` are texts of the assertion's own.
+    Attached files stand in them with their text. The metadata are there for a built-in prompt
+    (None, or one that begins with the built-in text) and for one that names them. Raise
+    `UnknownVariableError` for one without a value. `more` are texts of the assertion's own.
     """
-    case = subject.case
+    case, folder = subject.case, subject.context.folder
     texts = {
-        "input": conversation_text(case.input),
+        "input": conversation_text(with_file_texts(case.input, folder)),
         "output": subject.output,
-        "expected_output": expected_text(case.expected_output),
+        "expected_output": expected_text(with_file_texts(case.expected_output, folder)),
         "criteria": case.criteria or "",
         **(more or {}),
     }
+    if case.metadata and (prompt is None or prompt.startswith(DEFAULT_PROMPT)):
+        texts["metadata"] = json_text(dict(case.metadata))
     for name in () if prompt is None else variables_of(prompt):
         if name not in texts:
             texts[name] = _value(name, subject, texts)
@@ -37,6 +43,8 @@ def material_of(
 
 
 def _value(name: str, subject: Subject, texts: Mapping[str, str]) -> str:
+    if name in {"metadata", "metadata_json"}:
+        return json_text(dict(subject.case.metadata))
     if name.startswith("metadata."):
         return _metadata(name, subject.case.metadata)
     if name in {"input_text", "question"}:

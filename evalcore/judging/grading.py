@@ -43,12 +43,13 @@ _FORMAT: Final = (
     '"evidence": what in the output shows it}], "reasoning": one or two sentences}'
 )
 # What a judge always sees of these, if there is any: by the prompt, or after it.
-_ALWAYS: Final = ("criteria", "input", "expected_output", "output")
+_ALWAYS: Final = ("criteria", "metadata", "input", "expected_output", "output")
 _ALIASES: Final = {
     "input": {"input", "input_text", "question"},
     "expected_output": {"expected_output", "expected_output_text", "reference_answer"},
     "output": {"output", "output_text", "answer", "candidate_answer"},
     "criteria": {"criteria"},
+    "metadata": {"metadata", "metadata_json"},
 }
 VARIABLES: Final = (
     *(name for names in _ALIASES.values() for name in sorted(names)),

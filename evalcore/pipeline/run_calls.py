@@ -108,6 +108,7 @@ class RunCalls:
         self._failure: StoreError | None = None
         self._pools: dict[Pool, asyncio.AbstractEventLoop] = {}
         self._mode = Mode(manifest.mode)
+        self._has_one_case = manifest.plan.cases == 1
         self.observer = observer_of(manifest)
         if self.observer is not None:
             self.observer.tell(ExecutionBegun(manifest.plan.items, manifest.plan.shards))
@@ -247,7 +248,7 @@ class RunCalls:
             clean=redaction.value,
         )
         folder = Path(self._run.definition.source.folder)
-        return Workspaces(self._run.run_id, folder, surroundings)
+        return Workspaces(self._run.run_id, folder, surroundings, single=self._has_one_case)
 
     def _make(self) -> RunCallContext:
         from evalcore.execution.call_context import RunCallContext

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore.errors import EvalError, TargetError
+from evalcore.model.messages import message_array
 from evalcore.model.workspace import Hook, HookName
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import place_inside
@@ -20,7 +21,10 @@ _TAIL_CHARACTERS: Final = 2_000
 
 
 class HookInput(NamedTuple):
-    """The input of hooks; without a test where several tests share the workspace."""
+    """The input of hooks; without a test where several tests share the workspace.
+
+    A hook reads `case_input` as an array of messages.
+    """
 
     workspace_path: str
     eval_run_id: str
@@ -34,7 +38,7 @@ class HookInput(NamedTuple):
             "workspace_path": self.workspace_path,
             "test_id": self.test_id,
             "eval_run_id": self.eval_run_id,
-            "case_input": self.case_input,
+            "case_input": None if self.test_id is None else message_array(self.case_input, "user"),
             "case_metadata": dict(self.case_metadata),
         }
         return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE)

@@ -71,10 +71,16 @@ class Workspace:
 
 
 class Workspaces:
-    """Gives tests their workspaces; safe in several threads."""
+    """Gives tests their workspaces; safe in several threads.
 
-    def __init__(self, run_id: str, suite_folder: Path, surroundings: Surroundings) -> None:
+    `single` says that the suite has one test: its shared workspace is that test's.
+    """
+
+    def __init__(
+        self, run_id: str, suite_folder: Path, surroundings: Surroundings, *, single: bool = False
+    ) -> None:
         self._run_id = run_id
+        self._single = single
         self._surroundings = surroundings
         self._maker = WorkspaceMaker(surroundings.root, run_id, suite_folder)
         self._lock = threading.Lock()
@@ -92,7 +98,7 @@ class Workspaces:
         raw = case.workspace or {}
         hook_input = HookInput("", self._run_id, case.id, case.input, case.metadata)
         if spec_of(raw).shared:
-            workspace_folder = self._shared_home(raw)
+            workspace_folder = self._shared_home(raw, hook_input)
             async with workspace_folder.lock, self._locked_against_processes(workspace_folder):
                 # The hooks around a test are its own.
                 workspace_folder.spec = spec_of(raw)
@@ -132,7 +138,7 @@ class Workspaces:
                 workspace.notes.setdefault("warnings", []).append(message)
                 self._warn(f"test '{hook_input.test_id}': {message}")
 
-    def _shared_home(self, raw: Mapping[str, Any]) -> WorkspaceFolder:
+    def _shared_home(self, raw: Mapping[str, Any], hook_input: HookInput) -> WorkspaceFolder:
         """Return the workspace that all tests share whose workspaces differ by `each` hooks only.
 
         A folder that is used as it is (`path`) has one for all tests.
@@ -143,9 +149,8 @@ class Workspaces:
             workspace_folder = self._shared.get(key)
             if workspace_folder is None:
                 name = "shared" if not self._shared else f"shared-{len(self._shared)}"
-                workspace_folder = WorkspaceFolder(
-                    spec_of(raw), self._maker, name, HookInput("", self._run_id)
-                )
+                for_all = hook_input if self._single else HookInput("", self._run_id)
+                workspace_folder = WorkspaceFolder(spec_of(raw), self._maker, name, for_all)
                 self._shared[key] = workspace_folder
                 same = next(
                     (

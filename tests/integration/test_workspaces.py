@@ -161,7 +161,7 @@ def test_a_hook_is_told_of_its_test_on_standard_input(bench: Bench) -> None:
         "workspace_path": bench.rows()["a"]["output"],
         "test_id": "a",
         "eval_run_id": report["run"]["id"],
-        "case_input": "hi",
+        "case_input": [{"role": "user", "content": "hi"}],
         "case_metadata": {"repo": "x"},
     }
 
@@ -180,10 +180,16 @@ def test_a_program_that_grades_is_told_of_the_workspace(bench: Bench) -> None:
 
 def test_the_first_hook_of_a_shared_workspace_is_told_of_no_test(bench: Bench) -> None:
     hooks = {"before_all": {"command": "cat > all.json"}}
-    bench.write({"hooks": hooks}, [{"id": "a", "metadata": {"k": 1}}, {"id": "b"}])
+    first = {"id": "a", "metadata": {"k": 1}}
+    bench.write({"hooks": hooks}, [first, {"id": "b"}])
     bench.run()
     told = json.loads((bench.folder / "all.json").read_text())
     assert (told["test_id"], told["case_input"], told["case_metadata"]) == (None, None, {})
+
+    bench.write({"hooks": hooks}, [first])
+    bench.run()
+    told = json.loads((bench.folder / "all.json").read_text())
+    assert (told["test_id"], told["case_metadata"]) == ("a", {"k": 1})
 
 
 def test_a_test_replaces_the_suites_hooks_one_by_one(bench: Bench) -> None:

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalcore.checks.material import material_of
+from evalcore.checks.subject import CheckContext, Subject
+from evalcore.judging.grading import DEFAULT_PROMPT, question_of
+from evalcore.model.evidence import UNMEASURED, Evidence
+from evalcore.model.suite import Case
+from evalcore.trust.imports import ImportPolicy
+
+
+def subject(folder: Path, case: Case) -> Subject:
+    context = CheckContext(folder, ImportPolicy())
+    return Subject("Yes.", UNMEASURED, Evidence("Yes."), case, context)
+
+
+def attaching(*names: str) -> list[Any]:
+    files = [{"type": "file", "value": name} for name in names]
+    return [{"role": "user", "content": [*files, {"type": "text", "value": "Which word?"}]}]
+
+
+def test_a_judge_sees_the_text_of_attached_files(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("xyzzy")
+    (tmp_path / "long.txt").write_text("x" * 70_000)
+    (tmp_path / "data.bin").write_bytes(b"\xff\xfe\x00")
+    expected = attaching("notes.txt")
+    case = Case("a", attaching("notes.txt", "long.txt", "data.bin"), expected_output=expected)
+    material = material_of(subject(tmp_path, case), None)
+    assert material["input"] == (
+        '<file name="notes.txt">\nxyzzy\n</file>\n'
+        "[file: long.txt, 70,000 bytes: too large to be shown here]\n"
+        "[file: data.bin, 3 bytes: no text]\n"
+        "Which word?"
+    )
+    assert "xyzzy" in material["expected_output"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        (None, True),
+        (f"{DEFAULT_PROMPT}\n\nCriteria:\nIs kind", True),
+        ("Judge {{output}} for {{metadata}}", True),
+        ("Judge {{output}} for {{metadata.tier}}", False),
+        ("Judge {{output}}", False),
+    ],
+)
+def test_metadata_reach_built_in_prompts_and_those_that_name_them(
+    tmp_path: Path, prompt: str | None, shown: bool
+) -> None:
+    case = Case("a", "hi", metadata={"tier": "gold", "seats": 3})
+    question = question_of(prompt, material_of(subject(tmp_path, case), prompt))
+    assert ('"seats": 3' in question.user) is shown
+
+
+def test_without_metadata_a_built_in_prompt_does_not_speak_of_them(tmp_path: Path) -> None:
+    question = question_of(None, material_of(subject(tmp_path, Case("a", "hi")), None))
+    assert "etadata" not in question.user

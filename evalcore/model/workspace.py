@@ -28,12 +28,14 @@ EACH: Final = frozenset({HookName.BEFORE_EACH, HookName.AFTER_EACH})
 class Hook:
     """A program that is told of a workspace; an array runs without a shell.
 
-    `cwd` is relative to the suite's folder, which is the default.
+    `cwd` is relative to the suite's folder, which is the default. With `reset` the workspace is
+    first taken back to what `before_all` left; there may be no program then.
     """
 
-    command: str | tuple[str, ...]
+    command: str | tuple[str, ...] | None
     timeout_s: float
     cwd: str | None = None
+    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Repository:
     """A git repository in a workspace: `source` is a URL or a folder (`is_local`).
 
     `checkout` is a commit, a tag or a branch, by default the source's own; `ancestor` counts so
-    many first parents back from it.
+    many first parents back from it. At most the last `depth` commits are fetched; with `sparse`
+    only these folders are written.
     """
 
     path: str
@@ -49,6 +52,8 @@ class Repository:
     is_local: bool = False
     checkout: str | None = None
     ancestor: int = 0
+    depth: int | None = None
+    sparse: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,11 @@ class WorkspaceSpec:
     repos: tuple[Repository, ...] = ()
     hooks: Mapping[HookName, Hook] = field(default_factory=dict)
 
+    @property
+    def resets(self) -> bool:
+        """Whether a hook takes the workspace back to an earlier state."""
+        return any(hook.reset for hook in self.hooks.values())
+
 
 def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
     """Return what a case's `workspace` (JSON values, as the loader made them) says."""
@@ -72,13 +82,19 @@ def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
         shared=raw.get("isolation", "shared") == "shared",
         template=raw.get("template"),
         path=raw.get("path"),
-        repos=tuple(Repository(**entry) for entry in raw.get("repos", ())),
+        repos=tuple(
+            Repository(**{**entry, "sparse": tuple(entry.get("sparse", ()))})
+            for entry in raw.get("repos", ())
+        ),
         hooks={HookName(name): _hook(entry) for name, entry in raw.get("hooks", {}).items()},
     )
 
 
 def _hook(raw: Mapping[str, Any]) -> Hook:
-    command = raw["command"]
+    command = raw.get("command")
     return Hook(
-        command if isinstance(command, str) else tuple(command), raw["timeout_s"], raw.get("cwd")
+        tuple(command) if isinstance(command, list | tuple) else command,
+        raw["timeout_s"],
+        raw.get("cwd"),
+        raw.get("reset", False),
     )

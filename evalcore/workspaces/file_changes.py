@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import stat
 import time
@@ -10,8 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-# Contents up to here are compared and shown; of longer files only that they changed.
+# Contents up to here are shown; longer files are compared by their digests.
 TEXT_BYTES: Final = 64 * 1024
+# What is read before a test: contents in memory, and bytes that are digested. Beyond it, files are
+# compared by size and time of change.
+_MOST_CONTENT: Final = 64 << 20
+_MOST_DIGESTED: Final = 1 << 30
 _MOST_CHANGES: Final = 1_000
 _MOST_TEXT: Final = 256 * 1024
 # A file changed twice within one tick of the file system's clock has the same time both times.
@@ -21,9 +26,10 @@ _SKIPPED: Final = ".git"
 
 
 class FileState(NamedTuple):
-    """A file at one moment; `content` where it was read. A link's content is its target.
+    """A file at one moment; `content` or its SHA-256 where it was read.
 
-    `sure` says that another size or time of change is certain once the content changes.
+    A link's content is its target. `sure` says that another size or time of change is certain once
+    the content changes.
     """
 
     mtime_ns: int
@@ -31,6 +37,7 @@ class FileState(NamedTuple):
     mode: int
     content: bytes | None = None
     sure: bool = True
+    digest: bytes | None = None
 
 
 Folder = Mapping[str, FileState]
@@ -38,18 +45,32 @@ Folder = Mapping[str, FileState]
 Earlier = Callable[[str], bytes | None]
 
 
-def look(folder: Path, earlier_files: Folder | None = None) -> dict[str, FileState]:
-    """Return the files of a folder by their paths; contents of those that are as `known` stay."""
+def look(
+    folder: Path, earlier_files: Folder | None = None, *, is_checkout: bool = False
+) -> dict[str, FileState]:
+    """Return the files of a folder by their paths; states that are still those of earlier stay.
+
+    Others are read, so that a file that is written again as it was is no change. In a fresh
+    checkout git knows what they hold, and only those are read whose time of change says nothing.
+    """
     earlier_files = earlier_files or {}
     files: dict[str, FileState] = {}
     now = time.time_ns()
+    content_bytes = sum(len(state.content or b"") for state in earlier_files.values())
+    digested_bytes = 0
     for name, entry in _files(str(folder), ""):
         state = _state_of(entry, now)
         earlier = earlier_files.get(name)
         if earlier is not None and _is_same(earlier, state):
             state = earlier
-        elif not state.sure and state.size <= TEXT_BYTES:
+        elif is_checkout and state.sure:
+            pass
+        elif state.size <= min(TEXT_BYTES, _MOST_CONTENT - content_bytes):
             state = state._replace(content=_content(entry.path, state))
+            content_bytes += state.size
+        elif digested_bytes + state.size <= _MOST_DIGESTED:
+            state = state._replace(digest=_digest(entry.path, state))
+            digested_bytes += state.size
         files[name] = state
     return files
 
@@ -89,6 +110,16 @@ def _content(path: str, state: FileState) -> bytes | None:
         return None
 
 
+def _digest(path: str, state: FileState) -> bytes | None:
+    try:
+        if not stat.S_ISREG(state.mode):
+            return None
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return None
+
+
 def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> list[Any]:
     """Return the changed files of a folder: `{path, change: added|modified|deleted, size}`.
 
@@ -97,7 +128,7 @@ def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> 
     """
     entries: list[Any] = []
     room = _MOST_TEXT
-    for name, change, now, path in _changed(folder, before):
+    for name, change, now, path in _changed(folder, before, earlier):
         if len(entries) == _MOST_CHANGES:
             break
         entry: dict[str, Any] = {"path": _text(name), "change": change}
@@ -109,7 +140,9 @@ def changes(folder: Path, before: Folder, earlier: Earlier = lambda _: None) -> 
     return entries
 
 
-def _changed(folder: Path, before: Folder) -> Iterator[tuple[str, str, FileState | None, str]]:
+def _changed(
+    folder: Path, before: Folder, earlier: Earlier
+) -> Iterator[tuple[str, str, FileState | None, str]]:
     left = set(before)
     changed: list[tuple[str, str, FileState | None, str]] = []
     for name, entry in _files(str(folder), ""):
@@ -121,19 +154,24 @@ def _changed(folder: Path, before: Folder) -> Iterator[tuple[str, str, FileState
         was = before.get(name)
         if was is None:
             changed.append((name, "added", now, entry.path))
-        elif not _is_same(was, now) and _is_other(was, now, entry.path):
+        elif not _is_same(was, now) and _is_other(name, was, now, entry.path, earlier):
             changed.append((name, "modified", now, entry.path))
     changed += [(name, "deleted", None, "") for name in left]
     yield from sorted(changed, key=lambda change: change[0])
 
 
-def _is_other(was: FileState, now: FileState, path: str) -> bool:
+def _is_other(name: str, was: FileState, now: FileState, path: str, earlier: Earlier) -> bool:
     """Whether a file is another one, by its content where that is known."""
     if was.mode != now.mode or was.size != now.size:
         return True
-    if was.content is None:
+    if was.digest is not None:
+        return _digest(path, now) != was.digest
+    content = was.content
+    if content is None and was[:3] != now[:3] and now.size <= TEXT_BYTES:
+        content = earlier(name)
+    if content is None:
         return was[:3] != now[:3]
-    return _content(path, now) != was.content
+    return _content(path, now) != content
 
 
 def _changed_text(

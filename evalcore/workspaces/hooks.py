@@ -57,6 +57,8 @@ async def run_hook(name: HookName, hook: Hook, hook_input: HookInput, folder: Pa
         "eval_run_id": hook_input.eval_run_id,
     }
     command: str | list[str]
+    if hook.command is None:
+        return
     if isinstance(hook.command, str):
         command = hook.command
     else:

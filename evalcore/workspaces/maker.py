@@ -12,7 +12,7 @@ from typing import NamedTuple
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.workspace import WorkspaceSpec
 from evalcore.trust.files import place_inside, repository_root, resolve_folder
-from evalcore.workspaces.file_changes import FileState
+from evalcore.workspaces.file_changes import FileState, look
 from evalcore.workspaces.process_folder import ProcessFolder
 from evalcore.workspaces.repositories import Checkout, Repositories
 from evalcore.workspaces.template import WorkspaceTemplate
@@ -60,7 +60,9 @@ class WorkspaceMaker:
                 continue  # of an earlier run
             name = os.path.normpath(repository.path)
             checkouts[name] = await self._git().check_out(repository, path)
-        return NewWorkspace(path, files, not spec.repos and spec.path is None, checkouts)
+        if checkouts and spec.path is None:
+            files = await asyncio.to_thread(look, path, files, is_checkout=True)
+        return NewWorkspace(path, files, spec.path is None, checkouts)
 
     def _copied(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, FileState]]:
         if spec.path is not None:

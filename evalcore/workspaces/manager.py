@@ -141,9 +141,16 @@ class Workspaces:
     def _shared_home(self, raw: Mapping[str, Any], hook_input: HookInput) -> WorkspaceFolder:
         """Return the workspace that all tests share whose workspaces differ by `each` hooks only.
 
+        Those whose `each` hooks reset it share another one.
+
         A folder that is used as it is (`path`) has one for all tests.
         """
-        hooks = {name: hook for name, hook in raw.get("hooks", {}).items() if name not in EACH}
+        # Only a workspace that is reset has a copy of its beginning.
+        hooks = {
+            name: {"reset": True} if name in EACH else hook
+            for name, hook in raw.get("hooks", {}).items()
+            if name not in EACH or hook.get("reset")
+        }
         key = orjson.dumps({**raw, "hooks": hooks}, option=orjson.OPT_SORT_KEYS)
         with self._lock:
             workspace_folder = self._shared.get(key)

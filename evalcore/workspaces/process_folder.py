@@ -70,9 +70,10 @@ class ProcessFolder:
         return folder
 
     def leave(self, *, keep: bool) -> None:
-        """Release the folder; remove it, or only the git mirrors if workspaces are kept."""
+        """Release the folder; remove it, or only mirrors and snapshots if workspaces are kept."""
         if keep:
             remove_folder(self.folder / "git")
+            remove_folder(self.folder / "snapshots")
         else:
             remove_folder(self.folder)
             with suppress(OSError):  # another process of the run has its own in it

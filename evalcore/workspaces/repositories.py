@@ -58,7 +58,8 @@ class Repositories:
         source = repository.source
         if repository.is_local:
             source = self._local(source.removeprefix("file://"))
-        name = hashlib.sha256(source.encode()).hexdigest()[:16]
+        depth = "" if repository.depth is None else f" --depth {repository.depth}"
+        name = hashlib.sha256(f"{source}{depth}".encode()).hexdigest()[:16]
         async with self._locks.setdefault(name, FairLock()):
             commit = await self._fetched(source, self._folder / name, repository)
         clone_path = workspace / repository.path
@@ -66,6 +67,8 @@ class Repositories:
         clone = ["clone", "--quiet", "--local", "--no-checkout", "--"]
         await self._git([*clone, str(self._folder / name), str(clone_path)])
         await self._git(["-C", str(clone_path), "remote", "set-url", "origin", source])
+        if repository.sparse:
+            await self._git(["-C", str(clone_path), "sparse-checkout", "set", *repository.sparse])
         await self._git(["-C", str(clone_path), "checkout", "--quiet", "--detach", commit])
         return Checkout(self._folder / name, commit)
 
@@ -79,24 +82,29 @@ class Repositories:
         """Return the commit that is meant, of a source that was fetched."""
         if not mirror.is_dir():
             self._folder.mkdir(parents=True, exist_ok=True)
-            command = ["clone", "--quiet", "--mirror", "--", source, str(mirror)]
+            options = _depth_options(repository)
+            command = ["clone", "--quiet", "--mirror", *options, "--", source, str(mirror)]
             await self._git(command, timeout_s=_FETCH_S)
         revision = repository.checkout or "HEAD"
         name = f"{revision}~{repository.ancestor}" if repository.ancestor else revision
-        cached_commit = self._commits.get((source, name))
+        key = (str(mirror), name)
+        cached_commit = self._commits.get(key)
         if cached_commit is not None:
             return cached_commit
         resolve = ["-C", str(mirror), "rev-parse", "--quiet", "--verify", "--end-of-options"]
         try:
             commit = await self._git([*resolve, f"{name}^{{commit}}"])
         except TargetError as error:
+            if repository.depth is not None and (mirror / "shallow").is_file():
+                await self._git(["-C", str(mirror), "fetch", "--quiet", "--unshallow"], _FETCH_S)
+                return await self._fetched(source, mirror, repository)
             if not _COMMIT.fullmatch(revision):
                 message = f"{_without_passwords(source)} has no commit, tag or branch {revision!r}"
                 raise TargetError("workspace", message) from error
             # No branch holds it; some servers give it all the same.
             await self._git(["-C", str(mirror), "fetch", "--quiet", "origin", revision])
             commit = await self._git([*resolve, f"{name}^{{commit}}"])
-        self._commits[source, name] = commit.strip()
+        self._commits[key] = commit.strip()
         return commit.strip()
 
     async def _git(self, arguments: Sequence[str], timeout_s: float = _LOCAL_S) -> str:
@@ -116,7 +124,14 @@ class Repositories:
         return result.stdout.decode(errors="replace")
 
 
-_VERBS: Final = frozenset({"clone", "checkout", "fetch", "remote", "rev-parse"})
+def _depth_options(repository: Repository) -> list[str]:
+    """Return the options of a clone that has the last commits only, of every branch."""
+    if repository.depth is None:
+        return []
+    return ["--depth", str(repository.depth), "--no-single-branch"]
+
+
+_VERBS: Final = frozenset({"clone", "checkout", "fetch", "remote", "rev-parse", "sparse-checkout"})
 
 
 def _environment() -> dict[str, str]:

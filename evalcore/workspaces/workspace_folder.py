@@ -15,6 +15,7 @@ from evalcore.workspaces.hooks import HookInput, run_hook
 from evalcore.workspaces.maker import WorkspaceMaker
 from evalcore.workspaces.process_folder import remove_folder
 from evalcore.workspaces.repositories import Checkout, content_at
+from evalcore.workspaces.reset_copy import ResetCopy
 
 
 class WorkspaceFolder:
@@ -36,6 +37,7 @@ class WorkspaceFolder:
         self._files_before: dict[str, FileState] = {}
         self._files_complete = False
         self._checkouts: Mapping[str, Checkout] = {}
+        self._reset_copy: ResetCopy | None = None
         self._failure: TargetError | None = None
         self._hooks_started = False
 
@@ -49,6 +51,8 @@ class WorkspaceFolder:
             new_workspace = await self._maker.make(self.spec, self._name)
             self.path, self._files_before, self._files_complete, self._checkouts = new_workspace
             await self._run(HookName.BEFORE_ALL, self._hook_input)
+            if self.spec.resets:
+                self._reset_copy = await asyncio.to_thread(self._copied, self.path)
         except TargetError as error:
             self._failure = error
             raise
@@ -84,8 +88,14 @@ class WorkspaceFolder:
     async def remove(self) -> None:
         """Remove the folder, unless the suite names it (`path`)."""
         path, self.path = self.path, None
+        if self._reset_copy is not None:
+            await asyncio.to_thread(self._reset_copy.remove)
         if path is not None and self.spec.path is None:
             await asyncio.to_thread(remove_folder, path)
+
+    def _copied(self, path: Path) -> ResetCopy:
+        """Return a copy of the workspace, beside those of the others."""
+        return ResetCopy(path, self._maker.process_folder.folder / "snapshots" / path.name)
 
     def _earlier(self, name: str) -> bytes | None:
         """Return the content of a repository's file in the commit that was checked out."""
@@ -103,5 +113,7 @@ class WorkspaceFolder:
         if hook is None:
             return
         self._files_complete = False
+        if hook.reset and self._reset_copy is not None:
+            await asyncio.to_thread(self._reset_copy.restore)
         hook_input = hook_input._replace(workspace_path=str(self.path))
         await run_hook(name, hook, hook_input, self._maker.suite_folder)

@@ -24,17 +24,30 @@ Command = Annotated[
 
 @with_config(STRICT)
 class HookShape(TypedDict, total=False):
-    """A program that is told of the workspace on its standard input."""
+    """A program that is told of the workspace on its standard input.
 
-    command: Required[Command]
+    `reset` takes the workspace back to what `before_all` left, before the program starts.
+    """
+
+    command: Command
+    reset: Literal["none", "fast", "strict"]
     timeout_ms: Annotated[float, Field(gt=0)]
     cwd: Text
 
 
 @with_config(STRICT)
-class HooksShape(TypedDict, total=False):
-    """What runs before and after; null takes back what the suite says."""
+class ReuseShape(TypedDict, total=False):
+    """What AgentV does with a workspace of an earlier run; here each run makes its own."""
 
+    reset: Literal["none", "fast", "strict"]
+
+
+@with_config(STRICT)
+class HooksShape(TypedDict, total=False):
+    """What runs before and after; null takes back what the suite says, `enabled: false` all."""
+
+    enabled: bool
+    on_reuse: ReuseShape | None
     before_all: HookShape | None
     before_each: HookShape | None
     after_each: HookShape | None
@@ -52,22 +65,43 @@ class RepositorySource(TypedDict, total=False):
 
 @with_config(STRICT)
 class RepositoryCheckout(TypedDict, total=False):
-    """Which commit: `ref` is a commit, a tag or a branch; `ancestor` counts back from it."""
+    """Which commit: `ref` is a commit, a tag or a branch; `ancestor` counts back from it.
+
+    `resolve` says in AgentV where `ref` is looked up; here the source is always asked.
+    """
 
     ref: Text
+    base_commit: Text
     ancestor: Annotated[int, Field(ge=0)]
+    resolve: Literal["remote", "local"]
+
+
+@with_config(STRICT)
+class RepositoryClone(TypedDict, total=False):
+    """How much is fetched: the last `depth` commits; `sparse` are the folders that are written.
+
+    `filter` is git's; what it leaves out is fetched here.
+    """
+
+    depth: Annotated[int, Field(ge=1)]
+    filter: Text
+    sparse: Annotated[list[Text], Field(min_length=1)]
 
 
 @with_config(STRICT)
 class RepositoryShape(TypedDict, total=False):
-    """A git repository in the workspace."""
+    """A git repository in the workspace; `repo` is an address, or `owner/name` on GitHub."""
 
     path: Required[Text]
-    source: Required[
-        Annotated[
-            Annotated[Text, Tag("<text>")] | Annotated[RepositorySource, Tag("<mapping>")],
-            Discriminator(text_or_mapping),
-        ]
+    repo: Text
+    commit: Text
+    base_commit: Text
+    ancestor: Annotated[int, Field(ge=0)]
+    sparse: Annotated[list[Text], Field(min_length=1)]
+    clone: RepositoryClone
+    source: Annotated[
+        Annotated[Text, Tag("<text>")] | Annotated[RepositorySource, Tag("<mapping>")],
+        Discriminator(text_or_mapping),
     ]
     checkout: Annotated[
         Annotated[Text, Tag("<text>")] | Annotated[RepositoryCheckout, Tag("<mapping>")],
@@ -80,6 +114,7 @@ class WorkspaceShape(TypedDict, total=False):
     """The folder that targets work in."""
 
     template: Text | None
+    mode: Literal["pooled", "temp", "static"]
     isolation: Literal["shared", "per_test", "per-test"]
     path: Text | None
     repos: list[RepositoryShape] | None

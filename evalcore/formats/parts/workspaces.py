@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from evalcore.errors import EvalError
 from evalcore.formats.parts.interpolation import Variables, interpolate
+from evalcore.formats.parts.workspace_repositories import conflict, read_repository, refusal
 from evalcore.formats.parts.workspace_shapes import HookShape, RepositoryShape, WorkspaceShape
 from evalcore.formats.text.documents import read_document
 from evalcore.mistakes.locations import Loc
@@ -26,7 +27,6 @@ from evalcore.trust.files import (
 
 Workspace = dict[str, Any]
 
-_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 _DIGESTED_BYTES = 64 << 20
 
 
@@ -85,10 +85,8 @@ class WorkspaceReader:
             repositories = workspace["repos"]
             workspace["repos"] = self._repositories(repositories, folder, (*loc, "repos"), problems)
         if workspace.get("hooks"):
-            workspace["hooks"] = {
-                name: None if hook is None else _hook(name, hook, folder)
-                for name, hook in workspace["hooks"].items()
-            }
+            workspace["hooks"] = self._hooks(workspace["hooks"], folder, (*loc, "hooks"), problems)
+        self._note_mode(workspace, loc, problems)
         self._note_outside(workspace, loc, problems)
         return workspace
 
@@ -121,14 +119,30 @@ class WorkspaceReader:
     ) -> list[Workspace]:
         repositories: list[Workspace] = []
         for index, entry in enumerate(raw):
-            repository = _repository(entry, folder)
-            reason = _refusal(repository, [before["path"] for before in repositories])
+            repository = read_repository(entry, folder)
+            reason = conflict(entry) or refusal(
+                repository, [before["path"] for before in repositories]
+            )
             if reason is not None:
                 problems.add((*loc, index, reason[0]), reason[1])
             elif repository["is_local"]:
                 self._note_source(repository["source"], (*loc, index, "source"), problems)
             repositories.append(repository)
         return repositories
+
+    def _hooks(
+        self, raw: Mapping[str, Any], folder: Path, loc: Loc, problems: Problems
+    ) -> Workspace:
+        """Return the hooks that are switched on; each does something."""
+        enabled = raw.get("enabled", True)
+        hooks: Workspace = {}
+        for name, hook in raw.items():
+            if name in ("enabled", "on_reuse"):
+                continue
+            if hook is not None and not hook.keys() & {"command", "reset"}:
+                problems.add((*loc, name), "does nothing: give it `command` or `reset`")
+            hooks[name] = _hook(name, hook, folder) if hook is not None and enabled else None
+        return hooks
 
     def _note_source(self, source: str, loc: Loc, problems: Problems) -> None:
         """Note a local repository that is not there, or not in the suite's own repository."""
@@ -139,6 +153,14 @@ class WorkspaceReader:
             return
         if not path.is_dir():
             problems.add(loc, f"there is no folder '{path}'")
+
+    def _note_mode(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
+        """Take the mode out of a workspace: `path` says all of it."""
+        mode, path = workspace.pop("mode", None), workspace.get("path")
+        if mode == "static" and not path:
+            problems.add((*loc, "mode"), "'static' needs `path`: the folder that is used as it is")
+        elif mode in ("pooled", "temp") and path:
+            problems.add((*loc, "mode"), f"'{mode}' is no folder that is used as it is (`path`)")
 
     def _note_outside(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
         """Note the folders of a workspace and of its hooks that lie outside the repository."""
@@ -162,6 +184,9 @@ class WorkspaceReader:
         path = workspace.get("path")
         if path is not None and "template" in workspace:
             problems.add((*loc, "path"), "is used as it is, so no template goes into it; keep one")
+        elif path is not None and any("reset" in hook for hook in _hooks_of(workspace)):
+            message = "is used as it is, so nothing in it is reset; remove `reset`, or `path`"
+            problems.add((*loc, "path"), message)
         elif path is not None and workspace.get("isolation") == "per_test":
             message = "is one folder for all tests, so `isolation: per_test` cannot be"
             problems.add((*loc, "path"), message)
@@ -206,51 +231,23 @@ def _without_each(workspace: Workspace) -> Workspace:
     return {**fields, "isolation": fields.get("isolation", "shared"), "hooks": hooks}
 
 
-def _hook(name: str, raw: HookShape, folder: Path) -> Workspace:
+def _hooks_of(workspace: Workspace) -> list[Workspace]:
+    return list((workspace.get("hooks") or {}).values())
+
+
+def _hook(name: str, raw: HookShape, folder: Path) -> Workspace | None:
+    """Return a hook as the plan stores it; None if it does nothing."""
+    resets = raw.get("reset", "none") != "none"
+    if "command" not in raw and not resets:
+        return None
     default_s = BEFORE_S if name.startswith("before") else AFTER_S
     hook: Workspace = {
-        "command": raw["command"],
+        **({"command": raw["command"]} if "command" in raw else {}),
         "timeout_s": raw["timeout_ms"] / 1000 if "timeout_ms" in raw else default_s,
+        **({"reset": True} if resets else {}),
     }
     cwd = os.path.normpath(folder / raw.get("cwd", "."))
     return hook if cwd == "." else {**hook, "cwd": cwd}
-
-
-def _repository(raw: RepositoryShape, folder: Path) -> Workspace:
-    source, checkout = raw["source"], raw.get("checkout") or {}
-    if isinstance(source, str):
-        is_local = not _ELSEWHERE.match(source) or source.startswith("file://")
-    else:
-        is_local = "path" in source or source.get("type") == "local"
-        source = source.get("path") or source.get("url") or ""
-    if is_local and source and not source.startswith("file://"):
-        source = os.path.normpath(folder / source)
-    if isinstance(checkout, str):
-        checkout = {"ref": checkout}
-    return {
-        "path": raw["path"],
-        "source": source,
-        "is_local": is_local,
-        "checkout": checkout.get("ref"),
-        "ancestor": checkout.get("ancestor", 0),
-    }
-
-
-def _refusal(repository: Workspace, before: list[str]) -> tuple[str, str] | None:
-    """Return the field of a repository that is wrong, and what is wrong with it; None if sound."""
-    written, source, checkout = repository["path"], repository["source"], repository["checkout"]
-    path = PurePosixPath(os.path.normpath(written))
-    if path.is_absolute() or ".." in path.parts:
-        return "path", f"'{written}' leads out of the workspace; name a folder in it"
-    if str(path) in {os.path.normpath(name) for name in before}:
-        return "path", f"'{written}' is another repository's"
-    if not source:
-        return "source", "names no repository: give it `url`, or `path` of a local one"
-    if source.startswith("-") or source.lower().startswith("ext::"):
-        return "source", f"'{source}' is no address of a repository"
-    if (checkout or "").startswith("-"):
-        return "checkout", f"'{checkout}' is no commit, tag or branch"
-    return None
 
 
 def _digest(folder: Path) -> str:

@@ -1,0 +1,54 @@
+"""Files that a test has changed are found by their contents."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from evalcore.workspaces.file_changes import TEXT_BYTES, changes, look
+
+LONG = "x" * (TEXT_BYTES + 1)
+
+
+def written_long_ago(path: Path, text: str) -> None:
+    path.write_text(text)
+    os.utime(path, ns=(1, 1))
+
+
+def changed(folder: Path, before: object, **contents: bytes) -> list[tuple[str, str]]:
+    entries = changes(folder, before, contents.get)  # type: ignore[arg-type]
+    return [(entry["path"], entry["change"]) for entry in entries]
+
+
+@pytest.mark.parametrize("text", ["short", LONG], ids=["short", "long"])
+def test_a_file_that_is_written_again_as_it_was_is_no_change(tmp_path: Path, text: str) -> None:
+    written_long_ago(tmp_path / "f", text)
+    before = look(tmp_path)
+    (tmp_path / "f").write_text(text)
+
+    assert changed(tmp_path, before) == []
+    (tmp_path / "f").write_text(text.replace("t", "T").replace("x", "y"))
+    assert changed(tmp_path, before) == [("f", "modified")]
+
+
+def test_what_a_test_left_is_the_beginning_of_the_next(tmp_path: Path) -> None:
+    written_long_ago(tmp_path / "f", "one")
+    first = look(tmp_path)
+    (tmp_path / "f").write_text("two")
+    second = look(tmp_path, first)
+    (tmp_path / "f").write_text("one")
+
+    assert changed(tmp_path, first) == []
+    assert changed(tmp_path, second) == [("f", "modified")]
+
+
+def test_git_knows_what_files_of_a_fresh_checkout_held(tmp_path: Path) -> None:
+    written_long_ago(tmp_path / "f", "one")
+    before = look(tmp_path, is_checkout=True)
+    (tmp_path / "f").write_text("one")
+
+    assert before["f"].content is None
+    assert changed(tmp_path, before, f=b"one") == []
+    assert changed(tmp_path, before, f=b"two") == [("f", "modified")]

@@ -192,10 +192,16 @@ class CaseTable:
 
     def group_of(self, case_id: str) -> str | None:
         """Return the group of the first case with this id; None if it has none."""
-        row = self._connection.execute(
-            "SELECT case_group FROM case_rows WHERE case_id = $1 ORDER BY number LIMIT 1", [case_id]
-        ).fetchone()
-        return None if row is None else row[0]
+        return self.groups_of([case_id]).get(case_id)
+
+    def groups_of(self, case_ids: Sequence[str]) -> Mapping[str, str | None]:
+        """Return the group of the first case with each of these ids."""
+        rows = self._connection.execute(
+            "SELECT case_id, case_group FROM case_rows WHERE list_contains($1, case_id) "
+            "ORDER BY number DESC",
+            [list(case_ids)],
+        ).fetchall()
+        return dict(rows)
 
     def _by_number(self, numbers: Sequence[int | None]) -> tuple[CaseRow, ...]:
         """Return rows by their numbers, in their order.

@@ -13,6 +13,7 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import EvalError, UsageError
+from evalcore.mistakes.json_reasons import json_reason
 from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
@@ -219,7 +220,8 @@ def _edited(
     try:
         return replace(acceptance, input=orjson.loads(text))
     except orjson.JSONDecodeError as error:
-        raise UsageError(f"the edited input is not JSON: {error}; it stays as it was") from None
+        reason = json_reason(error)
+        raise UsageError(f"the edited input is not JSON: {reason}; it stays as it was") from None
 
 
 def _with_assertion(acceptance: Acceptance) -> Acceptance:
@@ -232,7 +234,7 @@ def _with_assertion(acceptance: Acceptance) -> Acceptance:
         try:
             assertion: Any = orjson.loads(text)
         except orjson.JSONDecodeError as error:
-            raise UsageError(f"not JSON: {error}") from None
+            raise UsageError(f"not JSON: {json_reason(error)}") from None
     else:
         kind, _, value = text.partition(":")
         assertion = {"type": kind.strip()} | ({"value": value.strip()} if value.strip() else {})

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from evalcore.cli.interrupts import ended_by_interrupt
 from evalcore.cli.options import json_option, settings, store_option
 
 DATABASE_HELP = "sqlite:///FILE or postgresql://…  [evalcore.db]"
@@ -63,7 +64,8 @@ def serve(context: click.Context, /, database: str, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         context.obj = database
         return
-    serve_until_stopped(ServeOptions(database=database, **options), settings())
+    with ended_by_interrupt():
+        serve_until_stopped(ServeOptions(database=database, **options), settings())
 
 
 @serve.command()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from evalcore.cli.interrupts import ended_by_interrupt
 from evalcore.cli.options import chosen_store
+from evalcore.errors import StoreError, UsageError
 
 
 @click.command()
@@ -17,10 +19,18 @@ def view(store: str | None, port: int, open_browser: bool) -> None:
     STORE is a folder or s3://bucket/prefix; by default EVALCORE_STORE, else .evalcore.
     """
     from evalcore.viewer.serve import serve_viewer
+    from evalcore.viewer.store_checks import require_folder
 
     def announce(address: str) -> None:
         click.echo(f"evalcore view: {address} (Ctrl-C stops it)", err=True)
         if open_browser:
             click.launch(address)
 
-    serve_viewer(chosen_store(store), port, announce)
+    chosen = chosen_store(store)
+    if store is not None:
+        try:
+            require_folder(chosen.url)
+        except StoreError as error:
+            raise UsageError(str(error)) from None
+    with ended_by_interrupt():
+        serve_viewer(chosen, port, announce)

@@ -18,12 +18,11 @@ from typing import Any, Final, NoReturn
 import click
 import orjson
 
+from evalcore.cli.interrupts import INTERRUPTED
 from evalcore.cli.opened_files import Stamp, stamp_of
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
 
-INTERRUPTED: Final = 130
-"""The exit code of a watch, which only an interrupt ends."""
 _ROUND: Final = (sys.executable, "-P", "-c", "from evalcore.cli.watched_round import main; main()")
 # An editor writes a file in several steps; one that renames leaves a moment without it.
 _DEBOUNCE_MS = 300

@@ -69,6 +69,7 @@ def create_application(parts: Parts) -> FastAPI:
         application.include_router(routes.router)
     mcp_endpoint = mount_mcp(application, parts)
     pages = ProjectPages(parts)
+    application.state.pages = pages
     application.router.routes.append(PagesRoute(pages.application))
     return application
 

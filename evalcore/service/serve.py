@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 
 import uvicorn
@@ -19,6 +20,7 @@ from evalcore.service.execution.eval_worker import EvalWorker
 from evalcore.service.execution.workflow_worker import WorkflowWorker
 from evalcore.service.parts import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
 from evalcore.service.request_log import set_up_logging
+from evalcore.service.web.project_pages import ProjectPages
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
 
@@ -55,8 +57,9 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
     database = open_database(options.database)
     await upgrade(database)
     parts = await service_parts(options, settings, database)
+    application = create_application(parts)
     config = uvicorn.Config(
-        create_application(parts),
+        application,
         host=options.host,
         port=options.port,
         log_config=None,
@@ -65,7 +68,20 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    await uvicorn.Server(config).serve()
+    await _Server(config, application.state.pages).serve()
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the pages' streams before it waits for its requests to end."""
+
+    def __init__(self, config: uvicorn.Config, pages: ProjectPages) -> None:
+        super().__init__(config)
+        self._pages = pages
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop the server."""
+        self._pages.end_streams()
+        await super().shutdown(sockets)
 
 
 async def service_parts(options: ServeOptions, settings: Settings, database: Database) -> Parts:

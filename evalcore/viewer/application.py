@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.params import Depends
+from fastapi.params import Depends as Dependency
 from starlette.exceptions import HTTPException
 
 from evalcore.errors import (
@@ -21,6 +21,7 @@ from evalcore.errors import (
     UsageError,
 )
 from evalcore.mistakes.foreign_text import shorten
+from evalcore.viewer.fault_pages import FaultPages
 from evalcore.viewer.head_requests import HeadRequests
 from evalcore.viewer.headers import PageHeaders
 from evalcore.viewer.rendering import render
@@ -37,7 +38,7 @@ from evalcore.viewer.routes import (
     trends,
     whole_texts,
 )
-from evalcore.viewer.site import Site, site_of
+from evalcore.viewer.site import CurrentSite, Site, site_of
 
 _LONGEST_INPUT: Final = 100
 _LONGEST_MESSAGE: Final = 2_000
@@ -46,7 +47,7 @@ PAGES = (suites, trends, runs, live, assertions, cases, compare, annotate, datas
 
 
 def create_viewer(
-    site: Site, *, guard: Depends | None = None, open_to: APIRouter | None = None
+    site: Site, *, guard: Dependency | None = None, open_to: APIRouter | None = None
 ) -> FastAPI:
     """Return an application that has the viewer's pages and nothing else.
 
@@ -66,9 +67,11 @@ def create_viewer(
         lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     application.state.site = site
+    # The first one is the innermost.
+    application.add_middleware(FaultPages)
     application.add_middleware(PageHeaders, prefix=site.prefix)
     application.add_middleware(HeadRequests)
-    guards = [] if guard is None else [guard]
+    guards = [*([] if guard is None else [guard]), Depends(require_store)]
     for pages in PAGES:
         application.include_router(pages.router, prefix=site.prefix, dependencies=guards)
     for router in (static.router, *([] if open_to is None else [open_to])):
@@ -77,6 +80,11 @@ def create_viewer(
     application.add_exception_handler(HTTPException, show_failure)
     application.add_exception_handler(RequestValidationError, show_failure)
     return application
+
+
+def require_store(site: CurrentSite) -> None:
+    """Let a page be shown if its store is there; raise `StoreError`."""
+    site.check.require()
 
 
 async def show_failure(request: Request, error: Exception) -> Response:

@@ -13,6 +13,7 @@ from evalcore.datasets.pending import PendingCapture
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.errors import EvalError, UsageError
 from evalcore.formats.dataset_file.assertions_file import parse_assertions
+from evalcore.mistakes.json_reasons import json_reason
 from evalcore.report.escape import visible
 from evalcore.viewer.posted_forms import PostedForm
 
@@ -111,7 +112,7 @@ def _parsed_input(text: str, edited: EditedText) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise UsageError(f"input: not JSON: {error}") from None
+        raise UsageError(f"input: not JSON: {json_reason(error)}") from None
 
 
 def _is_visible(value: Any) -> bool:

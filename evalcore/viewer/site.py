@@ -20,6 +20,7 @@ from evalcore.viewer.opened_runs import OpenedRuns
 from evalcore.viewer.recent import Recent
 from evalcore.viewer.regrading import Regrades
 from evalcore.viewer.shared_datasets import SharedDatasets
+from evalcore.viewer.store_checks import StoreCheck
 from evalcore.viewer.suite_overview import SuiteOverview, read_overview
 from evalcore.viewer.trend_pictures import TrendPictures
 
@@ -60,6 +61,7 @@ class Site:
     name: str | None = None
     signs_out: bool = False
     regrades_runs: bool = True
+    check: StoreCheck = field(init=False)
     catalogue: Catalogue = field(init=False)
     opened: OpenedRuns = field(init=False)
     comparisons: OpenedComparisons = field(init=False)
@@ -81,6 +83,8 @@ class Site:
     )
 
     def __post_init__(self) -> None:
+        shown_as = None if self.history_store is None else self.store.url
+        self.check = StoreCheck(self.history_store or self.store, shown_as)
         self.catalogue = Catalogue(self.store)
         self.opened = OpenedRuns(self.store)
         self.comparisons = OpenedComparisons(self.store)
@@ -96,6 +100,7 @@ class Site:
 
     def close(self) -> None:
         """Close what is open."""
+        self.check.close()
         self.syncing.close()
         self.regrades.close()
         self.queues.close()
@@ -172,6 +177,7 @@ class Site:
 
     def _warm(self) -> None:
         try:
+            self.check.require()
             self.latest_runs()
         except EvalError:
             return  # the first page that needs it says why

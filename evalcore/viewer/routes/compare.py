@@ -19,6 +19,7 @@ from evalcore.errors import UsageError
 from evalcore.report.comparison import comparison_entries
 from evalcore.viewer.opened_comparisons import OpenedComparison, Side
 from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.routes.runs import parse_key
 from evalcore.viewer.score_scatter import scatter_marks
 from evalcore.viewer.site import CurrentSite, Site
 
@@ -104,10 +105,8 @@ def _key(text: str) -> PairedKey | None:
         return None
     rank, _, rest = text.partition("~")
     number, _, case_id = rest.partition("~")
-    try:
-        return PairedKey(float(rank), int(number), case_id)
-    except ValueError as error:
-        raise UsageError(f"after={text!r} is not where a page ends") from error
+    end = parse_key(f"{rank}~{number}")
+    return None if end is None else PairedKey(end.key, end.number, case_id)
 
 
 def _next_url(site: Site, request: Request, page: PairedPage) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 
@@ -76,6 +78,7 @@ def one_run(
             # What the list of runs says may be a second old.
             is_live=entry.is_live and opened.manifest.state is State.RUNNING,
             facts=_facts(opened),
+            groups=_groups(opened),
             comparable=_comparable(site, opened, entry),
             quarantine=quarantine_of(opened.manifest.settings),
             flow_run_url=_flow_run_url(opened.manifest),
@@ -96,9 +99,17 @@ def parse_key(text: str | None) -> CaseKey | None:
         return None
     value, _, number = text.partition("~")
     try:
-        return CaseKey(float(value), int(number))
+        key = CaseKey(float(value), int(number))
     except ValueError as error:
-        raise UsageError(f"after={text!r} is not where a page ends") from error
+        raise UsageError(_no_key(text)) from error
+    # NaN is below and above nothing: the page would be empty. 64 bits are what a row's number has.
+    if math.isnan(key.key) or abs(key.number) >= 2**63:
+        raise UsageError(_no_key(text))
+    return key
+
+
+def _no_key(text: str) -> str:
+    return f"after={text!r} is not where a page ends: follow the link of a page to the next one"
 
 
 def _next_url(site: Site, request: Request, run_id: str, page: CasePage) -> str | None:
@@ -129,6 +140,13 @@ def _flow_run_url(manifest: Manifest) -> str | None:
     if not isinstance(address, str) or not address.startswith(("http://", "https://")):
         return None
     return address
+
+
+def _groups(opened: OpenedRun) -> Mapping[str, str | None]:
+    """Return the groups of the changed cases that the page lists, for their addresses."""
+    if opened.report is None or opened.cases is None:
+        return {}
+    return opened.cases.groups_of([each.case for each in changes(opened.report)[:_MOST_CHANGES]])
 
 
 def _facts(opened: OpenedRun) -> dict[str, Any] | None:

@@ -224,5 +224,6 @@ def test_what_does_not_exist_gets_one_message(
     assert 'class="alarm"' in page.text
 
 
-def test_without_datasets_the_page_says_how_to_make_one(client: TestClient) -> None:
-    assert "evalcore dataset import" in client.get("/datasets").text
+def test_without_datasets_the_page_says_how_to_make_one(tmp_path: Path) -> None:
+    with viewer(tmp_path) as client:
+        assert "evalcore dataset import" in client.get("/datasets").text

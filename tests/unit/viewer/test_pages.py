@@ -124,6 +124,44 @@ def test_a_wrong_address_says_what_would_work(
     assert "Traceback" not in page.text
 
 
+@pytest.mark.parametrize("after", ["nan~1", "NaN~0", "1.0~9223372036854775808", "x~1", "1.0"])
+def test_a_place_that_no_page_ends_at_is_refused(
+    client: TestClient, store: tuple[Path, str], after: str
+) -> None:
+    page = client.get(f"/runs/{store[1]}", params={"after": after})
+    assert page.status_code == 400
+    assert "is not where a page ends" in page.text
+
+
+def test_a_store_that_vanished_is_said_on_every_page_until_it_is_back(tmp_path: Path) -> None:
+    run = run_suite(tmp_path, suite({"a": "hello"}))
+    with viewer(tmp_path / "store") as client:
+        assert client.get("/").status_code == 200
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        client.app.state.site.check.forget()  # type: ignore[attr-defined]  # of Starlette's client
+        for path in ("/", f"/runs/{run}", "/datasets", "/compare"):
+            page = client.get(path)
+            assert page.status_code == 503
+            assert f"there is no store at {tmp_path}/store" in html.unescape(page.text)
+        (tmp_path / "elsewhere").rename(tmp_path / "store")
+        assert client.get(f"/runs/{run}").status_code == 200
+
+
+def test_an_unexpected_fault_is_a_page_with_the_headers_of_every_page(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("key not in index")
+
+    monkeypatch.setattr(client.app.state.site.catalogue, "suites", fail)  # type: ignore[attr-defined]
+    page = client.get("/")
+    assert page.status_code == 500
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "This page has a fault" in page.text
+    assert "key not in index" not in page.text
+    assert "key not in index" in caplog.text
+
+
 def test_an_empty_store_says_how_to_begin(tmp_path: Path) -> None:
     with viewer(tmp_path) as client:
         assert "evalcore run SUITE" in client.get("/").text
@@ -131,7 +169,7 @@ def test_an_empty_store_says_how_to_begin(tmp_path: Path) -> None:
 
 def test_a_run_has_its_page_from_its_first_moment(tmp_path: Path) -> None:
     with viewer(tmp_path / "store") as client:
-        assert client.get("/").status_code == 200
+        assert client.get("/").status_code == 503
         run = run_suite(tmp_path, suite({"a": "hello"}))
         assert client.get(f"/runs/{run}").status_code == 200
 

@@ -1,0 +1,63 @@
+"""Whether a viewer's store is there: what is said of servers that are away, and how soon."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import StoreError
+from evalcore.storage.address import open_store
+from evalcore.storage.local import LocalStore
+from evalcore.viewer.store_checks import StoreCheck
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A port that refuses connections, named as the S3 endpoint."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        number = server.getsockname()[1]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{number}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+        yield number
+
+
+def test_a_server_that_is_away_is_asked_once_and_named_with_what_to_check(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = StoreCheck(open_store("s3://bucket/prefix"))
+    with pytest.raises(StoreError, match=r"cannot be reached .*AWS_ENDPOINT_URL"):
+        check.require()
+    asked: list[None] = []
+    monkeypatch.setattr(check, "_look", lambda: asked.append(None))
+    with pytest.raises(StoreError, match="cannot be reached"):
+        check.require()
+    assert not asked
+    check.forget()
+    check.require()
+    assert len(asked) == 1
+
+
+def test_a_store_without_an_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalcore.viewer.store_checks._ANSWER_S", 0.05)
+    check, answer = StoreCheck(LocalStore(tmp_path)), threading.Event()
+    monkeypatch.setattr(check, "_look", answer.wait)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"does not answer within 0\.05 s"):
+            check.require()
+    answer.set()
+    check.close()
+
+
+def test_the_store_of_a_service_is_not_named_by_its_address(tmp_path: Path) -> None:
+    check = StoreCheck(LocalStore(tmp_path / "private"), "this service")
+    with pytest.raises(StoreError) as refusal:
+        check.require()
+    assert "private" not in str(refusal.value)

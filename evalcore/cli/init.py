@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from evalcore.errors import UsageError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _DEFAULT_NAME: Final = "quickstart"
+_INPUT_WAIT_S: Final = 1.0
 
 
 @click.command()
@@ -27,16 +29,14 @@ _DEFAULT_NAME: Final = "quickstart"
 def init(folder: str, format_: str | None, name: str | None) -> None:
     """Write a small suite to FOLDER that runs without a key or a server.
 
-    Asks for the format and the name on a terminal. Elsewhere --format is required, and the name is
-    quickstart by default. No file is overwritten. A YAML suite names its JSON Schema, which stands
-    beside it, for editors.
+    Asks for the format and the name; the answers may be piped in, one a line. Without a terminal
+    and answers --format is required, and the name is quickstart by default. No file is overwritten.
+    A YAML suite names its JSON Schema, which stands beside it, for editors.
     """
     asks = sys.stdin.isatty() and sys.stderr.isatty()
     if not asks and format_ is None:
-        raise UsageError(
-            "there is no terminal to ask on: --format required, as in "
-            f"evalcore init --format test-file --name {_DEFAULT_NAME}"
-        )
+        format_, piped_name = _piped_answers()
+        name = piped_name if name is None else name
     format_ = _ask_format() if format_ is None else _checked_format(format_)
     if name is None:
         name = _DEFAULT_NAME
@@ -61,6 +61,33 @@ def _ask_format() -> str:
         "Number", default=1, type=click.IntRange(1, len(formats)), show_default=True, err=True
     )
     return formats[number - 1]
+
+
+def _piped_answers() -> tuple[str, str]:
+    """Return format and name out of a pipe or a file; raise `UsageError` where none comes."""
+    answer = sys.stdin.readline() if _has_input() else ""
+    if not answer:
+        raise UsageError(
+            "there is no terminal to ask on: --format required, as in "
+            f"evalcore init --format test-file --name {_DEFAULT_NAME}"
+        )
+    formats, choice = list(STARTERS), answer.strip() or "1"
+    if choice.isdecimal() and 1 <= int(choice) <= len(formats):
+        choice = formats[int(choice) - 1]
+    elif choice not in STARTERS:
+        raise UsageError(
+            f"{choice!r} is no format: answer with a number from 1 to {len(formats)}, or one of "
+            f"{', '.join(formats)}"
+        )
+    return choice, sys.stdin.readline().strip() or _DEFAULT_NAME
+
+
+def _has_input() -> bool:
+    """Whether something can be read at once: a job's standard input may stay open and empty."""
+    try:
+        return bool(select.select([sys.stdin], [], [], _INPUT_WAIT_S)[0])
+    except (OSError, ValueError):
+        return False  # it is closed
 
 
 def _checked_format(format_: str) -> str:

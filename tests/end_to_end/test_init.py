@@ -44,6 +44,27 @@ def test_without_a_terminal_the_name_is_quickstart(tmp_path: Path) -> None:
     assert ended.out.startswith("evalcore run quickstart.eval.yaml\n")
 
 
+@pytest.mark.parametrize(
+    ("answers", "file"),
+    [
+        ("2\nmine\n", "mine.eval.yaml"),
+        ("suite", "quickstart.eval.yaml"),
+        ("\nmine", "mine.eval.yaml"),
+    ],
+)
+def test_answers_can_be_piped_in(answers: str, file: str, tmp_path: Path) -> None:
+    ended = evalcore("init", cwd=tmp_path, stdin=answers)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"evalcore run {file}\n")
+
+
+def test_a_piped_answer_that_is_no_format_is_refused(tmp_path: Path) -> None:
+    refused = evalcore("init", cwd=tmp_path, stdin="yaml\nmine\n")
+    assert refused.code == 2
+    assert "'yaml' is no format: answer with a number from 1 to" in refused.err
+    assert not [*tmp_path.iterdir()]
+
+
 def test_every_format_has_a_starter() -> None:
     assert set(STARTERS) == {*Format, PYTHON}
 

@@ -6,15 +6,18 @@ Providers speak it, recordings hold it, targets and judges ask for it through `C
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING
+
+_SLASHES: Final = re.compile("(?<!:)//+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,8 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The base URL that is called."""
-        return self.filled(self.base_url)
+        """The base URL that is called, without doubled slashes in its path."""
+        return _SLASHES.sub("/", self.filled(self.base_url))
 
     def filled(self, url: str) -> str:
         """Return a URL with the values of its references in it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalcore.errors import UsageError
+from evalcore.formats.parts.agentv_targets import agent_hint, own_name, translated
 from evalcore.formats.parts.interpolation import Variables, interpolate
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.target_shapes import TargetCommon, TargetShape
@@ -82,7 +83,8 @@ class Targets:
         # A name may be defined in what cannot be read: it is not reported as unknown then.
         self.complete = True
         path, refused = find_upward(folder, FILE_NAMES)
-        self.warnings = tuple(map(str, refused))
+        self._refused = tuple(map(str, refused))
+        self._without_effect: list[str] = []
         if path is not None:
             document = read_document(path, shown_path(path))
             raw = document.value
@@ -107,10 +109,15 @@ class Targets:
         """Return the names of all targets, used or not."""
         return tuple(self._entries)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what was passed over: files, and keys of used targets that have no effect."""
+        return (*self._refused, *self._without_effect)
+
     def explain(self, collectors: Sequence[Problems]) -> None:
         """Note the files that were passed over beside other mistakes: they may be the reason."""
         if any(collector.count for collector in collectors):
-            for warning in self.warnings:
+            for warning in self._refused:
                 collectors[0].add((), warning)
 
     def chosen(self, options: LoadOptions, file: str) -> str | None:
@@ -181,9 +188,13 @@ class Targets:
         if not entry.interpolated:
 
             def is_secret(path: Loc) -> bool:
-                return is_secret_path(path[len(loc) :])
+                return is_secret_path([*path[len(loc) : -1], own_name(path[-1])])
 
             raw = interpolate(raw, self._variables, loc, problems, is_secret)
+        raw, without_effect = translated(raw)
+        self._without_effect.extend(
+            f"{problems.file}: target '{name}': '{key}' has no effect" for key in without_effect
+        )
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
         if not _has_sound_common(name, options, loc, problems):
             return None
@@ -263,7 +274,8 @@ class Targets:
         try:
             model = options_model(target.kind)
         except UsageError as error:
-            problems.add((*loc, "provider"), str(error), label=label)
+            message = agent_hint(target.kind) or str(error)
+            problems.add((*loc, "provider"), message, label=label)
             return
         merged = merged_options(target, variant)
         # A value that the model accepts for certain: the name of the option.

@@ -17,6 +17,11 @@ FOUND = {
     "the whole": ("[1]", "$", "[1]"),
     "a slice of a list": ('{"a": ["x", "y", "z"]}', "$.a[1:]", "y"),
     "slices below, not of strings": ('{"a": "hello", "l": [["x"]]}', "$..[0:1]", '["x"]'),
+    "a quoted step": ('{"a b": {"c.d": 5}}', "$.\"a b\".'c.d'", "5"),
+    "a numeric step": ('{"0": {"n": "x"}}', "$.0.n", "x"),
+    "brackets after a dot": ('{"i": [{"n": 1}]}', "$.i.[0].n", "1"),
+    "a quoted name alone": ('{"a b": 1}', '"a b"', "1"),
+    "a quoted step below": ('{"a": {"b c": 2}}', '$.."b c"', "2"),
     "spaces around the expression": ('{"a": 1}', " $.a ", "1"),
 }
 
@@ -35,6 +40,7 @@ BROKEN = {
     "unknown": ("xpath:$.a", '{"a": "x"}'),
     "malformed": ("json_path:$[", "{}"),
     "empty": ("json_path:", "{}"),
+    "an open quote": ('json_path:$."a', '{"a": 1}'),
     "a slice of a string": ("json_path:$.a[0:2]", '{"a": "hello"}'),
     "a slice with a step of a string": ("json_path:$.a[::-1]", '{"a": "hello"}'),
     "nested too deeply": ("json_path:$", "[" * 100_000),

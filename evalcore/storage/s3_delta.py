@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evalcore.storage.s3_session import new_session
 from evalcore.storage.s3_settings import S3Settings
 
 
@@ -25,9 +26,7 @@ def delta_options(settings: S3Settings, region: str) -> dict[str, str]:
 
 def _credentials() -> dict[str, str]:
     """Return what boto3 signs with now, as deltalake takes it; nothing where there is none."""
-    import boto3
-
-    credentials = boto3.session.Session().get_credentials()
+    credentials = new_session().get_credentials()
     if credentials is None:
         return {}
     frozen = credentials.get_frozen_credentials()

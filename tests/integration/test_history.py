@@ -24,6 +24,7 @@ from evalcore.storage.runs import find_run
 from evalcore.storage.s3 import S3Store
 from evalcore.storage.s3_settings import S3Settings
 from tests.support.history_stores import (
+    all_rows,
     case_of,
     complete_run,
     count_rows,
@@ -115,17 +116,17 @@ def test_a_compaction_that_is_killed_loses_and_doubles_nothing(
     folder, runs = prepared
     store = copied(folder / "synced", tmp_path / "store")
     expected = expected_rows(store, runs)
-    before = {table: rows_of(store, table) for table in TABLES}
+    before = all_rows(store)
     assert kill_at("compact", str(tmp_path / "store"), step) == -9
     assert count_rows(store) == expected
     compacted = compact(store, drop_results_before=datetime(2030, 1, 1, tzinfo=UTC))
     assert sync(store).added == ()
-    assert {table: rows_of(store, table) for table in TABLES} == before
+    assert all_rows(store) == before
     assert compacted.retained == ()
     assert not any(find_run(store, run).written_shards() for run in runs)
     assert len(files_of(store, "cases")) == 2
     assert rebuild(store).unchanged == tuple(sorted(runs))
-    assert {table: rows_of(store, table) for table in TABLES} == before
+    assert all_rows(store) == before
 
 
 def test_several_that_sync_at_once_enter_each_run_once(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import math
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from duckdb import DuckDBPyConnection
 
 from evalcore.history.columns import TABLES
 from evalcore.history.compaction import compact
@@ -118,15 +120,24 @@ def stored_report(run: StoredRun) -> dict[str, Any]:
 
 def rows_of(store: ObjectStore, table: str) -> Rows:
     """Return all rows of a table of the history."""
-    with open_history(store, tables=(table,)) as connection:
-        result = connection.execute(f"SELECT * FROM {table} ORDER BY ALL")
-        names = [column[0] for column in result.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+    return all_rows(store, (table,))[table]
+
+
+def all_rows(store: ObjectStore, tables: Collection[str] = tuple(TABLES)) -> dict[str, Rows]:
+    """Return all rows of several tables of the history, by their names."""
+    with open_history(store, tables=tables) as connection:
+        return {table: _rows(connection, table) for table in tables}
+
+
+def _rows(connection: DuckDBPyConnection, table: str) -> Rows:
+    result = connection.execute(f"SELECT * FROM {table} ORDER BY ALL")
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def count_rows(store: ObjectStore) -> dict[str, Counter[str]]:
     """Return how many rows each run has in each table."""
-    return {name: Counter(row["run_id"] for row in rows_of(store, name)) for name in TABLES}
+    return {name: Counter(row["run_id"] for row in rows) for name, rows in all_rows(store).items()}
 
 
 def expected_rows(store: ObjectStore, run_ids: Sequence[str]) -> dict[str, Counter[str]]:

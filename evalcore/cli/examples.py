@@ -8,6 +8,7 @@ import click
 
 EXAMPLES: Final = {
     "init": "evalcore init evals --format test-file --name quickstart",
+    "import": "evalcore import promptfooconfig.yaml --out support.eval.yaml",
     "validate": "evalcore validate suites/*.eval.yaml",
     "plan": "evalcore plan support.eval.yaml",
     "schema": "evalcore schema test-file > test-file.schema.json",

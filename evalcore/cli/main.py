@@ -24,6 +24,10 @@ from evalcore.version import VERSION
 SECTIONS = {
     "Start": {
         "init": ("evalcore.cli.init:init", "Write a small suite that runs at once."),
+        "import": (
+            "evalcore.cli.import_suite:import_command",
+            "Write a file of promptfoo, Inspect AI and others as a suite.",
+        ),
         "validate": ("evalcore.cli.inspect:validate", "Check suite files; run nothing."),
         "plan": ("evalcore.cli.inspect:plan", "Show what a run would execute; run nothing."),
         "schema": ("evalcore.cli.schema:schema", "Print the JSON Schema of a format, for editors."),

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
-import yaml
 
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.formats.parts.load_options import LoadOptions
-from evalcore.formats.text.documents import CoreLoader, as_json, read_document
+from evalcore.formats.text.documents import as_json, read_document
+from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.formats.workflow_evals.loader import load_workflow_evals
 from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.mistakes.shape_lookup import adapter
@@ -76,35 +76,4 @@ def saved_evals_text(content: Mapping[str, Any], *, as_json: bool) -> str:
     """Return the text of a file, as YAML or as JSON."""
     if as_json:
         return orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n"
-    text: str = yaml.dump(
-        content, Dumper=_CoreDumper, sort_keys=False, allow_unicode=True, width=100
-    )
-    return text
-
-
-class _CoreDumper(yaml.SafeDumper):
-    """Quotes each text that YAML 1.2's core schema or YAML 1.1 reads as something else."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
-        """Write equal values each time: anchors are hard to read."""
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    resolvers: Any = CoreLoader.yaml_implicit_resolvers
-    patterns = (*resolvers.get(text[:1], ()), *resolvers.get(None, ()))
-    if any(pattern.match(text) for _, pattern in patterns):
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
-    # Line breaks that YAML folds, and controls that it refuses, stand escaped in double quotes.
-    if not text.isprintable():
-        lines = "|" if _is_literal_text(text) else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=lines)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text)
-
-
-def _is_literal_text(text: str) -> bool:
-    lines = text.split("\n")
-    return len(lines) > 1 and all(line.isprintable() and line == line.strip("\t") for line in lines)
-
-
-_CoreDumper.add_representer(str, _represent_text)
+    return yaml_text(content)

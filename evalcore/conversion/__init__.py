@@ -1,0 +1,1 @@
+"""Files of other programs → suites: one module or package for each program."""

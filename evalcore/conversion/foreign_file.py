@@ -1,0 +1,153 @@
+"""Read a file of another program: one document, lines of JSON, rows of CSV, or an archive."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import zstandard
+
+from evalcore.formats.text.csv_rows import CsvRows
+from evalcore.formats.text.documents import (
+    MAX_FILE_BYTES,
+    decode,
+    parse_document,
+    raise_problem,
+    read_bytes,
+)
+from evalcore.mistakes.locations import Loc, Locate
+from evalcore.mistakes.problems import Problems
+from evalcore.mistakes.wording import shown_path
+
+_ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
+_LOCAL_HEADER: Final = 30
+_YAML: Final = (".yaml", ".yml")
+
+
+def _no_line(_loc: Loc) -> int | None:
+    return None
+
+
+def _row_line(loc: Loc) -> int | None:
+    return loc[0] + 1 if loc and isinstance(loc[0], int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFile:
+    """A file that was read: `value` is its document, or the list of its rows.
+
+    `locate` finds the line of a path into it, in YAML and in files of rows.
+    """
+
+    path: Path
+    value: Any
+    is_rows: bool = False
+    locate: Locate = _no_line
+
+    @property
+    def name(self) -> str:
+        """The file's name in messages."""
+        return shown_path(self.path)
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows that are mappings: of a file of rows, or of a document that is a list."""
+        rows = self.value if isinstance(self.value, list) else []
+        return [row for row in rows if isinstance(row, Mapping)]
+
+
+def read_foreign_file(path: Path) -> ForeignFile:
+    """Return what a file holds; raise `LoadError` with the line of what cannot be read.
+
+    YAML, JSON, JSON lines, CSV, and Inspect AI's `.eval` archives. An archive's value is its
+    `header.json` with the list `samples`.
+    """
+    name, suffix = shown_path(path), path.suffix.lower()
+    if suffix == ".csv":
+        return ForeignFile(path, read_csv(path), is_rows=True)
+    data = read_bytes(path, name)
+    if suffix == ".eval" or data.startswith(b"PK\x03\x04"):
+        return ForeignFile(path, _read_archive(path, name))
+    if suffix == ".jsonl":
+        return ForeignFile(path, list(json_lines(data, name)), is_rows=True, locate=_row_line)
+    if suffix == ".json":
+        # Python's JSON rather than strict JSON: logs hold NaN where a score is not a number.
+        return ForeignFile(path, _parse_json(data, name, None))
+    if suffix not in _YAML:
+        suffixes = ".yaml, .yml, .json, .jsonl, .csv and .eval"
+        raise_problem(name, None, f"is none of {suffixes}, which can be imported")
+    document = parse_document(data, name)
+    return ForeignFile(path, document.value, locate=document.locate)
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a CSV file, an empty cell as an empty text; raise `LoadError`."""
+    name = shown_path(path)
+    rows = CsvRows(path, name)
+    problems = Problems(name, lambda _: rows.line)
+    read = [{key: cell or "" for key, cell in row.items()} for row in rows.read(problems)]
+    problems.raise_if_any()
+    return read
+
+
+def json_lines(data: bytes, name: str) -> Iterator[Any]:
+    """Yield the value of each line that is not blank; raise `LoadError` with the line."""
+    for number, line in enumerate(decode(data, name).splitlines(), 1):
+        if line.strip():
+            yield _parse_json(line.encode(), name, number)
+
+
+def _parse_json(data: bytes, name: str, line: int | None) -> Any:
+    import json
+
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        position = line or getattr(error, "lineno", None)
+        raise_problem(name, position, f"not valid JSON: {getattr(error, 'msg', error)}")
+
+
+def _read_archive(path: Path, name: str) -> dict[str, Any]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {member.filename: member for member in archive.infolist()}
+            if sum(member.file_size for member in members.values()) > MAX_FILE_BYTES:
+                limit = MAX_FILE_BYTES // 2**20
+                raise_problem(name, None, f"holds more than {limit} MiB; log fewer samples a file")
+            if "header.json" not in members:
+                raise_problem(name, None, "has no header.json: not a log of Inspect AI that ended")
+            header = _parse_json(_member(path, archive, members["header.json"]), name, None)
+            samples = [
+                _parse_json(_member(path, archive, member), f"{name}/{filename}", None)
+                for filename, member in members.items()
+                if filename.startswith("samples/") and filename.endswith(".json")
+            ]
+    except (zipfile.BadZipFile, zstandard.ZstdError, OSError, EOFError) as error:
+        raise_problem(name, None, f"is no archive that can be read: {error}")
+    if not isinstance(header, dict):
+        raise_problem(name, None, "header.json is no mapping")
+    return {**header, "samples": samples}
+
+
+def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    if member.compress_type != _ZSTD:
+        return archive.read(member)
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        header = file.read(_LOCAL_HEADER)
+        lengths = header[26:28], header[28:30]  # of the name and of the extra field
+        file.seek(sum(int.from_bytes(length, "little") for length in lengths), 1)
+        compressed = file.read(member.compress_size)
+    with zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True) as reader:
+        data = reader.read(member.file_size + 1)
+    if len(data) != member.file_size:
+        raise zipfile.BadZipFile(f"{member.filename} has not the size that the archive says")
+    return data

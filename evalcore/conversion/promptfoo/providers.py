@@ -1,0 +1,179 @@
+"""The providers of a configuration as targets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from evalcore.conversion.converted import Notes, VariableText, unique_id
+from evalcore.conversion.promptfoo.checks_module import ChecksModule
+from evalcore.conversion.promptfoo.files import NotTakenOverError, python_reference
+from evalcore.conversion.promptfoo.transforms import json_path
+
+Target = dict[str, Any]
+
+_SAME: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "response_format")
+_RENAMED: Final = {"apiBaseUrl": "base_url", "max_completion_tokens": "max_tokens"}
+_KEYS: Final = ("apiKey", "apiKeyEnvar")
+_ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
+_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
+_MODELS: Final = re.compile(
+    r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
+    r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
+    r"|(?P<ollama>ollama)(?::chat|:completion)?):(?P<model>.+)$"
+)
+_OLLAMA: Final = "http://localhost:11434/v1"
+_PLACEHOLDER: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
+
+
+class Providers:
+    """Reads providers; `targets` are the targets so far, by their names."""
+
+    def __init__(self, module: ChecksModule, notes: Notes) -> None:
+        self._module, self._notes = module, notes
+        self.targets: dict[str, Target] = {}
+        self.transforms: dict[str, str] = {}
+
+    def read_all(self, written: Any, key: str) -> list[Target]:
+        """Return the targets of the configuration's providers; note those without a counterpart."""
+        entries = written if isinstance(written, list) else [written] if written else []
+        targets = []
+        for index, entry in enumerate(entries):
+            position = f"{key}[{index}]"
+            target = self.read(entry, position)
+            if target is not None:
+                targets.append(target)
+        return targets
+
+    def read(self, entry: Any, position: str, name: str | None = None) -> Target | None:
+        """Return the target of a provider, None and a note if it can be none."""
+        identity, options = _identity(entry)
+        config = options.get("config") or {}
+        try:
+            target = self._target(identity, config if isinstance(config, Mapping) else {}, position)
+        except NotTakenOverError as error:
+            self._notes.add(f"the provider {identity or entry!r} is left out: {error}", position)
+            return None
+        label = name or str(options.get("label") or identity)
+        target = {"name": unique_id(label, self.targets), **target}
+        for key in options.keys() - {*_WITHOUT_EFFECT, "transform"}:
+            self._notes.add(f"'{key}' of a provider is not taken over", position)
+        if isinstance(options.get("transform"), str):
+            self.transforms[target["name"]] = options["transform"]
+        self.targets[target["name"]] = target
+        return target
+
+    def _target(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        if identity == "echo":
+            return {"provider": "echo"}
+        model = _MODELS.match(identity)
+        if model is not None:
+            return self._model(model, config, position)
+        for prefix, read in _READERS.items():
+            if identity.startswith(prefix):
+                return read(self, identity, config, position)
+        if python_reference(identity) is not None:
+            return self._python(identity, config, position)
+        raise NotTakenOverError(
+            "it has no counterpart; a model behind OpenAI's protocol is a target with 'base_url'"
+        )
+
+    def _model(self, match: re.Match[str], config: Mapping[str, Any], position: str) -> Target:
+        provider = "anthropic" if match["anthropic"] else "openai"
+        target: Target = {"provider": provider, "model": match["model"]}
+        if match["ollama"]:
+            target["base_url"] = _OLLAMA
+        for key, value in config.items():
+            name = _RENAMED.get(key, key)
+            if name in _SAME or name == "base_url":
+                target[name] = value
+            elif key not in _KEYS:
+                self._notes.add(f"'{key}' of a model is not taken over", position)
+        self._key(target, config, position)
+        return target
+
+    def _key(self, target: Target, config: Mapping[str, Any], position: str) -> None:
+        written = config.get("apiKey")
+        reference = _ENV.match(written) if isinstance(written, str) else None
+        variable = reference[1] if reference else config.get("apiKeyEnvar")
+        if variable:
+            target["api_key"] = VariableText(f"${{{{ {variable} }}}}")
+            if variable not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+                reason = f"name {variable} in a .env file or in `readable_names`, it is a key"
+                self._notes.add(reason, position)
+        elif written:
+            self._notes.add("a key is not copied: it is read from the environment", position)
+
+    def _command(self, identity: str, _config: Any, _position: str) -> Target:
+        words = shlex.split(identity.partition(":")[2].strip())
+        if not words:
+            raise NotTakenOverError("it names no program")
+        self._notes.add("exec: the program gets the prompt only, no options and no context")
+        return {"provider": "command", "command": [*words, "{prompt}"]}
+
+    def _python(self, identity: str, config: Mapping[str, Any], _position: str) -> Target:
+        reference = python_reference(identity.removeprefix("python:"))
+        if reference is None:
+            raise NotTakenOverError("it names no Python file")
+        function = self._module.add_provider(reference[0], reference[1] or "call_api", config)
+        return {"provider": "python", "callable": self._module.callable(function)}
+
+    def _http(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
+        url = config.get("url") or (identity if "://" in identity else None)
+        if not isinstance(url, str):
+            raise NotTakenOverError("it has no 'url'")
+        target: Target = {"provider": "http", "url": _filled(url)}
+        for key in ("method", "headers", "body"):
+            if key in config:
+                target[key] = _filled(config[key])
+        transform = config.get("transformResponse") or config.get("responseParser")
+        if transform is not None:
+            path = json_path(str(transform), ("json", "output"))
+            if path is None:
+                self._notes.add("transformResponse: JavaScript is not taken over", position)
+            elif path != "$":
+                target["response_path"] = path
+        for key in config.keys() - {
+            "url",
+            "method",
+            "headers",
+            "body",
+            "transformResponse",
+            "responseParser",
+        }:
+            self._notes.add(f"'{key}' of an HTTP provider is not taken over", position)
+        return target
+
+
+_READERS: Final[Mapping[str, Callable[[Providers, str, Any, str], Target]]] = {
+    "exec:": Providers._command,
+    "python:": Providers._python,
+    "http": Providers._http,
+}
+
+
+def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return a provider's id and its options: `id`, `{id, config}`, or `{ID: {config}}`."""
+    if isinstance(entry, str):
+        return entry, {}
+    if not isinstance(entry, Mapping):
+        return "", {}
+    if isinstance(entry.get("id"), str):
+        return entry["id"], entry
+    if len(entry) == 1:
+        ((identity, options),) = entry.items()
+        return str(identity), options if isinstance(options, Mapping) else {}
+    return "", entry
+
+
+def _filled(value: Any) -> Any:
+    """Return a value with `{{prompt}}` as targets write it."""
+    if isinstance(value, str):
+        return _PLACEHOLDER.sub("{prompt}", value)
+    if isinstance(value, Mapping):
+        return {key: _filled(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_filled(member) for member in value]
+    return value

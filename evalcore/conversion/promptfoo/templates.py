@@ -1,0 +1,122 @@
+"""promptfoo's templates (Nunjucks), rendered by Jinja with JavaScript's texts of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from jinja2 import ChainableUndefined, TemplateError
+from jinja2.sandbox import SandboxedEnvironment
+
+_MARKS: Final = re.compile(r"\{\{|\{%|\{#")
+_ROUNDS: Final = 5
+_VARIABLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+class RenderError(Exception):
+    """The template needs something that only Nunjucks has."""
+
+
+def script_text(value: Any) -> Any:
+    """Return a value as JavaScript writes it in a text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list | tuple):
+        return ",".join(str(script_text(member)) for member in value)
+    if isinstance(value, Mapping):
+        return orjson.dumps(value).decode()
+    return value
+
+
+def _dumped(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _environment() -> SandboxedEnvironment:
+    environment = SandboxedEnvironment(
+        undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
+    )
+    environment.filters["dump"] = _dumped
+    return environment
+
+
+_ENVIRONMENT: Final = _environment()
+
+
+def render(text: str, variables: Mapping[str, Any]) -> str:
+    """Return the text with its variables filled in; raise `RenderError`."""
+    if not _MARKS.search(text):
+        return text
+    try:
+        return _ENVIRONMENT.from_string(text).render(variables)
+    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        raise RenderError(f"the template cannot be rendered: {error}") from error
+
+
+def render_all(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a value with every text in it rendered; raise `RenderError`."""
+    if isinstance(value, str):
+        return render(value, variables)
+    if isinstance(value, list):
+        return [render_all(member, variables) for member in value]
+    if isinstance(value, Mapping):
+        return {key: render_all(member, variables) for key, member in value.items()}
+    return value
+
+
+def resolved_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return variables whose texts name other variables with those filled in."""
+    resolved = dict(variables)
+    for _ in range(_ROUNDS):
+        changed = False
+        for key, value in resolved.items():
+            match = _VARIABLE.search(value) if isinstance(value, str) else None
+            if match and match[1] in resolved and match[1] != key:
+                text = str(script_text(resolved[match[1]]))
+                resolved[key] = value.replace(match[0], text, 1)
+                changed = True
+        if not changed:
+            break
+    return resolved
+
+
+def rendered_prompt(raw: str, variables: Mapping[str, Any]) -> Any:
+    """Return a prompt filled in: a text, or messages where it is a JSON array of them."""
+    try:
+        parsed = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        inner = {
+            key: render(value, variables) if isinstance(value, str) else value
+            for key, value in variables.items()
+        }
+        text = render(raw, inner)
+        return _messages_of(text) or text
+    if isinstance(parsed, list | dict):
+        rendered = render_all(parsed, variables)
+        return (
+            messages_or_none(rendered)
+            or orjson.dumps(rendered, option=orjson.OPT_INDENT_2).decode()
+        )
+    return render(raw, variables)
+
+
+def _messages_of(text: str) -> list[dict[str, Any]] | None:
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        return messages_or_none(orjson.loads(text))
+    except orjson.JSONDecodeError:
+        return None
+
+
+def messages_or_none(value: Any) -> list[dict[str, Any]] | None:
+    """Return a list of chat messages, None if the value is none."""
+    from evalcore.conversion.expected_checks import chat_messages
+
+    return chat_messages(value)

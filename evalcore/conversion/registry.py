@@ -1,0 +1,108 @@
+"""The table of programs whose files are imported, and how a file's program is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from evalcore.conversion.converted import Converted, Notes
+from evalcore.conversion.foreign_file import ForeignFile
+from evalcore.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the caller says that the file does not: how answers are compared, who judges.
+
+    `check` is a name of `evalcore.conversion.expected_checks.CHECKS`, None where the file decides.
+    """
+
+    name: str
+    check: str | None = None
+
+
+class SourceRow(NamedTuple):
+    """A program: the module and function that convert its files, and whether a file is its own."""
+
+    module: str
+    function: str
+    about: str
+    recognises: Callable[[Any], bool]
+
+
+def _first(value: Any) -> Mapping[str, Any]:
+    """Return the first row of a list of rows, else an empty mapping."""
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, Mapping) else {}
+
+
+def _has(value: Any, *keys: str) -> bool:
+    return isinstance(value, Mapping) and all(key in value for key in keys)
+
+
+# A file is of the first program that recognises it.
+SOURCES: Final[Mapping[str, SourceRow]] = {
+    "promptfoo": SourceRow(
+        "evalcore.conversion.promptfoo.configuration",
+        "convert_promptfoo",
+        "a configuration: promptfooconfig.yaml",
+        lambda value: (
+            any(_has(value, key) for key in ("prompts", "providers", "scenarios"))
+            or (_has(value, "tests") and _has(value, "targets"))
+        ),
+    ),
+    "inspect": SourceRow(
+        "evalcore.conversion.inspect_ai",
+        "convert_inspect",
+        "a log (.eval, .json), or a dataset of samples (.json, .jsonl, .csv)",
+        lambda value: (
+            _has(value, "eval", "samples")
+            or ("input" in _first(value) and bool(_first(value).keys() & {"target", "choices"}))
+        ),
+    ),
+    "pydantic-evals": SourceRow(
+        "evalcore.conversion.pydantic_evals",
+        "convert_pydantic_evals",
+        "a dataset (.yaml, .json)",
+        lambda value: _has(value, "cases") and "inputs" in _first(value["cases"]),
+    ),
+    "langsmith": SourceRow(
+        "evalcore.conversion.langsmith",
+        "convert_langsmith",
+        "examples or runs of an experiment (.jsonl, .json, .csv)",
+        lambda value: "inputs" in _first(value) or _has(value, "examples"),
+    ),
+    "braintrust": SourceRow(
+        "evalcore.conversion.braintrust",
+        "convert_braintrust",
+        "rows of a dataset or of an experiment (.jsonl, .json, .csv)",
+        lambda value: "input" in _first(value) or "input" in _first(_events(value)),
+    ),
+}
+
+
+def _events(value: Any) -> Any:
+    return value.get("events") if isinstance(value, Mapping) else None
+
+
+def recognise_source(file: ForeignFile) -> str:
+    """Return the name of the program that a file is of; raise `UsageError` if it is of none."""
+    for name, row in SOURCES.items():
+        if row.recognises(file.value):
+            return name
+    listed = "; ".join(f"{name}: {row.about}" for name, row in SOURCES.items())
+    raise UsageError(f"{file.name}: of no program whose files are imported ({listed}); --from NAME")
+
+
+def convert(file: ForeignFile, source: str, options: ImportOptions, notes: Notes) -> Converted:
+    """Return a file as a suite; what has no counterpart is added to `notes`.
+
+    Raises `LoadError` where the file is not what the program writes, or nothing is left of it.
+    """
+    row = SOURCES[source]
+    function: Callable[[ForeignFile, ImportOptions, Notes], Converted] = getattr(
+        import_module(row.module), row.function
+    )
+    return function(file, options, notes)

@@ -1,0 +1,81 @@
+"""`evalcore import`: what it writes, says and refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evalcore.cli.import_suite import CHECKS, SOURCES
+from evalcore.conversion import expected_checks, registry
+from evalcore.conversion.foreign_file import read_foreign_file
+from tests.support.conversions import FILES
+from tests.support.shell import evalcore
+
+
+def test_the_flags_name_every_source_and_check() -> None:
+    assert tuple(registry.SOURCES) == SOURCES
+    assert expected_checks.CHECKS == CHECKS
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (f"{source.replace('-', '_')}/{name}", source)
+        for source, names in {
+            "promptfoo": ("greetings.yaml", "models.yaml", "chat.yaml"),
+            "inspect": ("basic.json", "capitals.jsonl", "riddles.csv", "choices.json"),
+            "pydantic-evals": ("capitals.yaml", "orders.yaml", "tone.json"),
+            "langsmith": ("questions.jsonl", "fields.jsonl", "experiment.csv"),
+            "braintrust": ("questions.jsonl", "experiment.jsonl", "export.json"),
+        }.items()
+        for name in names
+    ],
+)
+def test_the_program_of_a_file_is_recognised_by_its_content(name: str, source: str) -> None:
+    file = read_foreign_file(FILES / name)
+    assert registry.recognise_source(file) == source
+
+
+def test_it_writes_a_valid_suite_and_overwrites_nothing_without_force(tmp_path: Path) -> None:
+    shutil.copy(FILES / "braintrust/questions.jsonl", tmp_path)
+    first = evalcore("import", "questions.jsonl", cwd=tmp_path)
+    assert first.code == 0
+    assert first.out == (
+        "evalcore validate questions.eval.yaml\nevalcore run questions.eval.yaml\n"
+    )
+    assert "wrote questions.eval.yaml\n2 cases\n" in first.err
+    assert "- the file does not say what answers: the target `echo`" in first.err
+    assert evalcore("validate", "questions.eval.yaml", cwd=tmp_path).code == 0
+    suite = tmp_path / "questions.eval.yaml"
+    suite.write_text("mine")
+    again = evalcore("import", "questions.jsonl", cwd=tmp_path)
+    assert again.code == 2
+    assert "questions.eval.yaml would be overwritten" in again.err
+    assert suite.read_text() == "mine"
+    forced = evalcore(
+        "import", "questions.jsonl", "--force", "--target", "app:answer", cwd=tmp_path
+    )
+    assert forced.code == 0
+    assert "callable: app:answer" in suite.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.yaml", "name: x\n", "a.yaml: of no program whose files are imported"),
+        ("a.toml", "x = 1", "a.toml: is none of .yaml, .yml, .json"),
+        ("a.jsonl", '{"input": 1}\n{', "a.jsonl:2: not valid JSON"),
+        ("a.eval", "PK", "a.eval: is no archive that can be read"),
+    ],
+)
+def test_a_file_of_something_else_is_one_clear_message(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    ended = evalcore("import", name, cwd=tmp_path)
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == [name]

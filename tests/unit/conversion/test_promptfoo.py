@@ -1,0 +1,193 @@
+"""Configurations of promptfoo as suites: the same verdicts, and notes on the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalcore.conversion.promptfoo.assertion_words import WORDS, Written, as_member
+from evalcore.conversion.promptfoo.csv_tests import assertion_of_text
+from evalcore.conversion.promptfoo.templates import RenderError, render, rendered_prompt
+from evalcore.conversion.promptfoo.transforms import json_path
+from evalcore.errors import LoadError
+from tests.support.conversions import FILES, converted, written
+from tests.support.shell import evalcore
+
+RESULTS: dict[str, list[Any]] = json.loads((FILES / "promptfoo/results.json").read_text("utf-8"))
+# promptfoo's scores of these are of other formulas (the notes say so).
+OTHER_SCORES = {"bleu", "rouge-n"}
+
+
+def test_cases_pass_and_fail_as_in_promptfoo(tmp_path: Path) -> None:
+    suites = [written("promptfoo", f"{name}.yaml", tmp_path) for name in RESULTS]
+    ended = evalcore("run", *suites, "--json", store=tmp_path / "store")
+    assert [report["suite"] for report in ended.lines] == list(RESULTS)
+    for report in ended.lines:
+        cases = report["cases"]
+        ids = list(dict.fromkeys(case["id"] for case in cases))
+        variants = list(dict.fromkeys(case["variant"] for case in cases))
+        rows = {(ids.index(case["id"]), variants.index(case["variant"])): case for case in cases}
+        assert len(rows) == len(RESULTS[report["suite"]])
+        for number, variant, passed, score in RESULTS[report["suite"]]:
+            case = rows[number, variant]
+            assert case["passed"] == passed, case
+            types = {each["type"] for item in case["items"] for each in item["assertions"]}
+            if not types & OTHER_SCORES:
+                assert case["score"] == pytest.approx(score, abs=1e-4), case
+
+
+def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path: Path) -> None:
+    suite, notes = converted("promptfoo", "models.yaml", tmp_path)
+    content = yaml.safe_load(suite.read_text("utf-8"))
+    targets = {target.pop("name"): target for target in content["targets"]}
+    assert targets == {
+        "openai:chat:gpt-4.1-mini": {"provider": "openai", "model": "gpt-4.1-mini"},
+        "anthropic:messages:claude-sonnet": {
+            "provider": "anthropic",
+            "model": "claude-sonnet",
+            "max_tokens": 20,
+            "temperature": 0,
+        },
+        "local": {"provider": "openai", "model": "llama3", "base_url": "http://localhost:11434/v1"},
+        "web": {
+            "provider": "http",
+            "url": "http://127.0.0.1:9/ask",
+            "method": "POST",
+            "headers": {"X-Client": "evals"},
+            "body": {"question": "{prompt}"},
+            "response_path": "$.answers[0].text",
+        },
+        "exec: sh answer.sh --plain": {
+            "provider": "command",
+            "command": ["sh", "answer.sh", "--plain", "{prompt}"],
+        },
+        "judge": {"provider": "openai", "model": "gpt-4.1"},
+        "judge-2": {"provider": "openai", "model": "o3"},
+    }
+    assert content["evalcore"] == {"iterations": 2, "limits": {"concurrency": 4}}
+    assert [case["id"] for case in content["cases"]] == ["test-1", "nothing left", "test-3"]
+    text = "\n".join(notes)
+    for part in (
+        "'extensions' is not taken over",
+        "providers[1]: 'thinking' of a model",
+        "a key is not copied",
+        "'vertex:gemini-pro' is left out",
+        "prompts[1]: the prompt is left out: write.js is a program",
+        "tests[3]: the tests are left out: more.py is a program",
+        "tests[0].assert[4]: javascript: JavaScript is not taken over",
+        "tests[0].assert[7]: is-sql: no counterpart",
+        "tests[1].assert[1]: contains: the transform",
+        "tests[2]: 'provider' of a test",
+        "tests[2].assert[2]: levenshtein under a 'threshold'",
+    ):
+        assert part in text
+    # The suite says the same, and no key is in it.
+    comments = suite.read_text("utf-8")
+    assert all(f"# - {note}\n" in comments for note in notes)
+    assert "sk-literal" not in comments
+
+
+def test_a_test_whose_assertions_have_no_counterpart_is_left_out(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "prompts: [hello]\nproviders: [echo]\ntests:\n"
+        "  - {assert: [{type: javascript, value: 'true'}]}\n"
+        "  - {assert: [{type: contains, value: hell}]}\n"
+    )
+    suite, notes = converted(None, config, tmp_path)
+    assert [case["id"] for case in yaml.safe_load(suite.read_text())["cases"]] == ["test-2"]
+    assert "tests[0]: the test is left out: nothing of it has a counterpart" in notes
+
+
+def test_nothing_left_is_a_mistake_that_says_why(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("prompts: [file://p.js]\nproviders: [echo]\n")
+    with pytest.raises(LoadError, match=r"nothing is left of it: .*p\.js is a program"):
+        converted(None, config, tmp_path)
+
+
+def test_mistakes_of_a_test_name_its_position(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("prompts: [a]\ntests: [{assert: [{type: contains, threshold: x}]}]\n")
+    with pytest.raises(LoadError, match=r"tests\[0\]\.assert\[0\]: expected a number, got 'x'"):
+        converted(None, config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "assertion"),
+    [
+        ("contains: tea", {"type": "contains", "value": "tea"}),
+        ("not-icontains-any: a, b", {"type": "not-icontains-any", "value": ["a", "b"]}),
+        ("levenshtein(2): tea", {"type": "levenshtein", "value": "tea", "threshold": 2.0}),
+        ("grade: is polite", {"type": "llm-rubric", "value": " is polite".strip()}),
+        ("python: len(output) > 1", {"type": "python", "value": "len(output) > 1"}),
+        ("fn: output.length", {"type": "javascript", "value": "output.length"}),
+        ("is-json", {"type": "is-json"}),
+        ("note: plain text", {"type": "equals", "value": "note: plain text"}),
+    ],
+)
+def test_cells_of_tables_are_assertions(cell: str, assertion: dict[str, Any]) -> None:
+    assert assertion_of_text(cell) == assertion
+
+
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        ("output", "$"),
+        ("JSON.parse(output)", "$"),
+        ("JSON.parse(output).a[0].b", "$.a[0].b"),
+        ("output?.a['b c'];", "$.a['b c']"),
+        ("output.trim()", None),
+        ("output.length", None),
+        ("outputs.a", None),
+    ],
+)
+def test_scripts_that_follow_a_path_are_jsonpath(script: str, path: str | None) -> None:
+    assert json_path(script) == path
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{a}} {{ b }} {{missing}}|", "1 true |"),
+        ("{{ f }}{{ l }}{{ m.x }}", "2x,yz"),
+        ("{% for each in l %}{{ each | upper }}{% endfor %}", "XY"),
+        ("{{ m | dump }}", '{"x":"z"}'),
+    ],
+)
+def test_templates_write_values_as_javascript_does(template: str, text: str) -> None:
+    values = {"a": 1, "b": True, "f": 2.0, "l": ["x", "y"], "m": {"x": "z"}}
+    assert render(template, values) == text
+
+
+def test_templates_reach_no_objects_of_python() -> None:
+    with pytest.raises(RenderError):
+        render("{{ ''.__class__.__mro__[1].__subclasses__() }}", {})
+
+
+def test_json_prompts_are_messages_whose_values_need_no_escapes() -> None:
+    raw = '[{"role": "system", "content": "{{s}}"}, {"role": "user", "content": "q"}]'
+    assert rendered_prompt(raw, {"s": 'say "hi"\n'}) == [
+        {"role": "system", "content": 'say "hi"\n'},
+        {"role": "user", "content": "q"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "member"),
+    [
+        ("equals", "a.b", {"type": "regex", "value": r"^a\.b$"}),
+        ("starts-with", "a", {"type": "regex", "value": "^a"}),
+        ("regex", r"^(?<x>\d)$", {"type": "regex", "value": r"^(?<x>\d)$"}),
+        ("contains-any", "a,b", {"type": "contains-any", "value": ["a", "b"]}),
+        ("levenshtein", "a", None),
+    ],
+)
+def test_members_of_thresholds_are_compared_untrimmed(
+    kind: str, value: str, member: dict[str, Any] | None
+) -> None:
+    assert as_member(WORDS[kind](Written({"type": kind}, value))) == member

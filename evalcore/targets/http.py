@@ -19,7 +19,7 @@ from evalcore.targets.build_context import BuildContext, check_address
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.exchange_evidence import evidence_of
 from evalcore.targets.option_templates import PLACEHOLDER, filled, filled_value, value_of
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, with_attachments
 from evalcore.trust.variables import MARK, REFERENCE
 
 _KIND: Final = "http"
@@ -111,6 +111,8 @@ class HttpTarget:
         Raise `ProviderError` after the last retry (a status of 300 or more is an error),
         `TargetError` for an answer in which `response_path` finds nothing.
         """
+        # An address has no room for the text of files.
+        work = work if self._options.body is None else with_attachments(work)
         self._context.check(work.mode)
         request = self._request(work)
         reply = await work.complete(request)

@@ -18,7 +18,7 @@ from evalcore.targets.build_context import BuildContext
 from evalcore.targets.case_messages import Message
 from evalcore.targets.exchange_evidence import evidence_of
 from evalcore.targets.option_templates import filled
-from evalcore.targets.work import Work
+from evalcore.targets.work import Work, with_attachments
 from evalcore.trust.files import repository_root, resolve_inside
 
 __all__ = ["AdapterOptions", "AdapterTarget", "AnthropicTarget", "ChatOptions", "OpenAITarget"]
@@ -97,7 +97,7 @@ def _templated(work: Work, options: ChatOptions) -> tuple[Message, ...]:
     """Return the case's messages, the last user message replaced by the filled template."""
     if options.prompt_template is None:
         return work.messages
-    message = {"role": "user", "content": filled(options.prompt_template, work)}
+    message = {"role": "user", "content": filled(options.prompt_template, with_attachments(work))}
     for position in range(len(work.messages) - 1, -1, -1):
         if work.messages[position]["role"] == "user":
             return (*work.messages[:position], message, *work.messages[position + 1 :])

@@ -52,6 +52,16 @@ def test_a_body_of_text_is_sent_as_it_is() -> None:
     assert found["headers"]["Content-Type"] == "text/csv"
 
 
+def test_attached_files_are_in_the_prompt_of_a_body(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("xyzzy")
+    content = [{"type": "file", "value": "notes.txt"}, {"type": "text", "value": "Which word?"}]
+    with model_server() as server:
+        target = service(server, body={"q": "{prompt}"})
+        case = Case("c1", [{"role": "user", "content": content}])
+        found = json.loads(answer(target, case, folder=tmp_path).output or "")
+    assert found["body"] == {"q": '<file name="notes.txt">\nxyzzy\n</file>\nWhich word?'}
+
+
 def test_headers_are_sent_and_a_secret_one_that_comes_back_is_redacted() -> None:
     found = seen("hi", headers={"Authorization": "Bearer ${{ EVAL_T }}", "X-Id": "{id}"})
 

@@ -24,6 +24,7 @@ from evalcore.mistakes.foreign_text import shorten
 from evalcore.viewer.fault_pages import FaultPages
 from evalcore.viewer.head_requests import HeadRequests
 from evalcore.viewer.headers import PageHeaders
+from evalcore.viewer.preparations import PreparingError
 from evalcore.viewer.rendering import render
 from evalcore.viewer.routes import (
     annotate,
@@ -76,6 +77,7 @@ def create_viewer(
         application.include_router(pages.router, prefix=site.prefix, dependencies=guards)
     for router in (static.router, *([] if open_to is None else [open_to])):
         application.include_router(router, prefix=site.prefix)
+    application.add_exception_handler(PreparingError, show_preparation)
     application.add_exception_handler(EvalError, show_failure)
     application.add_exception_handler(HTTPException, show_failure)
     application.add_exception_handler(RequestValidationError, show_failure)
@@ -85,6 +87,14 @@ def create_viewer(
 def require_store(site: CurrentSite) -> None:
     """Let a page be shown if its store is there; raise `StoreError`."""
     site.check.require()
+
+
+async def show_preparation(request: Request, error: Exception) -> Response:
+    """Return the page that says what is being prepared; the browser asks again by itself."""
+    site = await site_of(request)
+    page = render(request, site, "preparing.html.j2", status=202, subject=str(error))
+    page.headers["Refresh"] = "1"
+    return page
 
 
 async def show_failure(request: Request, error: Exception) -> Response:

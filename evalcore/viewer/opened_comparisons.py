@@ -14,6 +14,7 @@ from evalcore.mistakes.wording import did_you_mean
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
+from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 from evalcore.viewer.suite_differences import SettingDifferences, setting_differences
 
 if TYPE_CHECKING:
@@ -64,25 +65,52 @@ class OpenedComparisons:
         self._store = store
         self._opened: OrderedDict[tuple[Any, ...], OpenedComparison] = OrderedDict()
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._preparations = Preparations()
 
     @contextmanager
     def open(self, baseline: str, candidate: str) -> Iterator[OpenedComparison]:
         """Give the comparison of two addresses `RUN` or `RUN~VARIANT`, for as long as the context.
 
         Without variants the first one that both runs have is compared, of one run its baseline with
-        another variant. Other pages that compare wait. Raises `UsageError`, and the errors of
-        `compare_runs`.
+        another variant. Other pages that compare wait. Raises `UsageError`, the errors of
+        `compare_runs`, and `PreparingError` while large runs are compared.
         """
         sides = self._sides(baseline, candidate)
         key = tuple((side.run.run_id, side.variant, _end(side.run)) for side in sides)
+        while True:
+            self._prepare(key, sides)
+            with self._lock:
+                opened = self._opened.get(key)
+                if opened is None:
+                    continue  # others have taken its place in between
+                self._opened.move_to_end(key)
+                yield opened
+                return
+
+    def _prepare(self, key: tuple[Any, ...], sides: tuple[Side, Side]) -> None:
+        """Open a comparison, of large runs beside the page: `PreparingError` until it is open."""
+        items = sum(side.run.manifest().plan.items for side in sides)
+        if items <= LARGE_ITEMS:
+            self._open(key, sides)
+            return
         with self._lock:
-            opened = self._opened.get(key)
-            if opened is None:
+            if key in self._opened:
+                return
+        names = " and ".join(dict.fromkeys(side.run.run_id for side in sides))
+        subject = f"The comparison of {names}, {items:,} items, is being made"
+        self._preparations.require(key, subject, lambda: self._open(key, sides))
+
+    def _open(self, key: tuple[Any, ...], sides: tuple[Side, Side]) -> None:
+        with self._opening:
+            with self._lock:
+                if key in self._opened:
+                    return
                 while len(self._opened) >= MOST_OPENED:
                     self._opened.popitem(last=False)[1].closing.close()
-                opened = self._opened[key] = _open(sides)
-            self._opened.move_to_end(key)
-            yield opened
+            opened = _open(sides)
+            with self._lock:
+                self._opened[key] = opened
 
     def close(self) -> None:
         """Close all comparisons."""

@@ -19,6 +19,7 @@ from evalcore.report.document import Report
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.viewer.case_questions import CaseQuestions
+from evalcore.viewer.preparations import LARGE_ITEMS, Preparations
 
 if TYPE_CHECKING:
     from evalcore.analytics.assertion_counts import AssertionCounts
@@ -71,14 +72,17 @@ class OpenedRuns:
         self._store = store
         self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
         self._opening = tuple(threading.Lock() for _ in range(_OPENING_LOCKS))
+        self._preparations = Preparations()
         self._lock = threading.Lock()
 
     @contextmanager
     def open(self, run_id: str) -> Iterator[OpenedRun]:
         """Give a run for as long as the context lasts; others that ask for it wait.
 
-        Raises `RunNotFoundError`, `DamagedRunError` and the other errors of `view_run`.
+        Raises `RunNotFoundError`, `DamagedRunError` and the other errors of `view_run`, and
+        `PreparingError` while a large run is opened.
         """
+        self._prepare(run_id)
         opened = self._locked(run_id)
         try:
             yield opened
@@ -92,16 +96,29 @@ class OpenedRuns:
         for each in opened:
             _close(each)
 
+    def _prepare(self, run_id: str) -> None:
+        """Open a large run beside the page; raise `PreparingError` until it is open."""
+        with self._lock:
+            if run_id in self._opened:
+                return
+        items = find_run(self._store, run_id).manifest().plan.items
+        if items > LARGE_ITEMS:
+            subject = f"Run {run_id} of {items:,} items is being opened"
+            self._preparations.require(run_id, subject, lambda: self._reopened(run_id))
+
     def _locked(self, run_id: str) -> OpenedRun:
         """Return an open run whose lock this thread holds."""
         while True:
-            with self._opening[hash(run_id) % _OPENING_LOCKS]:
-                opened = self._current(run_id)
+            opened = self._reopened(run_id)
             opened.lock.acquire()
             if not opened.closed:
                 return opened
             # Another run has taken its place in between.
             opened.lock.release()
+
+    def _reopened(self, run_id: str) -> OpenedRun:
+        with self._opening[hash(run_id) % _OPENING_LOCKS]:
+            return self._current(run_id)
 
     def _current(self, run_id: str) -> OpenedRun:
         with self._lock:

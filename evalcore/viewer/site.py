@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from fastapi import Depends, Request
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from evalcore.history.latest_runs import LatestRun
     from evalcore.history.trend import CaseHistory, SuiteHistory
 
+# Imported before the first page needs them: together they take as long as its answer.
+_NEEDED_BY_PAGES: Final = (
+    "evalcore.pipeline.finish",
+    "evalcore.pipeline.compare",
+    "evalcore.analytics.case_table",
+)
 _MOST_OVERVIEWS: Final = 64
 _MOST_HISTORIES: Final = 4
 
@@ -176,6 +183,8 @@ class Site:
             return SuiteOverview()  # none of its runs has come to an end that the history takes
 
     def _warm(self) -> None:
+        for module in _NEEDED_BY_PAGES:
+            import_module(module)
         try:
             self.check.require()
             self.latest_runs()

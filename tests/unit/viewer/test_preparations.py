@@ -1,0 +1,97 @@
+"""Large pages: they say what is prepared, and appear when it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalcore.errors import DamagedRunError, UsageError
+from evalcore.viewer.opened_runs import open_tables
+from evalcore.viewer.preparations import Preparations, PreparingError
+from tests.support.viewer import run_suite, viewer
+
+SUITE = {
+    "name": "greetings",
+    "assertions": [{"type": "contains", "value": "hello"}],
+    "tests": [{"id": "a", "input": "Greet", "fixtures": {"output": "hello"}}],
+}
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Every run is large, and opened once this event is set."""
+    may_open = threading.Event()
+
+    def open_later(*arguments: object) -> object:
+        may_open.wait(30)
+        return open_tables(*arguments)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
+    monkeypatch.setattr("evalcore.viewer.opened_runs.open_tables", open_later)
+    yield may_open
+    may_open.set()
+
+
+def test_the_page_of_a_large_run_says_that_it_is_opened_and_asks_again(
+    tmp_path: Path, blocked: threading.Event
+) -> None:
+    run = run_suite(tmp_path, SUITE)
+    with viewer(tmp_path / "store") as client:
+        for _ in range(2):
+            page = client.get(f"/runs/{run}")
+            assert (page.status_code, page.headers["refresh"]) == (202, "1")
+            assert f"Run {run} of 1 items is being opened" in page.text
+        openers = [each for each in threading.enumerate() if each.name == "viewer-preparation"]
+        assert len(openers) == 1
+        blocked.set()
+        openers[0].join(30)
+        assert client.get(f"/runs/{run}").status_code == 200
+
+
+def test_large_comparisons_appear_once_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalcore.viewer.opened_comparisons.LARGE_ITEMS", 0)
+    monkeypatch.setattr("evalcore.viewer.preparations._PATIENCE_S", 30.0)
+    run = run_suite(tmp_path, SUITE)
+    with viewer(tmp_path / "store") as client:
+        assert client.get("/compare", params={"a": run, "b": run}).status_code == 200
+
+
+def test_what_a_preparation_raises_is_raised_by_those_who_asked_and_it_is_tried_again() -> None:
+    preparations = Preparations()
+    causes = [UsageError("no such run"), DamagedRunError("run", ())]
+    for cause in causes:
+
+        def fail(cause: Exception = cause) -> None:
+            raise cause
+
+        with pytest.raises(type(cause)):
+            preparations.require("key", "A run is opened", fail)
+    done: list[int] = []
+    preparations.require("key", "A run is opened", lambda: done.append(1))
+    assert done == [1]
+
+
+def test_a_preparation_that_takes_longer_goes_on() -> None:
+    preparations, may_end = Preparations(), threading.Event()
+    calls: list[int] = []
+
+    def work() -> None:
+        calls.append(1)
+        may_end.wait(30)
+
+    for _ in range(2):
+        with pytest.raises(PreparingError, match="A run is opened"):
+            preparations.require("key", "A run is opened", work)
+    may_end.set()
+    while True:
+        try:
+            preparations.require("key", "A run is opened", work)
+        except PreparingError:
+            continue
+        break
+    assert calls == [1]

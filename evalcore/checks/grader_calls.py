@@ -23,12 +23,17 @@ class GraderAccess(NamedTuple):
 
 
 class GraderCalls:
-    """The calls that one run of a program makes. `skipped` says that a limit of the run ended."""
+    """The calls that one run of a program makes.
+
+    `skipped` says that a limit of the run ended them, `unknown` are targets that it asked for and
+    may not ask.
+    """
 
     def __init__(self, access: GraderAccess, judges: Judges) -> None:
         self._access, self._judges = access, judges
         self.count = 0
         self.skipped: SkippedError | None = None
+        self.unknown: dict[str, None] = {}
 
     @asynccontextmanager
     async def variables(self) -> AsyncIterator[dict[str, str]]:
@@ -95,6 +100,7 @@ class GraderCalls:
         name = request.get("target")
         if name in (None, _DEFAULT) or name in self._access.targets:
             return None
+        self.unknown[str(name)] = None
         available = ", ".join([_DEFAULT, *self._access.targets])
         return f"Unknown target '{name}'. Available: {available}"
 

@@ -22,7 +22,7 @@ from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError
 from evalcore.mistakes.foreign_text import one_line
-from evalcore.model.assertion import Verdict, broken
+from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.trust.secret_options import secret_options
 from evalcore.trust.text import last_words, tail_line
 
@@ -84,7 +84,7 @@ class CodeGrader(Check):
             answer = await run_grader(program, payload, subject, variables)
         if calls.skipped is not None:
             raise calls.skipped
-        return judges.on(self._graded(answer))
+        return judges.on(_with_unknown(self._graded(answer), list(calls.unknown)))
 
     def _graded(self, answer: Graded | Verdict) -> Verdict:
         if isinstance(answer, Verdict):
@@ -117,10 +117,25 @@ class CodeGrader(Check):
                     f"'{option.name}' holds a secret as it is, which would be stored; write "
                     f"${{{{ {option.path[-1]} }}}} and set that variable"
                 )
+        if "threshold" in written:  # AgentV's graders read it there
+            fields["config"] = {"threshold": written["threshold"], **(fields.get("config") or {})}
         fields |= _access(written.get("target"), reader)
         if fields.get("output_as", _output_as(reader)) == "messages":
             fields["output_as"] = "messages"
         return "code-grader", {**fields, "threshold": passing_score(written)}
+
+
+def _with_unknown(verdict: Verdict, targets: list[str]) -> Verdict:
+    """Return the verdict; one that is none or has failed says which targets it could not ask."""
+    if not targets:
+        return verdict
+    details = {**(verdict.details or {}), "unknown_targets": targets}
+    if verdict.outcome is Outcome.PASSED:
+        return verdict._replace(details=details)
+    names = ", ".join(f"'{name}'" for name in targets)
+    note = f"the grader may not ask {names}; name it in `target.targets`"
+    message = one_line(f"{note}; {verdict.message}" if verdict.message else note)
+    return verdict._replace(message=message, details=details)
 
 
 # The fields that stand in files under their own names.

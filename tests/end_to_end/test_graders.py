@@ -132,6 +132,7 @@ def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
         "yes", "Error: Missing required field: question",
     ]  # fmt: skip
     assert len(questions) == found["details"]["judge_calls"] == 3
+    assert found["details"]["unknown_targets"] == ["stranger"]
 
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -121,11 +121,8 @@ def test_output_has_the_form_of_the_sdk_that_is_installed(
 
 def test_keys_that_the_type_does_not_know_are_the_programs_configuration(tmp_path: Path) -> None:
     written = {"command": "x", "limit": 3, "weight": 2, "config": {"limit": 4, "k": True}}
-    assert read({**written, "fields": ["a"]}, tmp_path)["config"] == {
-        "limit": 4,
-        "fields": ["a"],
-        "k": True,
-    }
+    config = read({**written, "fields": ["a"], "threshold": 0.5}, tmp_path)["config"]
+    assert config == {"limit": 4, "fields": ["a"], "k": True, "threshold": 0.5}
 
 
 def read(written: dict[str, Any], folder: Path) -> dict[str, Any]:

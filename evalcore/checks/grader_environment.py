@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from evalcore.errors import TargetError
 from evalcore.settings import read_settings
 from evalcore.trust.secret_options import resolved, telling_values
 from evalcore.trust.text import redact
-from evalcore.trust.variables import MARK, nearest_env_file, variables_from
+from evalcore.trust.variables import (
+    MARK,
+    REFERENCE,
+    Variables,
+    nearest_env_file,
+    suite_variables,
+    variables_from,
+)
 
 
 class GraderEnvironment(NamedTuple):
@@ -22,6 +31,39 @@ class GraderEnvironment(NamedTuple):
     def clean(self, text: str) -> str:
         """Return the text without the secrets."""
         return redact(text, self.secrets)
+
+
+def with_values(value: Any, folder: Path) -> Any:
+    """Return what a program is told, in which the values of variables stand for their references.
+
+    Raise `TargetError` that names a variable that a suite of `folder` may not read or is not set.
+    """
+    variables: Variables | None = None
+
+    def replacement(match: re.Match[str]) -> str:
+        nonlocal variables
+        variables = variables or suite_variables(folder)
+        name = match[1]
+        if not variables.may_read(name):
+            message = f"the grader may not read the environment variable {name}"
+            raise TargetError("secret", f"{message}; name it in a .env file")
+        text = variables.value(name, match[2])
+        if text is None:
+            message = f"the environment variable {name} of the grader is not set"
+            raise TargetError("secret", f"{message} in the process that runs the suite")
+        return text
+
+    return _filled(value, replacement)
+
+
+def _filled(value: Any, replacement: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(value, str):
+        return REFERENCE.sub(replacement, value) if MARK in value else value
+    if isinstance(value, Mapping):
+        return {key: _filled(member, replacement) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(member, replacement) for member in value]
+    return value
 
 
 def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironment:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.graded import scored
 from evalcore.checks.grader_calls import MAX_CALLS, GraderAccess, GraderCalls
-from evalcore.checks.grader_environment import environment_of
+from evalcore.checks.grader_environment import environment_of, with_values
 from evalcore.checks.grader_payload import OutputAs, payload_of
 from evalcore.checks.judge import passing_score
 from evalcore.checks.metered_judges import MeteredJudges
@@ -201,6 +201,9 @@ async def run_grader(
     try:
         subject.context.imports.check_command("the grader")
         environment = environment_of(program.env or {}, subject.context.folder)
+        command = with_values(program.command, subject.context.folder)
+        if payload.get("config") is not None:
+            payload = {**payload, "config": with_values(payload["config"], subject.context.folder)}
     except EvalError as error:
         return broken(str(error))
     env = {**environment.variables, **(variables or {})}
@@ -208,7 +211,7 @@ async def run_grader(
     if isinstance(workspace, str):
         env = {"EVALCORE_WORKSPACE": workspace, "AGENTV_WORKSPACE_PATH": workspace, **env}
     ended = await run_command(
-        program.command,
+        command,
         stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),
         cwd=subject.context.folder / (program.cwd or ""),
         timeout_s=timeout_s,

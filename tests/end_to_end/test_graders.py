@@ -511,6 +511,29 @@ def test_what_a_programs_variables_stand_for_is_nowhere_stored(
     )
 
 
+def test_variables_in_what_a_program_is_told_stay_references_in_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVAL_BOUND", "0.75")
+    monkeypatch.setenv("EVAL_WORD", "zYx-plain-word")
+    assertion = program(
+        tmp_path,
+        "config = json.load(sys.stdin)['config']\n"
+        "sound = sys.argv[1:] == ['zYx-plain' + '-word'] and config['rules'] == ['at 0.75']\n"
+        "print(json.dumps({'score': float(sound)}))",
+    )
+    command = [*assertion["command"], "${{ EVAL_WORD }}"]
+    config = {"rules": ["at ${{ EVAL_BOUND }}"]}
+    grade = graded(tmp_path, "out", {**assertion, "command": command, "config": config})
+
+    assert grade["score"] == 1.0
+    (plan,) = tmp_path.rglob("cases-00000.jsonl.zst")
+    stored = zstandard.ZstdDecompressor().stream_reader(plan.read_bytes()).read()
+    assert b"${{ EVAL_WORD }}" in stored
+    assert b"at ${{ EVAL_BOUND }}" in stored
+    assert b"zYx-plain-word" not in stored
+
+
 def test_a_secret_that_stands_in_a_programs_variables_is_refused(tmp_path: Path) -> None:
     assertion = program(tmp_path, "print(1)") | {"env": {"MODE": "fast", "API_KEY": "sk-123456"}}
     path = write_suite(tmp_path, [given("x", assertion)])

@@ -1,13 +1,14 @@
 """`${{ NAME }}` in a suite's strings: environment variables, by name on a list.
 
 evalcore.trust.variables says which names those are. In an option that is secret the reference
-stays: its value is read when the target is built, and never stored (docs/decisions/0016).
+stays: its value is read when the target is built, and never stored (docs/decisions/0016). The same
+holds for the command and the `config` of a program that grades.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,9 @@ from evalcore.trust.variables import (
 _ASSERTIONS: Final = ("assertions", "assert")
 # assertions, its number, `env`, the variable.
 _SHORTEST_GRADER: Final = 4
+_GRADERS: Final = ("code-grader", "code-judge")
+# What a program that grades is told; it is filled when the program runs.
+_OF_PROGRAMS: Final = frozenset({"command", "script", "config"})
 
 __all__ = ["MARK", "Variables", "interpolate", "variables_for"]
 
@@ -69,33 +73,45 @@ def interpolate(
     loc: Loc,
     problems: Problems,
     is_secret: Callable[[Loc], bool] = _is_secret,
+    *,
+    kept: bool = False,
 ) -> Any:
     """Return `value` with every reference in its strings replaced; note what cannot be.
 
     Such a reference stays as it is, so that what is wrong beside it is found, too; so does a sound
-    one in a secret option.
+    one in a secret option, and all of them where they are `kept`.
     """
     if isinstance(value, str):
         if MARK not in value:
             return value
-        stays = is_secret(loc)
+        secret = is_secret(loc)
 
         def replacement(match: re.Match[str]) -> str:
-            value = _value(match, variables, loc, problems, stays=stays)
-            return match[0] if stays or value is None else value
+            value = _value(match, variables, loc, problems, stays=secret)
+            return match[0] if kept or secret or value is None else value
 
         return REFERENCE.sub(replacement, value)
     if isinstance(value, dict):
+        filled_later = _OF_PROGRAMS if _is_program(value, loc) else ()
         return {
-            key: interpolate(item, variables, (*loc, key), problems, is_secret)
+            key: interpolate(
+                item, variables, (*loc, key), problems, is_secret, kept=kept or key in filled_later
+            )
             for key, item in value.items()
         }
     if isinstance(value, list):
         return [
-            interpolate(item, variables, (*loc, index), problems, is_secret)
+            interpolate(item, variables, (*loc, index), problems, is_secret, kept=kept)
             for index, item in enumerate(value)
         ]
     return value
+
+
+def _is_program(value: Mapping[str, Any], loc: Loc) -> bool:
+    """Whether a mapping is a program that grades, as an assertion or as part of one."""
+    if not any(step in _ASSERTIONS for step in loc):
+        return False
+    return "command" in value or "script" in value or value.get("type") in _GRADERS
 
 
 def _value(

@@ -54,6 +54,7 @@ class Graders:
         self.reference_fields = ReferenceFields()
         self._targets = targets
         self._inline: dict[str, Mapping[str, Any]] = {}
+        self._versions: dict[tuple[str, ...], str | None] = {}
 
     @property
     def targets(self) -> Targets | None:
@@ -172,6 +173,12 @@ class Graders:
         self.use(name, (*loc, "judge" if "judge" in raw else "target"), problems)
         return {"name": name, **common}
 
+    def installed_version(self, packages: tuple[str, ...]) -> str | None:
+        """Return the version of the nearest of these npm packages; it is looked for once."""
+        if packages not in self._versions:
+            self._versions[packages] = installed_version(self.folder, packages)
+        return self._versions[packages]
+
     def use(self, name: str | None, loc: Loc, problems: Problems) -> None:
         """Take a target as a judge (None: the suite's); note a name that no target has."""
         if name is None:
@@ -269,7 +276,7 @@ class GraderReader(NamedTuple):
 
     def installed_version(self, packages: Iterable[str]) -> str | None:
         """Return the version of the first of these npm packages that is installed for the suite."""
-        return installed_version(self.graders.folder, tuple(packages))
+        return self.graders.installed_version(tuple(packages))
 
     def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
         """Take these targets as judges, and the suite's; note names that no target has."""

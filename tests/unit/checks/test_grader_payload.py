@@ -119,6 +119,17 @@ def test_output_has_the_form_of_the_sdk_that_is_installed(
     assert params.get("output_as", "text") == output
 
 
+def test_an_sdk_may_be_a_package_of_the_repository_itself(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, package, version in [("eval", "@agentv/eval", "4.9.1"), ("sdk", "another", "1.0")]:
+        (tmp_path / "packages" / name).mkdir(parents=True)
+        manifest = f'{{"name": "{package}", "version": "{version}"}}'
+        (tmp_path / "packages" / name / "package.json").write_text(manifest)
+    assert read({"command": "x"}, tmp_path)["output_as"] == "messages"
+    (tmp_path / "packages" / "eval" / "package.json").write_text("[]")
+    assert "output_as" not in read({"command": "x"}, tmp_path)
+
+
 def test_keys_that_the_type_does_not_know_are_the_programs_configuration(tmp_path: Path) -> None:
     written = {"command": "x", "limit": 3, "weight": 2, "config": {"limit": 4, "k": True}}
     config = read({**written, "fields": ["a"], "threshold": 0.5}, tmp_path)["config"]

@@ -34,6 +34,7 @@ class ItemRunner:
         self._inputs = inputs
         self._grading = ItemGrading(suite, inputs)
         self._evidence = ItemEvidence(suite, inputs, self._grading)
+        self._has_error = False
 
     def waits(self, item: WorkItem) -> bool:
         """Whether `run` may suspend: for a workspace, a target, a check or a scorer."""
@@ -64,6 +65,7 @@ class ItemRunner:
                 finished = await self._graded(running)
         except EvalError as error:
             finished = failed_item(running, error)
+        self._has_error = self._has_error or finished.status is State.ERROR
         if self._inputs.reused is not None:
             self._inputs.reused.forget(item.number)
         if calls is not None:
@@ -88,7 +90,9 @@ class ItemRunner:
         return finished
 
     def _skip_if_the_run_has_ended(self, item: WorkItem) -> None:
-        """Raise `SkippedError` if the run is decided, or its `max_duration_s` is over."""
+        """Raise `SkippedError` for an item that is not to begin: by an error, by gates, by time."""
+        if self._has_error and self._suite.policy.stop_on_error:
+            raise SkippedError("error", "an earlier item was in error (fail_on_error)")
         if self._inputs.decided is not None and self._inputs.decided(item):
             raise SkippedError(DECIDED, "the gates of the run are decided")
         if self._inputs.ended is not None and self._inputs.ended():

@@ -158,6 +158,7 @@ class Policy:
 
     `stop_when_decided`: the cases run in a random order until the sequential gates are decided.
     `auto_iterations`: all cases run again, up to `iterations` times, until they are.
+    `stop_on_error`: once an item is in error, those that a process has not begun are skipped.
     """
 
     score_rule: ScoreRule
@@ -173,6 +174,7 @@ class Policy:
     auto_iterations: bool = False
     notify: NotifyPolicy | None = None
     annotation: AnnotationPolicy | None = None
+    stop_on_error: bool = False
 
     @property
     def ends_when_decided(self) -> bool:
@@ -199,6 +201,7 @@ class SuiteDefinition:
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
     None where the cases were not looked through. `datasets` are the versions that cases came from.
+    `reuse` says that what earlier runs executed is not executed again.
     """
 
     name: str
@@ -222,6 +225,7 @@ class SuiteDefinition:
     executed_code: Mapping[str, str] | None = None
     absent_fields: tuple[str, ...] | None = None
     datasets: tuple[DatasetSource, ...] = ()
+    reuse: bool = False
 
 
 class CaseSource(Protocol):

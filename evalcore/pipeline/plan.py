@@ -138,6 +138,8 @@ def plan_run(
 ) -> StoredRun:
     """Create a run in the store: its manifest first, then its whole plan."""
     options = options or PlanOptions()
+    if suite.definition.reuse and options.reuse is None and options.mode is not Mode.REPLAY:
+        options = replace(options, reuse=HISTORY)
     check_observers()
     regraded = options.reuse not in {None, HISTORY}
     check_kept_evidence(store, suite.definition, mode=options.mode, reuse=options.reuse)

@@ -139,7 +139,6 @@ def _load(
     file = tests if path.suffix.lower() in ROW_SUFFIXES else problems.file
     warnings = [
         *level.targets.warnings,
-        *level.warnings,
         *level.notes.texts,
         *reader.warnings.texts,
         *selection.finish(file),
@@ -170,6 +169,7 @@ def _definition(
         judge=level.graders.default,
         require_calibrated=bool(level.section.get("require_calibrated")),
         evidence=level.evidence,
+        reuse=level.execution.get("cache", False),
         tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
     )
 
@@ -189,7 +189,6 @@ class _SuiteLevel:
         self.section: EvalcoreSection = raw.get("evalcore", {})
         self.execution: SuiteExecution = self._execution()
         self._settings = SectionReader(self.section, options, problems)
-        self.warnings: list[str] = []
         self.targets = Targets(raw.get("targets"), path.parent, variables, problems)
         self.workspaces = WorkspaceReader(
             raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
@@ -206,9 +205,6 @@ class _SuiteLevel:
         self.policy = self._policy()
         self._limits = self._settings.limits()
         self.evidence = self._settings.evidence()
-        for key in ("fail_on_error", "cache"):
-            if key in self.execution:
-                self._warn("execution", key, "has no effect in this version")
 
     @property
     def file_problems(self) -> list[Problems]:
@@ -224,7 +220,12 @@ class _SuiteLevel:
         limits = self._limits
         cost_usd = self.execution.get("trials", {"count": 1}).get("cost_limit_usd")
         trials_usd = None if cost_usd is None else cost_usd * tests
-        budgets = [self.execution.get("total_budget_usd"), limits.max_cost_usd, trials_usd]
+        budgets = [
+            self.execution.get("total_budget_usd"),
+            self.execution.get("budget_usd"),
+            limits.max_cost_usd,
+            trials_usd,
+        ]
         return replace(
             limits,
             concurrency=limits.concurrency or self.execution.get("workers"),
@@ -277,13 +278,6 @@ class _SuiteLevel:
                 self.problems.add(("governance",), "is given in 'metadata' as well; keep one")
             metadata["governance"] = self.raw["governance"]
         return metadata
-
-    def _warn(self, section: str, key: str, message: str) -> None:
-        """Keep a warning; in strict mode it is a mistake."""
-        if self.options.strict:
-            self.problems.add((section, key), message)
-        else:
-            self.warnings.append(f"{section}.{key} {message}")
 
     def _execution(self) -> SuiteExecution:
         """Return `execution`, with the target that may stand at the top of the file."""
@@ -354,7 +348,10 @@ class _SuiteLevel:
 
     def _policy(self) -> Policy:
         gates = (PassRate(1.0).spec,)
-        policy = self._settings.policy(ScoreRule.WEIGHTED, gates, self.threshold)
+        policy = replace(
+            self._settings.policy(ScoreRule.WEIGHTED, gates, self.threshold),
+            stop_on_error=self.execution.get("fail_on_error", False),
+        )
         trials = self.execution.get("trials")
         if not trials:
             return policy

@@ -81,8 +81,9 @@ class SuiteExecution(TypedDict, total=False):
     conversation: bool
     trials: Trials
     total_budget_usd: Weight
+    budget_usd: Weight
     fail_on_error: bool
-    cache: Any
+    cache: bool
 
 
 @with_config(STRICT)

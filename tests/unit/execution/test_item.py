@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ class EarlierRun:
         assert item >= 0
 
 
-def runner(**inputs: Any) -> ItemRunner:
-    return ItemRunner(SUITE, RunInputs(Path(), ImportPolicy(), **inputs))
+def runner(suite: SuiteDefinition = SUITE, **inputs: Any) -> ItemRunner:
+    return ItemRunner(suite, RunInputs(Path(), ImportPolicy(), **inputs))
 
 
 def item(number: int = 0, **case: Any) -> WorkItem:
@@ -78,3 +79,16 @@ def test_an_item_without_stored_evidence_is_an_error_and_is_not_executed() -> No
     finished = run_inline(runner(reused=EarlierRun()).run(item(1, latency_ms=5)))
     assert (finished.status, finished.evidence) == (State.ERROR, None)
     assert finished.error == {"kind": "evidence", "message": "nothing is stored"}
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_after_an_error_the_others_are_skipped_if_the_suite_stops_on_errors(stops: bool) -> None:
+    policy = Policy(ScoreRule.WEIGHTED, (), stop_on_error=stops)
+    running = runner(replace(SUITE, policy=policy))
+    statuses = [
+        run_inline(running.run(item(number, **case))).status
+        for number, case in enumerate([{}, {"reason_not_executable": "it kills"}, {}])
+    ]
+
+    last = State.SKIPPED if stops else State.COMPLETED
+    assert statuses == [State.COMPLETED, State.ERROR, last]

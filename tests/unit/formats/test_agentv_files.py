@@ -210,3 +210,12 @@ def test_a_row_of_data_names_no_program_that_its_suite_does_not(tmp_path: Path) 
     (problem,) = problems_of(tmp_path, f"{TARGET}tests: rows.jsonl")
     assert "'lines' runs a program" in problem.message
     assert load_text(tmp_path, f"{TARGET}assertions: [{{type: lines}}]\ntests: rows.jsonl").cases
+
+
+def test_a_suite_that_caches_reuses_what_earlier_runs_executed(tmp_path: Path) -> None:
+    definition = load_text(
+        tmp_path, f"{TARGET}execution: {{cache: true}}\ntests: [{TEST}]"
+    ).definition
+
+    assert definition.reuse
+    assert not load_text(tmp_path, f"{TARGET}tests: [{TEST}]").definition.reuse

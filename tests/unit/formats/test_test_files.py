@@ -75,7 +75,7 @@ def test_warnings_are_cut_and_counted(tmp_path: Path) -> None:
 
 def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
     text = """\
-        execution: {cache: true}
+        assertions: [{type: is-json, flags: i}]
         tests:
           - id: a
             input: a
@@ -85,11 +85,11 @@ def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
         """
 
     assert places_of(problems_of(tmp_path, text, strict=True)) == [
-        (1, "execution.cache"),
+        (1, "assertions[0].flags"),
         (5, "tests[0].criteria"),
     ]
     assert load_text(tmp_path, text).warnings[0] == (
-        "execution.cache has no effect in this version"
+        "assertions[0].flags has no effect: only 'regex' has flags"
     )
 
 

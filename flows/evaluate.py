@@ -19,6 +19,7 @@ from prefect.futures import PrefectFuture, as_completed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import EvalError, StoreError
+from evalcore.execution.readiness import check_ready
 from evalcore.execution.stored_shards import ShardReceipt
 from evalcore.formats.parts.evalcore_section import suite_name
 from evalcore.isolation.mode import Isolation
@@ -181,6 +182,7 @@ def _plan(parameters: EvaluateParameters) -> FlowExecution:
         path = permitted_suite(parameters.suite, worker)
         suite = load(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
+        check_ready(suite, mode=parameters.mode, reuse=parameters.reuse)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))
         workers = parameters.lanes or _PLAN_WORKERS

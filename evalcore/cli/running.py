@@ -110,6 +110,9 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         folder = Path(suite.definition.source.folder)
         with reserved_stdout():
             check_imports([suite], options.policy((folder, Path.cwd())))
+        from evalcore.execution.readiness import check_ready
+
+        check_ready(suite, mode=options.mode, reuse=options.reuse is not None)
     decisions: list[Decision] = []
     for suite in suites:
         planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))

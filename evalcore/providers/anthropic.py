@@ -55,7 +55,7 @@ _UNKNOWN: Final = frozenset(
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     """Return the model's answer; raise `ProviderError`."""
     url = messages_url(request.endpoint.address)
-    check_key(request.endpoint, url, "api.anthropic.com", "ANTHROPIC_API_KEY")
+    check_key(request.endpoint, url)
     headers = {"anthropic-version": _VERSION, **wire_headers(request)}
     if request.endpoint.api_key:
         headers = {"x-api-key": request.endpoint.api_key, **headers}

@@ -15,6 +15,11 @@ from evalcore.providers.redaction import excerpt, secrets_of
 
 # The host of a URL in which `${{ NAME }}` may stand.
 _HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
+_KEYS: Final = {
+    "anthropic": ("api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "openai": ("api.openai.com", "OPENAI_API_KEY"),
+    "openai-embeddings": ("api.openai.com", "OPENAI_API_KEY"),
+}
 _TIMEOUTS: Final = (408, 504)
 _CONTENT_CODES: Final = ("content_filter", "content_policy_violation", "responsibleaipolicy")
 _CONTENT_WORDS: Final = ("content filter", "content management policy", "content policy")
@@ -66,9 +71,10 @@ def refused(
     return error
 
 
-def check_key(endpoint: Endpoint, url: str, host: str, variable: str) -> None:
-    """Raise `ProviderError` if `host`, which needs a key, would be asked without one."""
-    if endpoint.api_key or endpoint.headers or host_of(url) != host:
+def check_key(endpoint: Endpoint, url: str) -> None:
+    """Raise `ProviderError` if the provider's own server would be asked without a key."""
+    host, variable = _KEYS.get(endpoint.protocol, ("", ""))
+    if endpoint.api_key or endpoint.headers or not host or host_of(url) != host:
         return
     what = f"no key: set the environment variable {variable}, or give the target"
     what = f"{what} '{endpoint.provider}' `api_key: ${{{{ NAME }}}}`"

@@ -26,7 +26,7 @@ _OWN: Final = ("extra_headers",)
 async def call(session: aiohttp.ClientSession, request: Request) -> Reply:
     """Return the model's answer; raise `ProviderError`."""
     url = joined_url(request.endpoint.address, _PATH)
-    check_key(request.endpoint, url, "api.openai.com", "OPENAI_API_KEY")
+    check_key(request.endpoint, url)
     headers = wire_headers(request)
     if request.endpoint.api_key:
         headers = {"Authorization": f"Bearer {request.endpoint.api_key}", **headers}

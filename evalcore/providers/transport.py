@@ -129,7 +129,7 @@ async def _answered(
             headers={"User-Agent": _AGENT, **sent.headers},
             data=sent.body,
             allow_redirects=False,
-            proxy=_proxy_for(sent.url),
+            proxy=proxy_for(sent.url),
         ) as response:
             onward = redirected(sent, response.status, response.headers.get("Location"))
             if onward is None:
@@ -176,7 +176,7 @@ def _is_same_host(before: str, after: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _proxy_for(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """Return the proxy that the environment names; none for this machine.
 
     aiohttp's own way would also send what `.netrc` says of the host.

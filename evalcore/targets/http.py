@@ -105,6 +105,11 @@ class HttpTarget:
         """Return True: a service takes its time."""
         return True
 
+    def ready_endpoint(self, mode: str) -> Endpoint:
+        """Return the service's endpoint; raise `TargetError` for a secret that is not set."""
+        self._context.check(mode)
+        return self._endpoint
+
     async def answer(self, work: Work) -> Evidence:
         """Return the service's answer.
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import Request
+from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.suite import Case
 from evalcore.providers.chat import AdapterOptions, ChatModel, ChatOptions, chat_model
 from evalcore.targets.build_context import BuildContext
@@ -48,6 +48,11 @@ class _ChatTarget:
     def waits(self, case: Case) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Return True: a model takes its time."""
         return True
+
+    def ready_endpoint(self, mode: str) -> Endpoint:
+        """Return the provider's endpoint; raise `TargetError` for a secret that is not set."""
+        self._context.check(mode)
+        return self.chat.endpoint
 
     async def answer(self, work: Work) -> Evidence:
         """Return the model's answer.

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING, Evidence
-from evalcore.model.exchange import Complete, no_provider
+from evalcore.model.exchange import Complete, Endpoint, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.target import Variant
 from evalcore.targets.case_messages import Message, prompt_of
@@ -66,6 +66,14 @@ class Runnable(Protocol):
 
         Raises `TargetError` where there is no output; its kind and message stand in the item's row.
         """
+
+
+@runtime_checkable
+class AsksServer(Protocol):
+    """A target that asks one server."""
+
+    def ready_endpoint(self, mode: str) -> Endpoint:
+        """Return the server's endpoint; raise `TargetError` for a secret that is not set."""
 
 
 def with_attachments(work: Work) -> Work:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.mistakes.wording import suggest
 from evalcore.trust.declared_names import declared_names
+from evalcore.trust.missing_modules import is_installed, missing_modules
 from evalcore.trust.root_modules import locate, root_modules
 
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
@@ -95,6 +96,33 @@ class ImportPolicy:
         if file is not None and file.name != "__init__.py":
             _check_declared(file, attributes.partition(".")[0], reference)
 
+    def check_modules(self, reference: str) -> None:
+        """Raise `UsageError` if importing the callable surely fails; nothing is imported.
+
+        Beside what `check` finds that is so for a module, allowed or imported by the callable's
+        own, that is not installed.
+        """
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
+            return
+        self.check(reference)
+        name = match[1]
+        root, top = self._root_of(name), name.partition(".")[0]
+        if root is None:
+            if not is_installed(top):
+                raise UsageError(f"{reference}: there is no module '{top}'; install it")
+            return
+        file = locate(root, name)
+        if file is None:
+            return
+        roots = [path.resolve() for path in self.roots]
+        for missing in missing_modules(file, roots):
+            position = f"{missing.file.name}:{missing.line}"
+            raise UsageError(
+                f"{reference}: {position} imports '{missing.name}', and there is no such module; "
+                "install it"
+            )
+
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""
         return any(module == name or module.startswith(f"{name}.") for name in self.allowed)
@@ -131,7 +159,7 @@ class ImportPolicy:
         where = " or ".join(dict.fromkeys(str(root.resolve()) for root in self.roots))
         top = name.partition(".")[0]
         if top not in sys.stdlib_module_names and (
-            any(locate(root.resolve(), top) for root in self.roots) or not _is_installed(top)
+            any(locate(root.resolve(), top) for root in self.roots) or not is_installed(top)
         ):
             hint = _did_you_mean(name, self._module_names())
             return UsageError(f"{reference}: there is no module '{name}' below {where}.{hint}")
@@ -164,13 +192,6 @@ def _loading(reference: str) -> Iterator[None]:
         module = reference.partition(":")[0]
         message = f"{reference}: importing '{module}' failed: {type(error).__name__}: {error}"
         raise UsageError(message) from error
-
-
-def _is_installed(top: str) -> bool:
-    """Whether Python would find a module of this name; nothing is imported to know it."""
-    if top in sys.modules:
-        return True
-    return importlib.util.find_spec(top) is not None
 
 
 def _check_declared(file: Path, name: str, reference: str) -> None:

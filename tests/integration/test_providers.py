@@ -226,12 +226,35 @@ def test_a_refused_key_is_the_items_error_and_not_shown(tmp_path: Path, kind: st
     assert FROM_ENV not in ended.out + ended.err
 
 
-def test_a_missing_key_is_told_with_its_variable_and_nothing_is_called(tmp_path: Path) -> None:
+def test_a_missing_key_is_told_with_its_variable_before_the_first_item(tmp_path: Path) -> None:
     path = suite(tmp_path, "targets: [{name: default, provider: openai, model: gpt-4o-mini}]")
     env = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
     ended = evalcore("run", path, "--json", store=tmp_path / "store", env=env)
 
-    assert "OPENAI_API_KEY" in ended.report["cases"][0]["items"][0]["error"]["message"]
+    assert ended.code == 2
+    assert "set the environment variable OPENAI_API_KEY" in ended.err
+    assert not (tmp_path / "store").exists()
+
+
+AWAY = "provider: openai, model: m, base_url: 'http://127.0.0.1:9/v1', api_key: k"
+FIXTURE = """\
+    tests:
+      - {id: a, input: x, fixtures: {output: hi}, assertions: [{type: contains, value: hi}]}
+    """
+
+
+def test_an_unreachable_server_is_told_before_the_first_item(tmp_path: Path) -> None:
+    path = suite(tmp_path, f"targets: [{{name: default, {AWAY}}}]\n")
+    ended = evalcore("run", path, "--json", store=tmp_path / "store")
+
+    assert (ended.code, ended.out) == (4, "")
+    assert "target 'default': no connection to 127.0.0.1:9 (" in ended.err
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_unreachable_server_that_no_case_asks_stops_nothing(tmp_path: Path) -> None:
+    path = suite(tmp_path, f"targets: [{{name: default, {AWAY}}}]\n", FIXTURE)
+    assert evalcore("run", path, store=tmp_path / "store").code == 0
 
 
 def test_the_environment_names_address_and_key(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def import_command(
         files[path.with_name(f"{module}.py")] = suite.module
     _write(files, force=force)
     _tell(files, len(suite.cases), notes.lines)
+    _check(path)
 
 
 def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None:
@@ -103,6 +104,16 @@ def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None
     suite = shlex.quote(os.path.normpath(next(iter(files))))
     click.echo(one_line(f"evalcore validate {suite}"))
     click.echo(one_line(f"evalcore run {suite}"))
+
+
+def _check(path: Path) -> None:
+    """Load the suite that was written: values that no suite takes are told at once."""
+    from evalcore.cli.options import settings
+    from evalcore.formats.parts.load_options import LoadOptions
+    from evalcore.formats.registry import load_suite
+
+    options = LoadOptions(secrets_required=False).configured(settings(), os.environ)
+    load_suite(path, options, name=str(path))
 
 
 def _stem(path: Path) -> str:

@@ -91,6 +91,8 @@ def _json(kind: str) -> Callable[[Written], Assertion]:
                 schema = parse_document(schema.encode(), kind).value
             except LoadError as error:
                 raise NotTakenOverError("its schema cannot be read") from error
+        if schema and not isinstance(schema, Mapping):
+            raise NotTakenOverError("its 'value' is no schema")
         return {"type": kind} | ({"value": schema} if schema else {})
 
     return read

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from evalcore.conversion.converted import Notes
 from evalcore.conversion.promptfoo.assertion_words import WORDS, Written, as_member
-from evalcore.conversion.promptfoo.checks_module import ChecksModule
+from evalcore.conversion.promptfoo.checks_module import PARSED, UNCHANGED, ChecksModule
 from evalcore.conversion.promptfoo.files import (
     NotTakenOverError,
     is_code,
@@ -21,13 +21,15 @@ from evalcore.conversion.promptfoo.files import (
 )
 from evalcore.conversion.promptfoo.judges import GradingProviders
 from evalcore.conversion.promptfoo.templates import RenderError, render
-from evalcore.conversion.promptfoo.transforms import json_path
+from evalcore.conversion.promptfoo.transforms import json_path, path_steps
+from evalcore.mistakes.foreign_text import one_line
 
 Assertion = dict[str, Any]
 
 _PATH: Final = "outputs.primary_output"
 _READ_KEYS: Final = ("type", "value", "threshold", "weight", "metric", "transform", "provider")
 _PYTHON: Final = "python"
+_TITLE_CHARACTERS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +107,11 @@ class Assertions:
         kind = raw["type"].removeprefix("not-")
         if raw.get("weight") == 0:
             raise NotTakenOverError("of weight 0 it only measures, and is left out")
-        path, is_parsed = self._path(raw.get("transform"), test)
+        path, output = self._path(raw.get("transform"), test)
         if kind == _PYTHON or (is_reference(raw.get("value")) and _is_python(raw["value"])):
-            assertion = self._python(raw, test, is_parsed=is_parsed)
+            assertion = self._python(raw, test, output)
         else:
-            word = WORDS.get(kind)
-            if word is None:
-                raise NotTakenOverError(_reason(kind))
-            value = self._value(raw.get("value"), test.variables)
-            assertion = word(Written(raw, value))
-            if kind in _OTHER_FORMULAS:
-                self._notes.add(f"{kind}: {_OTHER_FORMULAS[kind]}")
-            if assertion["type"] == "llm_judge":
-                assertion |= self._judges.config(raw.get("provider") or test.judge, position)
+            assertion = self._in_words(raw, kind, output, test, position)
         if raw["type"] != kind:
             assertion["type"] = f"not-{assertion['type']}"
         for key in ("weight", "metric"):
@@ -127,15 +121,47 @@ class Assertions:
             self._notes.add(f"'{key}' of an assertion is not taken over", position)
         return assertion | ({"path": path} if path else {})
 
-    def _path(self, own: Any, test: TestContext) -> tuple[str | None, bool]:
-        """Return the path to what is checked, and whether the output was parsed as JSON."""
-        steps, scripts = "", [*test.transforms, *([own] if own else [])]
-        for script in scripts:
-            path = json_path(str(script))
-            if path is None:
-                raise NotTakenOverError(f"the transform {str(script)[:60]!r} is a program")
-            steps += path[1:]
-        return (f"{_PATH}{_steps(steps)}" if steps else None), bool(scripts)
+    def _in_words(
+        self, raw: Mapping[str, Any], kind: str, output: str, test: TestContext, position: str
+    ) -> Assertion:
+        """Return an assertion of a type that suites have, too."""
+        word = WORDS.get(kind)
+        if word is None:
+            raise NotTakenOverError(_reason(kind))
+        value = self._value(raw.get("value"), test.variables)
+        assertion = word(Written(raw, value))
+        if kind in _OTHER_FORMULAS:
+            self._notes.add(f"{kind}: {_OTHER_FORMULAS[kind]}")
+        if output not in (UNCHANGED, PARSED):
+            assertion = self._compared(assertion, output)
+        elif assertion["type"] == "llm_judge":
+            assertion |= self._judges.config(raw.get("provider") or test.judge, position)
+        return assertion
+
+    def _path(self, own: Any, test: TestContext) -> tuple[str | None, str]:
+        """Return the path to what is checked, and the output that a Python assertion gets."""
+        scripts = [*test.transforms, *([own] if own else [])]
+        steps = [_transform(str(script)) for script in scripts]
+        if any(isinstance(step, tuple) for step in steps):
+            return None, self._module.add_transform(
+                [step if isinstance(step, tuple) else path_steps(step) for step in steps]
+            )
+        path = "".join(step[1:] for step in steps if isinstance(step, str))
+        return (f"{_PATH}{_steps(path)}" if path else None), PARSED if scripts else UNCHANGED
+
+    def _compared(self, assertion: Assertion, output: str) -> Assertion:
+        """Return an assertion on what a Python transform makes of the output."""
+        kind = assertion["type"]
+        if kind not in _COMPARED or (kind == "is-json" and "value" in assertion):
+            raise NotTakenOverError("no counterpart behind a transform that is a program")
+        config = {"word": kind} | ({"value": assertion["value"]} if "value" in assertion else {})
+        name = self._module.add_comparison(output)
+        return {
+            "type": _PYTHON,
+            "name": f"{kind} of the transformed output",
+            "callable": self._module.callable(name),
+            "config": config,
+        }
 
     def _value(self, value: Any, variables: Mapping[str, Any]) -> Any:
         """Return the value with its templates filled in and its files read."""
@@ -151,20 +177,20 @@ class Assertions:
             ]
         return value
 
-    def _python(self, raw: Mapping[str, Any], test: TestContext, *, is_parsed: bool) -> Assertion:
+    def _python(self, raw: Mapping[str, Any], test: TestContext, output: str) -> Assertion:
         value, threshold = raw.get("value"), raw.get("threshold")
         if not isinstance(value, str):
             raise NotTakenOverError("its 'value' is no text")
         reference = python_reference(value) if is_reference(value) else None
         if reference is None:
             code = render(value, test.variables)
-            name = self._module.add_inline(code, threshold, is_parsed=is_parsed)
+            name = self._module.add_inline(code, threshold, output)
         else:
             file, function = reference
-            name = self._module.add_file(
-                file, function or "get_assert", threshold, is_parsed=is_parsed
-            )
+            name = self._module.add_file(file, function or "get_assert", threshold, output)
+        title = one_line(value.removeprefix("file://"), _TITLE_CHARACTERS)
         written: Assertion = {"type": _PYTHON, "callable": self._module.callable(name)}
+        written["name"] = title
         return written | ({"config": raw["config"]} if raw.get("config") else {})
 
 
@@ -173,6 +199,23 @@ _OTHER_FORMULAS: Final = {
     "rouge-n": "words are compared in lower case and without punctuation, unlike in promptfoo",
     "similar": "embeddings are of the model text-embedding-3-small, unless the suite names another",
 }
+
+
+_COMPARED: Final = (
+    *("contains", "icontains", "starts-with", "ends-with", "equals", "regex", "is-json"),
+    *("contains-any", "contains-all", "icontains-any", "icontains-all"),
+)
+
+
+def _transform(script: str) -> str | tuple[str, str]:
+    """Return the JSONPath of a transform, or its Python file and function."""
+    reference = python_reference(script) if is_reference(script) else None
+    if reference is not None:
+        return reference[0], reference[1] or "get_transform"
+    path = json_path(script)
+    if path is None:
+        raise NotTakenOverError(f"the transform {script[:60]!r} is JavaScript")
+    return path
 
 
 def _is_python(value: str) -> bool:

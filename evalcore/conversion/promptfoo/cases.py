@@ -37,7 +37,7 @@ def read_tests(
     written = raw.get("tests")
     if written is None and not raw.get("scenarios"):
         written = [{}]
-    tests = [*_listed(written, "tests", folder, notes), *_scenarios(raw, folder, notes)]
+    tests = [*_listed(written, "tests", folder, notes), *_scenarios(file, raw, notes)]
     for position, test in tests:
         _check_test(file, test, position)
         merged = _merged(default, test)
@@ -89,7 +89,10 @@ def _of_files(entry: Any, position: str, folder: Path) -> Iterator[tuple[str, Te
             yield f"{position} ({path.name}, {number})", test
 
 
-def _scenarios(raw: Mapping[str, Any], folder: Path, notes: Notes) -> Iterator[tuple[str, Test]]:
+def _scenarios(
+    file: ForeignFile, raw: Mapping[str, Any], notes: Notes
+) -> Iterator[tuple[str, Test]]:
+    folder = file.path.parent
     for index, scenario in enumerate(raw.get("scenarios") or ()):
         position = f"scenarios[{index}]"
         if not isinstance(scenario, Mapping):
@@ -97,6 +100,8 @@ def _scenarios(raw: Mapping[str, Any], folder: Path, notes: Notes) -> Iterator[t
             continue
         configs = list(_listed(scenario.get("config"), f"{position}.config", folder, notes))
         tests = list(_listed(scenario.get("tests"), f"{position}.tests", folder, notes))
+        for at, part in (*configs, *tests):
+            _check_test(file, part, at)
         for (_, config), (at, test) in itertools.product(configs, tests or [(position, {})]):
             yield at, _merged(config, test)
 

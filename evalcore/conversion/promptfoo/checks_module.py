@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from evalcore.conversion.converted import MODULE
 from evalcore.conversion.promptfoo.files import NotTakenOverError
+from evalcore.conversion.promptfoo.module_text import COMPARED, HEAD, PROVIDER
 
-_HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
-
-import json
-
-
-def called(function, output, context, threshold, parsed=False):
-    """Return what a function of promptfoo says, as evalcore reads it."""
-    output = json.loads(output) if parsed else output
-    metadata = context["metadata"] or {}
-    context = {**context, "vars": metadata.get("vars", {}), "prompt": context["input"]}
-    answer = function(output, context)
-    if hasattr(answer, "__dict__"):
-        answer = vars(answer)
-    if isinstance(answer, str) and answer.lower() in ("true", "false"):
-        answer = answer.lower() == "true"
-    elif isinstance(answer, str):
-        answer = json.loads(answer)
-    if isinstance(answer, bool):
-        return answer
-    if isinstance(answer, dict):
-        score = float(answer.get("score", 1 if passes(answer) else 0))
-        enough = threshold is None or score >= threshold
-        passed, reason = passes(answer) and enough, str(answer.get("reason") or "")
-        return {"passed": passed, "score": min(max(score, 0.0), 1.0), "reason": reason}
-    passed = answer > 0 if threshold is None else answer >= threshold
-    return {"passed": passed, "score": min(max(float(answer), 0.0), 1.0), "reason": str(answer)}
-
-
-def passes(answer):
-    """Return whether a grading result says that the output passes."""
-    return bool(answer.get("pass", answer.get("pass_", False)))
-'''
-
-_PROVIDED: Final = '''
-
-def {name}(input, *, context):
-    """Answer as promptfoo's provider {file} does."""
-    from {module} import {function}
-
-    variables = (context.metadata or {{}}).get("vars", {{}})
-    prompt = input if isinstance(input, str) else json.dumps(input)
-    answer = {function}(prompt, {{"config": {config!r}}}, {{"vars": variables}})
-    if answer.get("error"):
-        raise RuntimeError(answer["error"])
-    return answer["output"]
-'''
+PARSED: Final = "parsed(output)"
+UNCHANGED: Final = "output"
+"""What an assertion gets: an expression of the module."""
 
 
 class ChecksModule:
@@ -65,6 +23,7 @@ class ChecksModule:
         self._folder = folder
         self._functions: list[str] = []
         self._names: dict[tuple[Any, ...], str] = {}
+        self._compares = False
 
     def callable(self, name: str) -> str:
         """Return how the suite names a function of the module."""
@@ -73,11 +32,13 @@ class ChecksModule:
     @property
     def text(self) -> str | None:
         """The module's text, None if nothing is in it."""
-        return _HEAD + "".join(self._functions) if self._functions else None
+        if not self._functions:
+            return None
+        return HEAD + (COMPARED if self._compares else "") + "".join(self._functions)
 
-    def add_inline(self, code: str, threshold: float | None, *, is_parsed: bool) -> str:
+    def add_inline(self, code: str, threshold: float | None, output: str) -> str:
         """Add an assertion that is Python itself; return its name."""
-        key = ("inline", code, threshold, is_parsed)
+        key = ("inline", code, threshold, output)
         if key not in self._names:
             name = self._name(key, "check")
             lines = code.strip("\n")
@@ -93,15 +54,13 @@ class ChecksModule:
                 f"\n\ndef {name}(output, context):\n"
                 '    """An assertion of the configuration."""\n\n'
                 f"    def check(output, context):\n{textwrap.indent(body, '        ')}\n\n"
-                f"    return called(check, output, context, {threshold!r}{_flag(is_parsed)})\n"
+                f"    return called(check, {output}, context, {threshold!r})\n"
             )
         return self._names[key]
 
-    def add_file(
-        self, file: str, function: str, threshold: float | None, *, is_parsed: bool
-    ) -> str:
+    def add_file(self, file: str, function: str, threshold: float | None, output: str) -> str:
         """Add an assertion in a Python file; return its name; raise `NotTakenOverError`."""
-        key = ("file", file, function, threshold, is_parsed)
+        key = ("file", file, function, threshold, output)
         if key not in self._names:
             module = self._module_of(file)
             name = self._name(key, "check")
@@ -109,7 +68,7 @@ class ChecksModule:
                 f"\n\ndef {name}(output, context):\n"
                 f'    """The assertion {function} of {file}."""\n'
                 f"    from {module} import {function}\n\n"
-                f"    return called({function}, output, context, {threshold!r}{_flag(is_parsed)})\n"
+                f"    return called({function}, {output}, context, {threshold!r})\n"
             )
         return self._names[key]
 
@@ -120,9 +79,47 @@ class ChecksModule:
             module = self._module_of(file)
             name = self._name(key, "provider")
             self._functions.append(
-                _PROVIDED.format(
+                PROVIDER.format(
                     name=name, file=file, module=module, function=function, config=dict(config)
                 )
+            )
+        return self._names[key]
+
+    def add_transform(self, steps: Sequence[Sequence[str | int] | tuple[str, str]]) -> str:
+        """Add a chain of transforms; return the expression of what it makes of the output.
+
+        A step is a path, or the file and the function of a program. Raises `NotTakenOverError`.
+        """
+        key = ("transform", repr(steps))
+        self._compares = True
+        if key not in self._names:
+            lines = ["    output = parsed(output)"] if isinstance(steps[0], list) else []
+            for step in steps:
+                if isinstance(step, list):
+                    path = "".join(f", {part!r}" for part in step)
+                    lines.append(f"    output = step_into(output{path})")
+                    continue
+                file, function = step
+                lines.append(f"    from {self._module_of(str(file))} import {function}\n")
+                lines.append(f"    output = {function}(output, context_of(context))")
+            name = self._name(key, "transform")
+            self._functions.append(
+                f"\n\ndef {name}(output, context):\n"
+                '    """Transform an output as the configuration does."""\n'
+                + "\n".join(lines)
+                + "\n    return output\n"
+            )
+        return f"{self._names[key]}(output, context)"
+
+    def add_comparison(self, output: str) -> str:
+        """Add an assertion that compares what a transform makes; return its name."""
+        key = ("comparison", output)
+        if key not in self._names:
+            name = self._name(key, "check")
+            self._functions.append(
+                f"\n\ndef {name}(output, context):\n"
+                '    """Compare a transformed output as the assertion says."""\n'
+                f'    return compared({output}, context["config"])\n'
             )
         return self._names[key]
 
@@ -142,7 +139,3 @@ class ChecksModule:
         if not all(part.isidentifier() for part in parts):
             raise NotTakenOverError(f"{file} is no name of a Python module")
         return ".".join(parts)
-
-
-def _flag(is_parsed: bool) -> str:
-    return ", parsed=True" if is_parsed else ""

@@ -24,6 +24,26 @@ _MODELS: Final = re.compile(
     r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
     r"|(?P<ollama>ollama)(?::chat|:completion)?):(?P<model>.+)$"
 )
+# promptfoo's names of providers whose models `any-llm` asks, and any-llm's names of them.
+_ANY_LLM: Final = {
+    "azure": "azureopenai",
+    "bedrock": "bedrock",
+    "cerebras": "cerebras",
+    "cohere": "cohere",
+    "databricks": "databricks",
+    "deepseek": "deepseek",
+    "fireworks": "fireworks",
+    "google": "gemini",
+    "groq": "groq",
+    "huggingface": "huggingface",
+    "mistral": "mistral",
+    "openrouter": "openrouter",
+    "perplexity": "perplexity",
+    "togetherai": "together",
+    "vertex": "vertexai",
+    "xai": "xai",
+}
+_HTTP: Final[Mapping[str, Any]] = {"method": str, "headers": dict, "body": (str, dict, list)}
 _OLLAMA: Final = "http://localhost:11434/v1"
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 
@@ -71,6 +91,9 @@ class Providers:
         model = _MODELS.match(identity)
         if model is not None:
             return self._model(model, config, position)
+        service, _, rest = identity.partition(":")
+        if service in _ANY_LLM and rest:
+            return self._any_llm(service, rest, config, position)
         for prefix, read in _READERS.items():
             if identity.startswith(prefix):
                 return read(self, identity, config, position)
@@ -85,6 +108,19 @@ class Providers:
         target: Target = {"provider": provider, "model": match["model"]}
         if match["ollama"]:
             target["base_url"] = _OLLAMA
+        return self._with_options(target, config, position)
+
+    def _any_llm(self, service: str, rest: str, config: Mapping[str, Any], position: str) -> Target:
+        kind, _, model = rest.partition(":")
+        name = model if kind in ("chat", "completion", "converse") and model else rest
+        self._notes.add(
+            "models of other services are asked by any-llm: pip install "
+            "'evalcore-pipeline[any-llm]'; credentials are those of its environment"
+        )
+        target: Target = {"provider": "any-llm", "model": f"{_ANY_LLM[service]}:{name}"}
+        return self._with_options(target, config, position)
+
+    def _with_options(self, target: Target, config: Mapping[str, Any], position: str) -> Target:
         for key, value in config.items():
             name = _RENAMED.get(key, key)
             if name in _SAME or name == "base_url":
@@ -125,7 +161,9 @@ class Providers:
         if not isinstance(url, str):
             raise NotTakenOverError("it has no 'url'")
         target: Target = {"provider": "http", "url": _filled(url)}
-        for key in ("method", "headers", "body"):
+        for key, kinds in _HTTP.items():
+            if key in config and not isinstance(config[key], kinds):
+                raise NotTakenOverError(f"its '{key}' is no value of that kind")
             if key in config:
                 target[key] = _filled(config[key])
         transform = config.get("transformResponse") or config.get("responseParser")

@@ -26,6 +26,14 @@ def json_path(script: str, names: Sequence[str] = ("output",)) -> str | None:
     return None
 
 
+def path_steps(path: str) -> list[str | int]:
+    """Return the keys and indices of a JSONPath that `json_path` wrote."""
+    return [
+        int(match["index"]) if match["index"] is not None else match["key"] or match["name"]
+        for match in _STEP.finditer(path.removeprefix("$"))
+    ]
+
+
 def _steps(text: str) -> str | None:
     path, position = "", 0
     while position < len(text):

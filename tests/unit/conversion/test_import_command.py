@@ -79,3 +79,13 @@ def test_a_file_of_something_else_is_one_clear_message(
     assert message in ended.err
     assert ended.out == ""
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_value_that_no_suite_takes_is_told_with_the_line_of_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "prompts: [a]\nproviders: [{id: 'openai:gpt', config: {temperature: warm}}]\n"
+        "tests: [{assert: [{type: contains, value: a}]}]\n"
+    )
+    ended = evalcore("import", "a.yaml", cwd=tmp_path)
+    assert ended.code == 2
+    assert "a.eval.yaml:6: targets[0].temperature: " in ended.err

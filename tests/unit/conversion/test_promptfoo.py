@@ -53,6 +53,7 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
             "temperature": 0,
         },
         "local": {"provider": "openai", "model": "llama3", "base_url": "http://localhost:11434/v1"},
+        "vertex:gemini-pro": {"provider": "any-llm", "model": "vertexai:gemini-pro"},
         "web": {
             "provider": "http",
             "url": "http://127.0.0.1:9/ask",
@@ -75,7 +76,8 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
         "'extensions' is not taken over",
         "providers[1]: 'thinking' of a model",
         "a key is not copied",
-        "'vertex:gemini-pro' is left out",
+        "the provider 'replicate:llama' is left out",
+        "are asked by any-llm: pip install",
         "prompts[1]: the prompt is left out: write.js is a program",
         "tests[3]: the tests are left out: more.py is a program",
         "tests[0].assert[4]: javascript: JavaScript is not taken over",

@@ -373,6 +373,10 @@ def test_removing_the_signature_gains_nothing(project: Project) -> None:
 MODEL = "{name: default, provider: openai, model: m"
 DEMANDS = {
     "a command target": (COMMAND, "EVALCORE_ALLOW_COMMANDS"),
+    "a target of AgentV's kind cli": (
+        COMMAND.replace("command, command: ['true']", "cli, command: 'true'"),
+        "EVALCORE_ALLOW_COMMANDS",
+    ),
     "a fallback": (
         "targets: [{name: default, provider: mock, response: x, fallback_targets: [c]}, "
         "{name: c, provider: command, command: ['true']}]\ntests: [{id: a, input: b, assertions: "

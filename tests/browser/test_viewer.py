@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
-import uvicorn
+from fastapi import FastAPI
 
 from evalcore.annotations.label_store import LabelBook
 from evalcore.storage.address import open_store
@@ -20,8 +19,11 @@ from evalcore.storage.layout import suite_key
 from evalcore.viewer.application import create_viewer
 from evalcore.viewer.site import Site
 from tests.browser.chromium import find_chromium
+from tests.browser.opened_pages import Browser, served, violations
 from tests.support.canary import FORMS, Canary, canary_server
 from tests.support.hostile_store import HostileStore, hostile_store
+from tests.support.live_run import execute, finish, planned_run
+from tests.support.service import service_application
 
 pytestmark = [
     pytest.mark.browser,
@@ -45,62 +47,6 @@ FOREIGN = (
 FOCUSED = "document.activeElement.textContent.trim()"
 
 
-@dataclass
-class Browser:
-    """One page of one browser. `messages` are of its console, `requests` what it asked for."""
-
-    page: Any
-    origin: str
-    axe: str
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def open(self, path: str) -> None:
-        """Open a page of the viewer; it is as wide as a desktop's and light."""
-        self.page.goto(f"{self.origin}{path}")
-
-    def press(self, *keys: str) -> None:
-        """Press keys one after another."""
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def go(self, key: str) -> None:
-        """Press a key that leads to another page, and wait for that."""
-        with self.page.expect_navigation():
-            self.page.keyboard.press(key)
-
-    @property
-    def path(self) -> str:
-        """The path of the page that is shown."""
-        return str(self.page.url).removeprefix(self.origin)
-
-    @property
-    def text(self) -> str:
-        """What is shown."""
-        return str(self.page.inner_text("main"))
-
-
-@contextmanager
-def served(store: Path) -> Iterator[str]:
-    """Serve the viewer of a store by a real server in a thread; give its origin."""
-    config = uvicorn.Config(
-        create_viewer(Site(open_store(str(store)))), port=0, log_level="warning", lifespan="on"
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    end = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < end, "the viewer does not start"
-        time.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
-
-
 @pytest.fixture(scope="module")
 def canary() -> Iterator[Canary]:
     with canary_server() as canary:
@@ -117,7 +63,10 @@ def opened(store: HostileStore) -> Iterator[Browser]:
     from axe_playwright_python.sync_playwright import Axe
     from playwright.sync_api import sync_playwright
 
-    with served(store.folder) as origin, sync_playwright() as playwright:
+    with (
+        served(create_viewer(Site(open_store(str(store.folder))))) as origin,
+        sync_playwright() as playwright,
+    ):
         chromium = playwright.chromium.launch(
             executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
@@ -173,15 +122,6 @@ def sign_as(browser: Browser, annotator: str) -> None:
     cookie = {"name": "evalcore-annotator", "value": quote(annotator, safe=""),
               "url": browser.origin}  # fmt: skip
     browser.page.context.add_cookies([cookie])
-
-
-def violations(browser: Browser, rules: tuple[str, ...] | None) -> list[str]:
-    """Return what axe reports, by all rules or these."""
-    options = {"resultTypes": ["violations"], "preload": False}
-    if rules is not None:
-        options["runOnly"] = list(rules)
-    reported = browser.page.evaluate("options => axe.run(options).then(r => r.violations)", options)
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in reported]
 
 
 def test_every_page_is_accessible_fits_every_width_and_executes_nothing_foreign(
@@ -359,6 +299,64 @@ def test_a_form_of_another_origin_labels_nothing(
     )
     browser.page.click("button")
     assert "not sent from a page of this site" in browser.text
+
+
+@contextmanager
+def fresh_page(opened: Browser, application: FastAPI) -> Iterator[Browser]:
+    """Give a page of its own context on a server of an application."""
+    with served(application) as origin:
+        context = opened.page.context.browser.new_context()
+        context.set_default_timeout(15_000)
+        shown = Browser(context.new_page(), origin, opened.axe)
+        shown.page.on("pageerror", lambda error: shown.messages.append(str(error)))
+        try:
+            yield shown
+        finally:
+            context.close()
+
+
+def test_a_run_that_goes_on_is_followed_to_its_decision(opened: Browser, tmp_path: Path) -> None:
+    # The browser's event loop runs in this thread.
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(planned_run, tmp_path).result()
+        pool.submit(execute, run, 0).result()
+        viewer = create_viewer(Site(open_store(str(tmp_path / "store"))))
+        with fresh_page(opened, viewer) as browser:
+            browser.open(f"/runs/{run.run_id}")
+            assert "1 of 4 items have ended" in browser.text
+            browser.page.evaluate(browser.axe)
+            assert violations(browser) == []
+            pool.submit(execute, run, 1, 2, 3).result()
+            browser.page.wait_for_selector("text=4 of 4 items have ended: 4 passed")
+            pool.submit(finish, run).result()
+            browser.page.wait_for_selector("#live", state="detached")
+            assert "pass_rate" in browser.text
+            assert browser.messages == []
+
+
+def test_signing_in_and_out_of_the_service_by_keys_alone(opened: Browser, tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/evalcore.db"
+    starting = service_application(tmp_path, database, workers=0, projects=("support",))
+    with ThreadPoolExecutor(1) as pool:
+        service, (token,) = pool.submit(asyncio.run, starting).result()
+    with fresh_page(opened, service) as browser:
+        browser.open("/ui/datasets")
+        assert browser.path == "/ui/sign-in?after=%2Fui%2Fdatasets"
+        browser.page.focus("#token")
+        browser.page.keyboard.type("evc_wrong")
+        browser.go("Enter")
+        browser.page.evaluate(browser.axe)
+        assert violations(browser) == []
+        assert browser.page.get_attribute("#token", "aria-describedby") == "wrong"
+        browser.page.focus("#token")
+        browser.page.keyboard.type(token)
+        browser.go("Enter")
+        assert browser.path == "/ui/datasets"
+        browser.page.focus("text=Sign out")
+        browser.go("Enter")
+        browser.open("/ui/")
+        assert browser.path.startswith("/ui/sign-in")
+        assert browser.messages == []
 
 
 def test_an_output_is_saved_as_plain_text_and_never_shown_as_a_page(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import orjson
@@ -21,6 +21,9 @@ from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
 from tests.support.servers import running, wait_until_ready
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 _ENDED_S = 60.0
@@ -180,6 +183,32 @@ def token_of(
     return str(orjson.loads(ended.stdout)["token"])
 
 
+async def service_application(
+    folder: Path, database: str, *, workers: int, projects: Sequence[str]
+) -> tuple[FastAPI, list[str]]:
+    """Return the application over `folder/store`, for any event loop, and a token of each project.
+
+    Without projects it asks for no tokens.
+    """
+    from evalcore.service.access.tokens import Scope
+    from evalcore.service.application import create_application
+    from evalcore.service.database.migrate import upgrade
+    from evalcore.service.database.sessions import open_database
+    from evalcore.service.serve import ServeOptions, service_parts
+
+    options = ServeOptions(
+        database=database, insecure=not projects, requests_per_second=0, store=str(folder / "store")
+    )
+    opened = open_database(database)
+    await upgrade(opened)
+    parts = await service_parts(options, Settings(), opened)
+    if not workers:
+        parts.workers = ()
+    issued = [await parts.tokens.issue(name, "test", Scope.WRITE) for name in projects]
+    await opened.close()  # its connections belong to this event loop
+    return create_application(parts), [token.secret for token in issued]
+
+
 @contextlib.contextmanager
 def local_service(
     folder: Path,
@@ -193,29 +222,11 @@ def local_service(
     Without workers what is queued stays so. With projects it asks for tokens: that of the first
     one is in the service's requests, and `tokens` has all of them.
     """
-    from evalcore.service.access.tokens import Scope
-    from evalcore.service.application import create_application
-    from evalcore.service.database.migrate import upgrade
-    from evalcore.service.database.sessions import open_database
-    from evalcore.service.serve import ServeOptions, service_parts
-
-    async def start() -> Any:
-        opened = open_database(database)
-        await upgrade(opened)
-        parts = await service_parts(options, Settings(), opened)
-        if not workers:
-            parts.workers = ()
-        issued = [await parts.tokens.issue(name, "test", Scope.WRITE) for name in projects]
-        running.tokens = [token.secret for token in issued]
-        await opened.close()  # its connections belong to this event loop
-        return create_application(parts)
-
-    options = ServeOptions(
-        database=database, insecure=not projects, requests_per_second=0, store=str(folder / "store")
-    )
     running = Service("http://127.0.0.1", folder)
     with contextlib.chdir(folder):
-        application = asyncio.run(start())
+        application, running.tokens = asyncio.run(
+            service_application(folder, database, workers=workers, projects=projects)
+        )
         with TestClient(application, running.url, raise_server_exceptions=False) as client:
             running.client = cast(httpx.Client, client)  # with the same methods
             if projects:

@@ -8,7 +8,6 @@ import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -18,48 +17,13 @@ from starlette.testclient import TestClient
 
 from evalcore.errors import RunNotFoundError
 from evalcore.execution.lanes.claims import begin_alone
-from evalcore.pipeline import (
-    ExecuteOptions,
-    PlanOptions,
-    execute_shards,
-    finish_run,
-    load,
-    plan_run,
-)
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
 from evalcore.viewer.live_runs import LiveRuns, Look
 from tests.support.fork_server import PROGRAM
+from tests.support.live_run import CASES, execute, finish, planned_run
 from tests.support.processes import exit_code
 from tests.support.viewer import viewer
-
-CASES = 4
-
-
-def planned_run(folder: Path) -> StoredRun:
-    """Return a run of fixtures with a shard for each case; none is executed."""
-    tests = [
-        {
-            "id": f"case-{number}",
-            "input": f"Greet {number}",
-            "fixtures": {"output": "hello"},
-            "assertions": [{"type": "contains", "value": "hello"}],
-        }
-        for number in range(CASES)
-    ]
-    path = folder / "greetings.eval.yaml"
-    path.write_bytes(orjson.dumps({"tests": tests}))
-    options = PlanOptions(workers=2, single_items=True)
-    return plan_run(load(path), open_store(str(folder / "store")), options, now=datetime.now(UTC))
-
-
-def execute(run: StoredRun, *shards: int) -> None:
-    execute_shards(run, run.manifest().plan, shards, ExecuteOptions())
-
-
-def finish(run: StoredRun) -> None:
-    with finish_run(run, (), now=datetime.now(UTC)):
-        pass
 
 
 async def until(happened: Callable[[], bool]) -> None:

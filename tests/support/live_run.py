@@ -1,0 +1,49 @@
+"""A run of a shard for each case, which a test executes bit by bit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from evalcore.pipeline import (
+    ExecuteOptions,
+    PlanOptions,
+    execute_shards,
+    finish_run,
+    load,
+    plan_run,
+)
+from evalcore.storage.address import open_store
+from evalcore.storage.runs import StoredRun
+
+CASES = 4
+
+
+def planned_run(folder: Path) -> StoredRun:
+    """Return a run of fixtures with a shard for each case; none is executed."""
+    tests = [
+        {
+            "id": f"case-{number}",
+            "input": f"Greet {number}",
+            "fixtures": {"output": "hello"},
+            "assertions": [{"type": "contains", "value": "hello"}],
+        }
+        for number in range(CASES)
+    ]
+    path = folder / "greetings.eval.yaml"
+    path.write_bytes(orjson.dumps({"tests": tests}))
+    options = PlanOptions(workers=2, single_items=True)
+    return plan_run(load(path), open_store(str(folder / "store")), options, now=datetime.now(UTC))
+
+
+def execute(run: StoredRun, *shards: int) -> None:
+    """Execute some shards."""
+    execute_shards(run, run.manifest().plan, shards, ExecuteOptions())
+
+
+def finish(run: StoredRun) -> None:
+    """Decide the run."""
+    with finish_run(run, (), now=datetime.now(UTC)):
+        pass

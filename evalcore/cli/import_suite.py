@@ -90,6 +90,10 @@ def import_command(
     _write(files, force=force)
     _tell(files, len(suite.cases), notes.lines)
     _check(path)
+    click.echo("next:", err=True)
+    named = shlex.quote(os.path.normpath(path))
+    click.echo(one_line(f"evalcore validate {named}"))
+    click.echo(one_line(f"evalcore run {named}"))
 
 
 def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None:
@@ -100,10 +104,6 @@ def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None
         click.echo("what differs, or was not taken over (also in the file):", err=True)
     for note in notes:
         click.echo(one_line(f"- {note}"), err=True)
-    click.echo("next:", err=True)
-    suite = shlex.quote(os.path.normpath(next(iter(files))))
-    click.echo(one_line(f"evalcore validate {suite}"))
-    click.echo(one_line(f"evalcore run {suite}"))
 
 
 def _check(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`get`, `parse_json`, `as_yaml` and `log`: the functions that are not Python's."""
+"""`get`, `parse_json`, `print_json`, `as_yaml`, `log`: the functions that are not Python's."""
 
 from __future__ import annotations
 
@@ -61,6 +61,24 @@ def parse_json(budget: Budget, text: Any, ignore_error: Any = False) -> Any:
         raise EvaluationFailure(
             "ValueError", f"parse_json(): the text is no JSON: {error}"
         ) from None
+
+
+def print_json(budget: Budget, value: Any, pretty: Any = False) -> str:
+    """Return the value as JSON, indented if it is to be pretty; what JSON lacks is its text."""
+    if type(value) is Lazy:
+        raise EvaluationFailure(
+            "TypeError", "print_json() takes no generator; make a list of it: list(…)"
+        )
+    nodes, size = walk(value, budget)
+    budget.charge(1 + nodes)
+    budget.room(size)
+    tree = _plain_tree(value, None)
+    try:
+        text = json.dumps(tree, ensure_ascii=False, indent=2 if pretty else None)
+    except (TypeError, RecursionError) as error:
+        raise EvaluationFailure("TypeError", f"print_json(): {error}") from None
+    budget.room(len(text))
+    return text
 
 
 def as_yaml(budget: Budget, value: Any, trim: Any = None) -> str:

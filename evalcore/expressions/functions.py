@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from evalcore.expressions.budget import Budget
-from evalcore.expressions.data_functions import as_yaml, get, log, parse_json
+from evalcore.expressions.data_functions import as_yaml, get, log, parse_json, print_json
 from evalcore.expressions.operators import COMPARING, add, power
-from evalcore.expressions.texts import to_text
+from evalcore.expressions.texts import to_repr, to_text
 from evalcore.expressions.values import (
     LARGEST_BITS,
     NUMBERS,
@@ -90,6 +90,25 @@ def _bool(_: Budget, value: Any = False) -> bool:
 
 def _chr(_: Budget, value: Any) -> str:
     return chr(number(value, "chr"))
+
+
+def _whole(value: Any, name: str) -> int:
+    value = plain(value)
+    if type(value) not in (int, bool):
+        raise EvaluationFailure("TypeError", f"{name}() takes an integer, not {describe(value)}")
+    return int(value)
+
+
+def _hex(_: Budget, value: Any) -> str:
+    return hex(_whole(value, "hex"))
+
+
+def _oct(_: Budget, value: Any) -> str:
+    return oct(_whole(value, "oct"))
+
+
+def _repr(budget: Budget, value: Any) -> str:
+    return to_repr(value, budget)
 
 
 def _ord(_: Budget, value: Any) -> int:
@@ -336,6 +355,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "filter": _filter,
     "float": _float,
     "get": get,
+    "hex": _hex,
     "int": _int,
     "isinstance": _is_instance,
     "len": _len,
@@ -344,10 +364,13 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "map": _map,
     "max": _max,
     "min": _min,
+    "oct": _oct,
     "ord": _ord,
     "parse_json": parse_json,
     "pow": _pow,
+    "print_json": print_json,
     "range": _range,
+    "repr": _repr,
     "reversed": _reversed,
     "round": _round,
     "set": make_set,

@@ -172,9 +172,12 @@ class _Script:
 
         return {
             "get": _get,
+            "hex": hex,
             "log": log,
+            "oct": oct,
             "parse_json": _parse_json,
             "pow": _power,
+            "print_json": _print_json,
             "print": write,
             "round": round,
             "sum": sum,
@@ -232,6 +235,10 @@ def _parse_json(text: Any, ignore_error: Any = False) -> Any:
         if ignore_error:
             return text
         raise ValueError(f"the text is no JSON: {error}") from None
+
+
+def _print_json(value: Any, pretty: Any = False) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2 if pretty else None, default=str)
 
 
 def _power(base: Any, exponent: Any) -> Any:

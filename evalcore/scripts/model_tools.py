@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic import field_validator
 
 from evalcore.declared.types import OrAbsent
+from evalcore.expressions.tree import Tree, compile_tree
 from evalcore.mistakes.wording import describe
 from evalcore.model.exchange import Reply
 from evalcore.scripts.failure import ToolError, is_caught, kind_of
@@ -19,6 +21,7 @@ from evalcore.scripts.statements.statement import ScriptPart
 
 DEFAULT_MODEL: Final = "default"
 _CALL: Final = ("prompt", "system", "system_message", "model_ref", "config")
+TEMPLATES: Final = ("prompt", "system", "system_message")
 _EXTRACT: Final = ("first", "last", "all", "none")
 _BLOCK: Final = re.compile(r"(?:^|\n)```json\s*\n(.*?)\n```(?:\n|$)", re.DOTALL)
 _MOST_TURNS: Final = 25
@@ -67,6 +70,10 @@ class ModelTool(WaitingTool):
         self.config = dict(config)
         self.tools: dict[str, Tool] = {}
 
+    @cached_property
+    def _templates(self) -> dict[str, Tree]:
+        return {key: compile_tree(self.config[key]) for key in TEMPLATES if key in self.config}
+
     def parameters(self) -> tuple[str, ...] | None:
         """Return the parameters of a call."""
         return _CALL
@@ -82,7 +89,7 @@ class ModelTool(WaitingTool):
         for name in params:
             if name not in _CALL:
                 run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
-        config = self._config(params)
+        config = self._config(params, scope)
         prompt = params.get("prompt", config.get("prompt"))
         if prompt is None:
             raise ToolError("ValidationError", f"{self.name}: parameter 'prompt' is required")
@@ -106,8 +113,8 @@ class ModelTool(WaitingTool):
         message = f"{self.name}: the model called tools {_MOST_TURNS} times without an answer"
         raise ToolError("LimitError", message)
 
-    def _config(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configuration with what a call says laid over it."""
+    def _config(self, params: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+        """Return the configuration, its prompts filled, with what a call says laid over it."""
         own = params.get("config")
         if own is not None and not isinstance(own, Mapping):
             message = f"{self.name}: 'config' is a mapping, not {describe(own)}"
@@ -119,7 +126,13 @@ class ModelTool(WaitingTool):
         }
         if "system" in overrides:
             overrides.setdefault("system_message", overrides["system"])
-        return {**self.config, **dict(own or {}), **overrides}
+        overlay = {**dict(own or {}), **overrides}
+        filled = {
+            key: template.render(scope)
+            for key, template in self._templates.items()
+            if key not in overlay
+        }
+        return {**self.config, **filled, **overlay}
 
     def _described(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(

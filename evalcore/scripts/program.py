@@ -13,6 +13,7 @@ from evalcore.scripts.iteration import Iteration, Scope
 from evalcore.scripts.mcp_tools import McpPrefix
 from evalcore.scripts.mistake_collector import MistakeCollector
 from evalcore.scripts.read_shape import read_shape
+from evalcore.scripts.score_tools import score_tools
 from evalcore.scripts.statement_compiler import StatementCompiler
 from evalcore.scripts.statements.statement import (
     RESULT,
@@ -22,7 +23,7 @@ from evalcore.scripts.statements.statement import (
     any_waits,
     run_body,
 )
-from evalcore.scripts.toolbox import Toolbox
+from evalcore.scripts.toolbox import Toolbox, ToolEntry
 from evalcore.scripts.tools import ToolReader
 
 ITERATION: Final = "TEST_ITERATION"
@@ -151,8 +152,13 @@ class Layer(NamedTuple):
 
 
 def open_servers(servers: Mapping[str, Any]) -> Toolbox:
-    """Return the toolbox of those servers whose tools are all imported (`auto_import_scope`)."""
+    """Return the outermost toolbox: tools that need no import.
+
+    They are those that compute scores, and those of servers whose `auto_import_scope` is `shared`.
+    """
     box = Toolbox()
+    for tool in score_tools():
+        box.add(ToolEntry(tool, (), lambda _: "the tools that need no import"))
     for name, server in servers.items():
         if server.get("auto_import_scope") == "shared":
             box.open.append(McpPrefix(f"{name}_", name, ("*",)))

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from evalcore.declared.types import Text
+from evalcore.expressions.failure import ExpressionSyntaxError
+from evalcore.expressions.tree import compile_tree
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import describe, suggest
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
@@ -15,7 +17,7 @@ from evalcore.scripts.custom_tool import CustomTool
 from evalcore.scripts.iteration import Tool
 from evalcore.scripts.mcp_tools import MCP, McpPrefix, McpTool, matches, read_mcp_reference
 from evalcore.scripts.mistake_collector import MistakeCollector
-from evalcore.scripts.model_tools import ModelConfig, ModelTool
+from evalcore.scripts.model_tools import TEMPLATES, ModelConfig, ModelTool
 from evalcore.scripts.python_tools import PythonTool, reference_of
 from evalcore.scripts.read_shape import read_shape
 from evalcore.scripts.statement_compiler import StatementCompiler
@@ -170,6 +172,11 @@ class ToolReader:
     def _check_model(self, tool: ModelTool, loc: Loc) -> None:
         at = (*loc, "config")
         read_shape(ModelConfig, tool.config, at, self._mistakes)
+        for key in TEMPLATES:
+            try:
+                compile_tree(tool.config.get(key))
+            except ExpressionSyntaxError as error:
+                self._mistakes.add((*at, key, *error.path), str(error))
         name = tool.config.get("model_ref", "default")
         if "model_ref" in tool.config and self._models is not None and name not in self._models:
             message = f"there is no model '{name}'.{suggest(name, self._models)}"

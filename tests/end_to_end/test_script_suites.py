@@ -304,6 +304,51 @@ def test_a_model_rates_what_another_one_said(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in ended.err.splitlines()[-2:]] == ["  default", "  fast"]
 
 
+def test_expressions_in_a_models_prompts_are_filled_when_it_is_asked(tmp_path: Path) -> None:
+    suite = """
+        shared:
+          tools:
+            - import_tool: llm_workers.tools.llm_tool.build_llm_tool
+              name: judge
+              config:
+                system_message: "Answer in ${language}, as a number."
+                prompt: "Rate ${subject.name}."
+        suites:
+          quality:
+            data: {language: Danish, subject: {name: the reply}}
+            tests:
+              asked: {do: {call: judge}}
+              told: {do: {call: judge, params: {prompt: "Rate it."}}}
+    """
+    asked: list[str] = []
+
+    def rate(question: Question) -> str:
+        asked.append(question.text)
+        return "0.5"
+
+    with model_server(script=rate) as server:
+        ended = run(tmp_path, env=with_model(server), script=SCRIPT, suite=suite)
+
+    assert scores(ended) == {"quality/asked": 0.5, "quality/told": 0.5}
+    assert "Answer in Danish, as a number.\nRate the reply." in asked
+
+
+def test_an_expression_in_a_models_prompt_that_is_none_is_a_mistake(tmp_path: Path) -> None:
+    suite = """
+        shared:
+          tools:
+            - import_tool: llm_workers.tools.llm_tool.build_llm_tool
+              name: judge
+              config: {system_message: "Rate ${1 +}"}
+        suites: {s: {tests: {t: {do: {eval: 1}}}}}
+    """
+    ended = run(tmp_path, suite=suite)
+
+    assert ended.code == 2
+    assert "shared.tools[0].config.system_message: " in ended.err
+    assert "invalid syntax" in ended.err
+
+
 def test_the_flat_format_gives_the_shape_of_its_program(tmp_path: Path) -> None:
     suite = """
         iterations: 2

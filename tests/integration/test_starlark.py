@@ -30,6 +30,8 @@ RESULTS: dict[str, tuple[str, Any]] = {
     "formatted text": ("result = f'{name}!'", "World!"),
     "functions that Starlark lacks": ("result = sum(nums) + round(2.4) + pow(2, 3)", 16),
     "parse_json": ("result = parse_json(raw)['a'][1]", 2),
+    "print_json": ("result = print_json({'a': [1, 'ä']})", '{"a": [1, "ä"]}'),
+    "hex and oct": ("result = hex(255) + oct(8) + repr('x')", '0xff0o10"x"'),
     "get": ("result = get(get({}, 'x', {}), 'y', 7)", 7),
     "struct": ("result = struct(a = 1)", {"a": 1}),
 }

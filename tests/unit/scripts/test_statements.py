@@ -43,6 +43,26 @@ def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
 
 RESULTS: dict[str, tuple[str, Any]] = {
     "a value": ("{do: {eval: {a: [1, '${1 + 1}']}}}", {"a": [1, 2]}),
+    "an F-beta score": (
+        "{do: {call: f_beta_score, params: {true_positives: 3, false_negatives: '1',"
+        " false_positives: 2, beta: 2}}}",
+        pytest.approx(15 / 21),
+    ),
+    "an F1 score of nothing": (
+        "{do: {call: f_beta_score, params: {true_positives: 0, false_negatives: 0,"
+        " false_positives: 0}}}",
+        0.0,
+    ),
+    "a linear score": (
+        "{do: {call: linear_score, params: {true_positives: 7, false_negatives: 1,"
+        " false_positives: 2}}}",
+        62.5,
+    ),
+    "a linear score where no error is expected": (
+        "{do: {call: linear_score, params: {true_positives: 0, false_negatives: 0,"
+        " false_positives: 3, w_fp: 2}}}",
+        40.0,
+    ),
     "no statement": ("{do: []}", None),
     "no statement after one": ("{do: [{eval: 1}, {if: true, then: []}]}", None),
     "the last of a list": ("{do: [{eval: 1}, {eval: 2}]}", 2),

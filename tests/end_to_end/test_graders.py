@@ -520,11 +520,13 @@ def test_variables_in_what_a_program_is_told_stay_references_in_the_plan(
         tmp_path,
         "config = json.load(sys.stdin)['config']\n"
         "sound = sys.argv[1:] == ['zYx-plain' + '-word'] and config['rules'] == ['at 0.75']\n"
+        "sound = sound and config['limit'] == '0.75'\n"
         "print(json.dumps({'score': float(sound)}))",
     )
     command = [*assertion["command"], "${{ EVAL_WORD }}"]
     config = {"rules": ["at ${{ EVAL_BOUND }}"]}
-    grade = graded(tmp_path, "out", {**assertion, "command": command, "config": config})
+    own = {"command": command, "config": config, "limit": "${{ EVAL_BOUND }}"}
+    grade = graded(tmp_path, "out", {**assertion, **own})
 
     assert grade["score"] == 1.0
     (plan,) = tmp_path.rglob("cases-00000.jsonl.zst")

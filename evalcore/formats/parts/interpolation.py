@@ -35,6 +35,13 @@ _SHORTEST_GRADER: Final = 4
 _GRADERS: Final = ("code-grader", "code-judge")
 # What a program that grades is told; it is filled when the program runs.
 _OF_PROGRAMS: Final = frozenset({"command", "script", "config"})
+# The keys of a grader that are read when the suite is loaded.
+_OF_GRADERS: Final = frozenset(
+    {
+        *("type", "name", "weight", "negate", "required", "min_score", "flags", "threshold"),
+        *("cwd", "env", "timeout", "timeout_ms", "memory_mb", "output_as", "target", "aggregator"),
+    }
+)
 
 __all__ = ["MARK", "Variables", "interpolate", "variables_for"]
 
@@ -74,12 +81,12 @@ def interpolate(
     problems: Problems,
     is_secret: Callable[[Loc], bool] = _is_secret,
     *,
-    kept: bool = False,
+    deferred: bool = False,
 ) -> Any:
     """Return `value` with every reference in its strings replaced; note what cannot be.
 
     Such a reference stays as it is, so that what is wrong beside it is found, too; so does a sound
-    one in a secret option, and all of them where they are `kept`.
+    one in a secret option, and all of them where they are `deferred`.
     """
     if isinstance(value, str):
         if MARK not in value:
@@ -88,20 +95,21 @@ def interpolate(
 
         def replacement(match: re.Match[str]) -> str:
             value = _value(match, variables, loc, problems, stays=secret)
-            return match[0] if kept or secret or value is None else value
+            return match[0] if deferred or secret or value is None else value
 
         return REFERENCE.sub(replacement, value)
     if isinstance(value, dict):
-        filled_later = _OF_PROGRAMS if _is_program(value, loc) else ()
+        program = _is_program(value, loc)
+        later = {key for key in value if deferred or _is_deferred(key, value, is_program=program)}
         return {
             key: interpolate(
-                item, variables, (*loc, key), problems, is_secret, kept=kept or key in filled_later
+                item, variables, (*loc, key), problems, is_secret, deferred=key in later
             )
             for key, item in value.items()
         }
     if isinstance(value, list):
         return [
-            interpolate(item, variables, (*loc, index), problems, is_secret, kept=kept)
+            interpolate(item, variables, (*loc, index), problems, is_secret, deferred=deferred)
             for index, item in enumerate(value)
         ]
     return value
@@ -112,6 +120,14 @@ def _is_program(value: Mapping[str, Any], loc: Loc) -> bool:
     if not any(step in _ASSERTIONS for step in loc):
         return False
     return "command" in value or "script" in value or value.get("type") in _GRADERS
+
+
+def _is_deferred(key: object, assertion: Mapping[str, Any], *, is_program: bool) -> bool:
+    """Whether a key is filled when the program runs: also what its type does not know is for it."""
+    if not is_program or key in _OF_PROGRAMS:
+        return is_program
+    kind = str(assertion.get("type")).replace("_", "-")
+    return kind in _GRADERS and key not in _OF_GRADERS
 
 
 def _value(

@@ -201,6 +201,8 @@ class _Parser:
                 self.fail(f"two groups are named {name!r}", start)
             self.names[name] = number
         elif self.peek() == "?":
+            if re.match(r"\?[a-zA-Z]+[:)]", self.text[self.at :]):
+                self.fail("inline flags are not ECMAScript's; give the flags apart: `flags: i`")
             self.fail("unknown group; ECMAScript has (?:…) (?=…) (?!…) (?<=…) (?<!…) (?<name>…)")
         return CapturingGroup(number, self.disjunction())
 

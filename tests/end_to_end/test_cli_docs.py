@@ -170,10 +170,11 @@ SUITES = [
     (page, block)
     for page in (
         "README.md",
-        *(f"docs/reference/{name}.md" for name in (*FORMAT_PAGES, "saved-evals")),
+        *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*/*.md"))),
     )
     for block in code_blocks(page, "yaml")
-    if re.search(r"^(?:tests|evals?):", block, re.MULTILINE)
+    if re.search(r"^(?:tests|evals?|suites):", block, re.MULTILINE)
+    and "dataset:" not in block  # which no store here has
 ]
 
 

@@ -1,0 +1,145 @@
+"""What the pages show works: guides are followed literally, every other block is checked."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import evalcore as package
+from evalcore.cli.main import cli
+from evalcore.formats.text.documents import parse_document
+from tests.support.page_blocks import PageBlock, blocks_of, follow
+from tests.support.shell import ROOT
+
+FOLLOWED = [
+    str(path.relative_to(ROOT))
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if re.search(r"^<!-- run", path.read_text("utf-8"), re.MULTILINE)
+]
+PAGES = [
+    "README.md",
+    "deployments/README.md",
+    *(
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        if "decisions" not in path.parts
+    ),
+]
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+STARTS = {";", "|", "&&", "||", "(", "--", "run", "--locked"}
+# The command that a group runs if none is named.
+DEFAULTS = {"history": "show"}
+OPERATORS = set(";|&()<>")
+SHELL = {"bash", "console", "sh"}
+# Output and diagrams; what prints it is the test of its page.
+SHOWN = {"", "text", "csv", "sql"}
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_a_page_is_followed_literally(page: str, tmp_path: Path) -> None:
+    assert follow(page, tmp_path, env={}) > 0
+
+
+def named(blocks: list[PageBlock]) -> list[object]:
+    return [pytest.param(block, id=f"{block.page}:{block.line}") for block in blocks]
+
+
+def test_each_format_has_a_page_that_is_followed() -> None:
+    assert {Path(page).stem for page in FOLLOWED} >= {
+        "test-file",
+        "workflow-file",
+        "suite",
+        "script-suite",
+        "saved-evals",
+    }
+
+
+def test_every_block_is_of_a_language_that_is_checked() -> None:
+    checked = {*SHELL, *SHOWN, "json", "python", "toml", "yaml"}
+    assert {block.language for block in BLOCKS} <= checked
+
+
+def shell_words(text: str) -> list[str]:
+    """Return the words of a command at the beginning of a text; quotes may span lines."""
+    lines = text.splitlines()
+    for count in range(1, len(lines) + 1):
+        lexer = shlex.shlex("\n".join(lines[:count]), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        try:
+            return list(lexer)
+        except ValueError:
+            continue
+    return []
+
+
+def shell_commands(block: PageBlock) -> list[str]:
+    text = block.text.replace("\\\n", " ")
+    if block.language == "console":
+        return re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    return text.splitlines()
+
+
+def evalcore_arguments(words: list[str]) -> list[str] | None:
+    """Return the arguments of evalcore in a command; None if it runs another program."""
+    for position, word in enumerate(words):
+        before = words[position - 1] if position else ";"
+        if word == "evalcore" and (before in STARTS or re.match(r"\w+=", before)):
+            after = words[position + 1 :]
+            end = next((at for at, each in enumerate(after) if set(each) <= OPERATORS), len(after))
+            return after[:end]
+    return None
+
+
+def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
+    """Return the command that words of a shell name, and its arguments."""
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words:
+        context = click.Context(command)
+        found = command.get_command(context, words[0])
+        if found is None:
+            default = command.get_command(context, DEFAULTS.get(str(command.name), ""))
+            return (command, words) if default is None else (default, words)
+        command, words = found, words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("block", named([b for b in BLOCKS if b.language in SHELL]))
+def test_the_commands_that_a_page_shows_exist_with_their_flags(block: PageBlock) -> None:
+    for text in shell_commands(block):
+        arguments = evalcore_arguments(shell_words(text))
+        if arguments is None:
+            continue
+        command, arguments = command_of(arguments)
+        assert command is not cli or not arguments or arguments[0].startswith("-"), text
+        flags = {
+            flag for option in command.params for flag in (*option.opts, *option.secondary_opts)
+        }
+        used = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
+        assert used <= {*flags, "--help"}, text
+
+
+@pytest.mark.parametrize("block", named([b for b in BLOCKS if b.language == "python"]))
+def test_the_python_that_a_page_shows_is_python_and_imports_what_there_is(block: PageBlock) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and node.module == "evalcore":
+            assert all(hasattr(package, alias.name) for alias in node.names), block.text
+
+
+@pytest.mark.parametrize(
+    "block", named([b for b in BLOCKS if b.language in ("json", "toml", "yaml")])
+)
+def test_the_data_that_a_page_shows_can_be_read(block: PageBlock) -> None:
+    if block.language == "json":
+        json.loads(block.text)
+    elif block.language == "toml":
+        tomllib.loads(block.text)
+    else:
+        parse_document(block.text.encode(), block.page)

@@ -76,6 +76,9 @@ def import_command(
             "the file does not say what answers: the target `echo`, which repeats the question, "
             "holds its position; write your own under `targets`, or import with --target"
         )
+    if suite.imported_files and path.parent.resolve() != file.parent.resolve():
+        listed = ", ".join(suite.imported_files)
+        notes.add(f"the suite imports {listed}: copy that into its own folder, too")
     module = _module_name(path)
     text = suite_text(
         suite,

@@ -34,9 +34,10 @@ class ConvertedCase:
 class Converted:
     """A suite in the making.
 
-    `variants` are names of `targets`; without any, the file says nothing about what answers.
+    `targets` answer, each as a variant; without any, the file says nothing about what answers.
     `judges` are targets that only grade. `module` is the text of the Python module that callables
-    of the form `MODULE:function` name, with `MODULE` as a placeholder.
+    of the form `MODULE:function` name, with `MODULE` as a placeholder. It imports `imported_files`,
+    paths from the folder of the file that was read.
     """
 
     form: Format
@@ -47,11 +48,7 @@ class Converted:
     judges: Sequence[Mapping[str, Any]] = ()
     section: Mapping[str, Any] = field(default_factory=dict)
     module: str | None = None
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """The names of the targets that answer."""
-        return tuple(target["name"] for target in self.targets)
+    imported_files: Sequence[str] = ()
 
 
 MODULE: Final = "<module>"

@@ -87,8 +87,17 @@ def _events(value: Any) -> Any:
     return value.get("events") if isinstance(value, Mapping) else None
 
 
+def _is_own(value: Any) -> bool:
+    """Whether tests are those of test files, which need no import (AgentV's are the same)."""
+    tests = value.get("tests") if isinstance(value, Mapping) else value
+    test = _first(tests)
+    return "input" in test and bool(test.keys() & {"criteria", "assertions", "expected_output"})
+
+
 def recognise_source(file: ForeignFile) -> str:
     """Return the name of the program that a file is of; raise `UsageError` if it is of none."""
+    if _is_own(file.value):
+        raise UsageError(f"{file.name}: is a test file, which `evalcore run` reads as it is")
     for name, row in SOURCES.items():
         if row.recognises(file.value):
             return name

@@ -17,13 +17,17 @@ UNCHANGED: Final = "output"
 
 
 class ChecksModule:
-    """Collects the functions of the module; `folder` is the configuration's."""
+    """Collects the functions of the module; `folder` is the configuration's.
+
+    `imported_files` are those that the functions import, as the configuration names them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._functions: list[str] = []
         self._names: dict[tuple[Any, ...], str] = {}
         self._compares = False
+        self.imported_files: dict[str, None] = {}
 
     def callable(self, name: str) -> str:
         """Return how the suite names a function of the module."""
@@ -138,4 +142,5 @@ class ChecksModule:
             raise NotTakenOverError(f"{file}: no such file")
         if not all(part.isidentifier() for part in parts):
             raise NotTakenOverError(f"{file} is no name of a Python module")
+        self.imported_files[file] = None
         return ".".join(parts)

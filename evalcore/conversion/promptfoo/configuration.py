@@ -94,6 +94,7 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
         judges=reader.judges.targets,
         section=_section(raw.get("evaluateOptions") or {}),
         module=module.text,
+        imported_files=tuple(module.imported_files),
     )
 
 

@@ -11,6 +11,7 @@ from evalcore.conversion.converted import Notes, VariableText, unique_id
 from evalcore.conversion.promptfoo.checks_module import ChecksModule
 from evalcore.conversion.promptfoo.files import NotTakenOverError, python_reference
 from evalcore.conversion.promptfoo.transforms import json_path
+from evalcore.trust.secret_options import SecretOption
 
 Target = dict[str, Any]
 
@@ -18,6 +19,7 @@ _SAME: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "response_
 _RENAMED: Final = {"apiBaseUrl": "base_url", "max_completion_tokens": "max_tokens"}
 _KEYS: Final = ("apiKey", "apiKeyEnvar")
 _ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
+_ENV_MARK: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 _WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
 _MODELS: Final = re.compile(
     r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
@@ -149,11 +151,18 @@ class Providers:
         self._notes.add("exec: the program gets the prompt only, no options and no context")
         return {"provider": "command", "command": [*words, "{prompt}"]}
 
-    def _python(self, identity: str, config: Mapping[str, Any], _position: str) -> Target:
+    def _drop_keys(self, options: dict[str, Any], position: str) -> None:
+        for name in [name for name, value in options.items() if _is_key(name, value)]:
+            del options[name]
+            self._notes.add(f"'{name}' is a key, which is not copied", position)
+
+    def _python(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
         reference = python_reference(identity.removeprefix("python:"))
         if reference is None:
             raise NotTakenOverError("it names no Python file")
-        function = self._module.add_provider(reference[0], reference[1] or "call_api", config)
+        options = dict(config)
+        self._drop_keys(options, position)
+        function = self._module.add_provider(reference[0], reference[1] or "call_api", options)
         return {"provider": "python", "callable": self._module.callable(function)}
 
     def _http(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
@@ -166,6 +175,7 @@ class Providers:
                 raise NotTakenOverError(f"its '{key}' is no value of that kind")
             if key in config:
                 target[key] = _filled(config[key])
+        self._drop_keys(target.get("headers") or {}, position)
         transform = config.get("transformResponse") or config.get("responseParser")
         if transform is not None:
             path = json_path(str(transform), ("json", "output"))
@@ -192,6 +202,11 @@ _READERS: Final[Mapping[str, Callable[[Providers, str, Any, str], Target]]] = {
 }
 
 
+def _is_key(name: str, value: Any) -> bool:
+    """Whether a header or an option holds a key itself, and no reference to one."""
+    return isinstance(value, str) and SecretOption(("headers", name), value).is_literal
+
+
 def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
     """Return a provider's id and its options: `id`, `{id, config}`, or `{ID: {config}}`."""
     if isinstance(entry, str):
@@ -207,9 +222,10 @@ def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def _filled(value: Any) -> Any:
-    """Return a value with `{{prompt}}` as targets write it."""
+    """Return a value with `{{prompt}}` and `{{env.NAME}}` as targets write them."""
     if isinstance(value, str):
-        return _PLACEHOLDER.sub("{prompt}", value)
+        text = _PLACEHOLDER.sub("{prompt}", value)
+        return VariableText(_ENV_MARK.sub(r"${{ \1 }}", text)) if _ENV_MARK.search(text) else text
     if isinstance(value, Mapping):
         return {key: _filled(member) for key, member in value.items()}
     if isinstance(value, list):

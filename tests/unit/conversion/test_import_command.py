@@ -66,6 +66,7 @@ def test_it_writes_a_valid_suite_and_overwrites_nothing_without_force(tmp_path: 
     ("name", "text", "message"),
     [
         ("a.yaml", "name: x\n", "a.yaml: of no program whose files are imported"),
+        ("a.jsonl", '{"id": "a", "input": "b", "criteria": "c"}', "is a test file, which"),
         ("a.toml", "x = 1", "a.toml: is none of .yaml, .yml, .json"),
         ("a.jsonl", '{"input": 1}\n{', "a.jsonl:2: not valid JSON"),
         ("a.eval", "PK", "a.eval: is no archive that can be read"),
@@ -91,3 +92,10 @@ def test_a_value_that_no_suite_takes_is_told_with_the_line_of_the_suite(tmp_path
     assert ended.code == 2
     assert re.search(r"a\.eval\.yaml:\d+: targets\[0\]\.temperature: ", ended.err)
     assert ended.out == ""
+
+
+def test_a_suite_elsewhere_names_the_files_that_it_imports(tmp_path: Path) -> None:
+    source = FILES / "promptfoo/json_answers.yaml"
+    ended = evalcore("import", source, "--out", tmp_path / "x.eval.yaml", cwd=tmp_path)
+    assert ended.code == 0
+    assert "the suite imports grade.py: copy that into its own folder, too" in ended.err

@@ -58,7 +58,7 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
             "provider": "http",
             "url": "http://127.0.0.1:9/ask",
             "method": "POST",
-            "headers": {"X-Client": "evals"},
+            "headers": {"X-Client": "evals", "Authorization": "Bearer ${{ EVAL_TOKEN }}"},
             "body": {"question": "{prompt}"},
             "response_path": "$.answers[0].text",
         },
@@ -91,6 +91,7 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
     comments = suite.read_text("utf-8")
     assert all(f"# - {note}\n" in comments for note in notes)
     assert "sk-literal" not in comments
+    assert "sk-header" not in comments
 
 
 def test_a_test_whose_assertions_have_no_counterpart_is_left_out(tmp_path: Path) -> None:

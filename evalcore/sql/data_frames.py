@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 def data_frame(relation: DuckDBPyRelation) -> Any:
     """Return the relation as a pandas DataFrame; raise `UsageError` if pandas is not installed."""
     if find_spec("pandas") is None:
-        raise UsageError("a DataFrame needs pandas: pip install 'evalcore[notebook]'")
+        raise UsageError("a DataFrame needs pandas: pip install 'evalcore-pipeline[notebook]'")
     return relation.df()

@@ -15,6 +15,7 @@ import pytest
 import evalcore as package
 from evalcore.cli.main import cli
 from evalcore.formats.text.documents import parse_document
+from tests.support.model_server import model_server
 from tests.support.page_blocks import PageBlock, blocks_of, follow
 from tests.support.shell import ROOT
 
@@ -48,8 +49,34 @@ def test_a_page_is_followed_literally(page: str, tmp_path: Path) -> None:
     assert follow(page, tmp_path, env={}) > 0
 
 
+def test_the_cells_of_the_notebooks_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
+    values: dict[str, object] = {}
+    for block in blocks_of("docs/guides/notebooks.md"):
+        *statements, last = ast.parse(block.text).body
+        shown = ast.Expression(last.value) if isinstance(last, ast.Expr) else None
+        rest = statements if shown is not None else [*statements, last]
+        exec(compile(ast.Module(rest, []), block.page, "exec"), values)  # the cell
+        if shown is not None:
+            values["_"] = eval(compile(shown, block.page, "eval"), values)
+        html = getattr(values.get("_"), "_repr_html_", None)
+        assert html is None or "<" in html()
+    assert values["_"] == [("long", 1.0), ("short", 0.5)]
+    assert capsys.readouterr().out.startswith("roof short ['There is rain below']")
+
+
 def named(blocks: list[PageBlock]) -> list[object]:
     return [pytest.param(block, id=f"{block.page}:{block.line}") for block in blocks]
+
+
+@pytest.mark.multiprocess
+def test_the_readme_is_followed_literally(tmp_path: Path) -> None:
+    with model_server(script=lambda question: "Lima is the capital.") as server:
+        key = {"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": server.base_url}
+        assert follow("README.md", tmp_path, env=key) == 9
 
 
 def test_each_format_has_a_page_that_is_followed() -> None:

@@ -111,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what capture costs the caller.")
     parser.add_argument("--seconds", type=float, default=60, help="of rows without a store")
     seconds = parser.parse_args().seconds
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     for captured, kind, location in ROWS:
         length = seconds if location != "local" else min(seconds, 15.0)
         figures = measured(kind, captured, location, length)
@@ -131,8 +131,8 @@ def main() -> int:
     header = ("call", "store", "p50 (µs)", "p99 (µs)", "bound", "calls", "written", "dropped")
     text = (
         "## Capture\n\n`uv run python -m benchmarks.capture`, single calls at about 1 000 a "
-        f"second, {machine()}. A huge input is dropped and counted, as are captures while the "
-        "store is away for longer than the queue and one batch hold.\n\n"
+        f"second, {machine()}, load {load:.1f} when it began. A huge input is dropped and counted, "
+        "as are captures while the store is away for longer than the queue and one batch hold.\n\n"
     )
     write_section("capture", text + table(header, rows))
     return 1 if any(row.missed for row in rows) else 0

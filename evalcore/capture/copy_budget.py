@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MAX_PARTS: Final = 240
+MAX_PARTS: Final = 100
 """Most members of all containers of a value that are copied one by one; more are packed."""
 MAX_PACKED_PARTS: Final = 20_000
 """Most members of all containers of a value together."""

@@ -226,10 +226,16 @@ def _copy(value: Any, budget: CopyBudget, depth: int) -> Any:
 
 def _copied_mapping(value: dict[Any, Any], budget: CopyBudget, depth: int) -> dict[Any, Any]:
     """Return a copy; names are as they are, the thread that writes makes text of them."""
-    budget.take_parts(1 + dict.__len__(value))
+    budget.take_members(1 + dict.__len__(value))
     # Another thread may change the mapping while its members are copied.
     copy = dict.copy(value)
-    _copy_members(copy, budget, depth - 1)
+    members = [*copy.values()]
+    kinds = {*map(type, members)}
+    if kinds <= _FLAT:
+        budget.take_characters(_characters(members, kinds))
+    else:
+        budget.take_parts(1 + len(members))
+        _copy_members(copy, budget, depth - 1)
     return copy
 
 
@@ -247,8 +253,10 @@ def _copy_members(copy: dict[Any, Any], budget: CopyBudget, depth: int) -> None:
 
 def _copied_list(value: Any, budget: CopyBudget, depth: int) -> list[Any]:
     budget.take_members(1 + len(value))
-    copies: list[Any] = []
-    for start in range(0, len(value), _COPIED_AT_ONCE):
+    # The first of many long documents says enough.
+    first = 1 if len(value) > _COPIED_AT_ONCE else 0
+    copies = _copied_group(value[:1], budget, depth) if first else []
+    for start in range(first, len(value), _COPIED_AT_ONCE):
         copies += _copied_group(value[start : start + _COPIED_AT_ONCE], budget, depth)
     return copies
 

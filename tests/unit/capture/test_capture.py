@@ -19,7 +19,7 @@ import evalcore
 from evalcore.capture import capture_counts, flush_captures
 from evalcore.capture.capturing import capture
 from evalcore.capture.copy_budget import MAX_PACKED_PARTS, MAX_PARTS
-from evalcore.capture.snapshot import snapshot, unpacked
+from evalcore.capture.snapshot import Packed, snapshot, unpacked
 from evalcore.capture.writer import QUEUE_BYTES, QUEUE_LIMIT, CaptureWriter
 from evalcore.errors import StoreError, UsageError
 from evalcore.redaction.redactor import PROCESS
@@ -273,14 +273,19 @@ def test_values_that_json_lacks_are_captured_as_text(
     "value",
     [
         cyclic(),
-        [cyclic(), *range(MAX_PARTS)],
+        [cyclic(), *([number] for number in range(MAX_PARTS))],
         "x" * 5_000_000,
         [{"content": "x"}] * MAX_PACKED_PARTS,
         {"a": ["y" * 5_000_000]},
         [f"{number} {'y' * 2_000}" for number in range(MAX_PARTS + 1)],
         [object() for _ in range(MAX_PARTS + 1)],
+        dict.fromkeys(range(MAX_PACKED_PARTS + 1)),
+        [*range(MAX_PACKED_PARTS + 1)],
     ],
-    ids=["cycle", "long cycle", "text", "parts", "inner text", "many texts", "objects"],
+    ids=[
+        *("cycle", "long cycle", "text", "parts", "inner text", "many texts", "objects"),
+        *("mapping", "list"),
+    ],
 )
 def test_what_is_too_large_is_dropped_and_counted(store: LocalStore, value: Any) -> None:
     @capture("support", store=store)
@@ -358,9 +363,12 @@ class Step:
     ids=["dataclass", "moment", "enumeration", "ordered", "tuple", "set"],
 )
 def test_in_a_large_value_parts_are_copied_as_in_a_small_one(value: Any) -> None:
-    large = unpacked(snapshot([value, *range(MAX_PARTS)]))
+    lists = [[number] for number in range(MAX_PARTS)]
+    packed = snapshot([value, *lists])
 
-    assert large == [snapshot(value), *range(MAX_PARTS)]
+    assert type(packed) is Packed
+    large = unpacked(packed)
+    assert large == [snapshot(value), *lists]
     assert type(large[0]) is type(snapshot(value))
 
 
@@ -372,8 +380,10 @@ def test_an_object_in_a_large_value_is_its_types_name_and_none_of_its_code_runs(
         def __getattribute__(self, name: str) -> Any:
             raise AssertionError(name)
 
-    large = unpacked(snapshot([Refusing(), b"bytes", Refusing, *range(MAX_PARTS)]))
+    packed = snapshot([Refusing(), b"bytes", Refusing, *([number] for number in range(MAX_PARTS))])
 
+    assert type(packed) is Packed
+    large = unpacked(packed)
     assert [part.type_name for part in large[:3]] == ["Refusing", "bytes", "type"]
 
 

@@ -98,7 +98,7 @@ def _log(file: ForeignFile, notes: Notes) -> Converted:
     task, samples = log["eval"], log.get("samples") or []
     if not samples:
         raise_problem(file.name, None, "the log has no samples (written with --no-log-samples?)")
-    scorers = Scorers(_scorers(task, samples), notes)
+    scorers = Scorers(_scorers(log, samples), notes)
     cases: dict[str, ConvertedCase] = {}
     for number, sample in enumerate(sorted(samples, key=_order), 1):
         position = f"sample {sample.get('id', number)}"
@@ -134,9 +134,15 @@ def _order(sample: Mapping[str, Any]) -> tuple[int, int, str]:
     return int(sample.get("epoch") or 1), number, str(identity)
 
 
-def _scorers(task: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the scorers of the task; of logs without them, those that the samples name."""
-    listed = task.get("scorers") or []
+def _scorers(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the scorers of the task; of older logs, those of the results or of the samples."""
+    scores = (log.get("results") or {}).get("scores") or []
+    of_results = {
+        score["scorer"]: {"name": score["scorer"], "options": score.get("params")}
+        for score in scores
+        if isinstance(score, Mapping) and isinstance(score.get("scorer"), str)
+    }
+    listed = log["eval"].get("scorers") or list(of_results.values())
     flat = [each for entry in listed for each in (entry if isinstance(entry, list) else [entry])]
     names = dict.fromkeys(name for sample in samples for name in sample.get("scores") or ())
     return flat or [{"name": name} for name in names]

@@ -75,7 +75,8 @@ class Scorers:
         if name == "includes":
             return _includes(options, target)
         if name in _JUDGED:
-            criteria = as_criteria("The answer satisfies: " + " or: ".join(target))
+            criteria = "The answer satisfies: " + " or: ".join(target)
+            criteria = as_criteria(criteria) if target else "The answer is right."
             if self.needs_suite:
                 return {"type": "llm_judge", "name": name, "criteria": criteria}
             return {"type": "llm-grader", "name": name, "prompt": criteria}

@@ -58,7 +58,7 @@ SOURCES: Final[Mapping[str, SourceRow]] = {
         "convert_inspect",
         "a log (.eval, .json), or a dataset of samples (.json, .jsonl, .csv)",
         lambda value: (
-            _has(value, "eval", "samples")
+            (_has(value, "eval") and not {"samples", "results", "plan"}.isdisjoint(value))
             or ("input" in _first(value) and bool(_first(value).keys() & {"target", "choices"}))
         ),
     ),

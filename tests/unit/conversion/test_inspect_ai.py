@@ -93,6 +93,22 @@ def test_checks_compare_as_inspects_scorers_do(
     assert CHECKS[function](output, {"config": config}) is passes
 
 
+def test_older_logs_name_their_scorers_in_the_results(tmp_path: Path) -> None:
+    log = orjson.loads((FILES / "inspect/numeric.json").read_bytes())
+    (scorer,) = log["eval"].pop("scorers")
+    log["results"] = {"scores": [{"scorer": scorer["name"], "params": scorer["options"]}]}
+    (tmp_path / "old.json").write_bytes(orjson.dumps(log))
+    content = yaml.safe_load(converted(None, "old.json", tmp_path)[0].read_text("utf-8"))
+    config = content["cases"][0]["assertions"][0]["config"]
+    assert (config["numeric"], config["location"]) == (True, "any")
+
+
+def test_a_log_without_samples_says_so(tmp_path: Path) -> None:
+    (tmp_path / "header.json").write_text('{"eval": {"task": "a"}, "results": {"scores": []}}')
+    with pytest.raises(LoadError, match="the log has no samples"):
+        converted(None, "header.json", tmp_path)
+
+
 def test_datasets_are_test_files_whose_targets_are_contained(tmp_path: Path) -> None:
     suite, notes = converted("inspect", "capitals.jsonl", tmp_path)
     content = yaml.safe_load(suite.read_text("utf-8"))

@@ -9,6 +9,11 @@ import yaml
 
 from evalcore.formats.text.documents import CoreLoader
 
+try:
+    from yaml import CSafeDumper as _BaseDumper
+except ImportError:  # PyYAML without libyaml: slower, the same text
+    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment,unused-ignore]
+
 
 def yaml_text(content: Mapping[str, Any]) -> str:
     """Return the text of a file, its keys in their order."""
@@ -18,7 +23,7 @@ def yaml_text(content: Mapping[str, Any]) -> str:
     return text
 
 
-class _CoreDumper(yaml.SafeDumper):
+class _CoreDumper(_BaseDumper):
     """Quotes each text that YAML 1.2's core schema or YAML 1.1 reads as something else."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
@@ -26,7 +31,7 @@ class _CoreDumper(yaml.SafeDumper):
         return True
 
 
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _represent_text(dumper: _CoreDumper, text: str) -> yaml.Node:
     resolvers: Any = CoreLoader.yaml_implicit_resolvers
     patterns = (*resolvers.get(text[:1], ()), *resolvers.get(None, ()))
     if any(pattern.match(text) for _, pattern in patterns):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Required
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Required
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
@@ -13,6 +14,7 @@ from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
 from evalcore.checks.judge import Aggregation, JudgedCheck, JudgeKeys, Votes, read_judged
 from evalcore.checks.material import UnknownVariableError, material_of
 from evalcore.checks.metered_judges import MeteredJudges
+from evalcore.checks.prompt_program import PromptProgram, PromptValue, read_prompt
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Share, Text
 from evalcore.errors import TargetError
@@ -33,12 +35,22 @@ class LlmGrader(JudgedCheck):
     A judge that gives no valid answer, or none at all, is an error, never a score.
     """
 
+    omitted: ClassVar[frozenset[str]] = frozenset({"prompt_program"})
+
+    prompt_program: PromptProgram | None = None
+
     def check(self, subject: Subject) -> Awaitable[Verdict]:
         """Ask the judges; the score is graded."""
         return self.check_with(subject, {})
 
     async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
         """Ask the judges, who also see these texts, by the names of the prompt's variables."""
+        if self.prompt_program is not None:
+            prompt = await self.prompt_program.prompt_for(subject)
+            if isinstance(prompt, Verdict):
+                return prompt
+            written = replace(self, prompt=prompt, prompt_program=None)
+            return await written.check_with(subject, material)
         judges, panel, threshold = (
             MeteredJudges(subject.context.judges),
             self.panel,
@@ -64,8 +76,10 @@ class LlmGrader(JudgedCheck):
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `llm-grader` means."""
-        fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
+        fields = {**read_judged(written, reader), **read_prompt(written.get("prompt"), reader)}
         if "rubrics" in written:
+            if "prompt_program" in fields:
+                raise AssertionValueError("'rubrics' are asked by a prompt that is a text")
             return "rubrics", {**fields, "criteria": read_criteria(written["rubrics"])}
         return "llm-grader", fields
 
@@ -153,7 +167,7 @@ class Rubrics(JudgedCheck):
 class LlmGraderKeys(JudgeKeys, total=False):
     """The keys of `llm-grader` that are no fields; with `rubrics` each criterion is answered."""
 
-    prompt: Text
+    prompt: PromptValue
     rubrics: Criteria
     max_steps: Annotated[int, Field(ge=1)]
 

@@ -195,6 +195,29 @@ async def run_grader(
 
     `variables` stand in its environment beside those of the program.
     """
+    printed = await run_program(program, payload, subject, variables)
+    if isinstance(printed, Verdict):
+        return printed
+    try:
+        return read_answer(printed.text)
+    except (ValueError, RecursionError) as error:
+        return _failed(f"the grader's answer {error}", printed.tail)
+
+
+class Printed(NamedTuple):
+    """What a program wrote to standard output, and the end of what it wrote beside it."""
+
+    text: str
+    tail: str
+
+
+async def run_program(
+    program: Program,
+    payload: Mapping[str, Any],
+    subject: Subject,
+    variables: Mapping[str, str] | None = None,
+) -> Printed | Verdict:
+    """Return what the program prints for the payload, or the verdict that it failed."""
     from evalcore.trust.commands import run_command
 
     timeout_s = program.timeout_ms / 1000
@@ -231,9 +254,9 @@ async def run_grader(
     if ended.exit_code:
         return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
     try:
-        return read_answer(environment.clean(ended.stdout.decode("utf-8")))
-    except (ValueError, RecursionError) as error:
-        return _failed(f"the grader's answer {error}", tail)
+        return Printed(environment.clean(ended.stdout.decode("utf-8")), tail)
+    except UnicodeDecodeError as error:
+        return _failed(f"the grader's answer is not UTF-8: {error}", tail)
 
 
 def read_answer(text: str) -> Graded:

@@ -16,7 +16,9 @@ PYTHON: Final = "python "
 COMMAND: Final = "command "
 FILE: Final = "file "
 # Checks that are code, and those that hold other checks.
-CODE_CHECKS: Final = frozenset({"at-path-later", "code-grader", "composite", "custom", "python"})
+CODE_CHECKS: Final = frozenset(
+    {"at-path-later", "code-grader", "composite", "custom", "llm-grader", "python"}
+)
 # What a program of this process defined; its digest stands beside it.
 _LOCAL: Final = "local:"
 _WITHIN: Final = (dict, list, tuple)

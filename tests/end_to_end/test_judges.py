@@ -365,3 +365,23 @@ def test_an_echo_of_the_prompt_is_no_verdict(tmp_path: Path) -> None:
     found, _, requests = graded(tmp_path, echo, {"type": "llm-grader", "prompt": "{{output}}"})
 
     assert (found["outcome"], len(requests)) == ("error", 3)
+
+
+def test_a_program_writes_the_prompt_of_a_judge(tmp_path: Path) -> None:
+    (tmp_path / "prompt.py").write_text(
+        "import json, sys\n"
+        "item = json.load(sys.stdin)\n"
+        "if item['config']['strict']:\n"
+        "    print('Be strict about {{output}}:', item['criteria'], item['output'])\n"
+    )
+    prompt = {"command": ["python3", "prompt.py"], "config": {"strict": True}}
+    grader = {"type": "llm-grader", "prompt": prompt}
+    found, _, (asked,) = graded(tmp_path, replies(reply(0.9)), grader, criteria="is polite")
+
+    assert (found["outcome"], found["score"]) == ("passed", 0.9)
+    assert "Be strict about { {output} }: is polite the output" in str(asked.body["messages"])
+
+    prompt["config"] = {"strict": False}
+    found, _, requests = graded(tmp_path, replies(reply(0.9)), grader, criteria="is polite")
+    assert (found["outcome"], requests) == ("error", [])
+    assert "printed nothing" in found["message"]

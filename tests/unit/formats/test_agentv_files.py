@@ -219,3 +219,17 @@ def test_a_suite_that_caches_reuses_what_earlier_runs_executed(tmp_path: Path) -
 
     assert definition.reuse
     assert not load_text(tmp_path, f"{TARGET}tests: [{TEST}]").definition.reuse
+
+
+def test_a_prompt_is_a_text_or_one_program(tmp_path: Path) -> None:
+    def grader(prompt: str) -> str:
+        entry = f"{{type: llm-grader, prompt: {prompt}}}"
+        return f"{TARGET}tests: [{{id: a, input: hi, assertions: [{entry}]}}]"
+
+    (case,) = cases_of(tmp_path, grader("{script: [node, a.mjs], config: {x: 1}}")).values()
+    assert case.assertions[0].params["prompt_program"] == {
+        "command": ["node", "a.mjs"],
+        "config": {"x": 1},
+    }
+    (problem,) = problems_of(tmp_path, grader("{config: {x: 1}}"))
+    assert problem.path == "tests[0].assertions[0].prompt"

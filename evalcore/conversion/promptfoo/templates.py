@@ -12,6 +12,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 _MARKS: Final = re.compile(r"\{\{|\{%|\{#")
 _ROUNDS: Final = 5
+_READS_ENVIRONMENT: Final = re.compile(r"\{[{%][^}]*\benv\.\w")
 _VARIABLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -38,8 +39,17 @@ def _dumped(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
+class _ScriptEnvironment(SandboxedEnvironment):
+    """Knows the one property of JavaScript that templates read of texts and lists."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if attribute == "length" and isinstance(obj, str | list):
+            return len(obj)
+        return super().getattr(obj, attribute)
+
+
 def _environment() -> SandboxedEnvironment:
-    environment = SandboxedEnvironment(
+    environment = _ScriptEnvironment(
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
     environment.filters["dump"] = _dumped
@@ -53,6 +63,8 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
     """Return the text with its variables filled in; raise `RenderError`."""
     if not _MARKS.search(text):
         return text
+    if _READS_ENVIRONMENT.search(text):
+        raise RenderError("the template reads the environment: write the value")
     try:
         return _ENVIRONMENT.from_string(text).render(variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:

@@ -159,12 +159,18 @@ def test_scripts_that_follow_a_path_are_jsonpath(script: str, path: str | None) 
         ("{{a}} {{ b }} {{missing}}|", "1 true |"),
         ("{{ f }}{{ l }}{{ m.x }}", "2x,yz"),
         ("{% for each in l %}{{ each | upper }}{% endfor %}", "XY"),
+        ("{{ l.length }}{{ 'abc'.length }}", "23"),
         ("{{ m | dump }}", '{"x":"z"}'),
     ],
 )
 def test_templates_write_values_as_javascript_does(template: str, text: str) -> None:
     values = {"a": 1, "b": True, "f": 2.0, "l": ["x", "y"], "m": {"x": "z"}}
     assert render(template, values) == text
+
+
+def test_templates_read_no_environment() -> None:
+    with pytest.raises(RenderError, match="reads the environment"):
+        render("{{ env.HOME }}", {})
 
 
 def test_templates_reach_no_objects_of_python() -> None:

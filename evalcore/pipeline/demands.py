@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case, SuiteDefinition
+from evalcore.scripts.builtin_tools import built_in_program
 from evalcore.trust.local_objects import LOCAL
 
 
@@ -131,7 +132,9 @@ def _of_tool(tool: Mapping[str, Any], where: str) -> Iterator[Demand]:
     reference = tool.get("import_tool")
     if not isinstance(reference, str):
         return
-    if "fetch" in reference and reference.startswith(_TOOLS_OF_SCRIPTS):
+    if reference.startswith(_TOOLS_OF_SCRIPTS) and built_in_program(reference):
+        yield Demand(DemandKind.COMMAND, f"the tool {reference}", where)
+    elif "fetch" in reference and reference.startswith(_TOOLS_OF_SCRIPTS):
         yield Demand(DemandKind.ADDRESS, ANY_ADDRESS, where)
     elif not reference.startswith(_TOOLS_OF_SCRIPTS) and ("." in reference or ":" in reference):
         module, _, symbol = reference.replace(":", ".").rpartition(".")

@@ -6,15 +6,24 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.scripts.fetch_tools import FETCH, FetchTool
+from evalcore.scripts.file_tools import FILES, FileTool
 from evalcore.scripts.iteration import Tool
 from evalcore.scripts.model_tools import ModelTool
+from evalcore.scripts.program_tools import PROGRAMS, ProgramTool
 
 FOREIGN: Final = "llm_workers."
 OWN: Final = "evalcore.tools."
 _MODEL: Final = "llm_workers.tools.llm_tool.build_llm_tool"
 _MODEL_NAME: Final = "llm"
 _FETCH_MODULE: Final = "llm_workers.tools.fetch."
-BUILT_IN: Final = (_MODEL, *(f"{_FETCH_MODULE}{name}" for name in FETCH))
+_FILE_MODULE: Final = "llm_workers.tools.fs."
+_PROGRAM_MODULE: Final = "llm_workers.tools.unsafe."
+BUILT_IN: Final = (
+    _MODEL,
+    *(f"{_FETCH_MODULE}{name}" for name in FETCH),
+    *(f"{_FILE_MODULE}{name}" for name in FILES),
+    *(f"{_PROGRAM_MODULE}{name}" for name in PROGRAMS),
+)
 
 
 def find_builtin(reference: str, name: str | None, config: Mapping[str, Any]) -> Tool | None:
@@ -25,7 +34,18 @@ def find_builtin(reference: str, name: str | None, config: Mapping[str, Any]) ->
         kind = _snake_case(reference.removeprefix(prefix))
         if reference.startswith(prefix) and kind in FETCH:
             return FetchTool(name or kind, kind, config)
+    for prefix in (_FILE_MODULE, _PROGRAM_MODULE, OWN):
+        kind = _snake_case(reference.removeprefix(prefix).removeprefix("FilesystemToolkit/"))
+        if reference.startswith(prefix) and kind in FILES and prefix != _PROGRAM_MODULE:
+            return FileTool(name or kind, kind)
+        if reference.startswith(prefix) and kind in PROGRAMS and prefix != _FILE_MODULE:
+            return ProgramTool(name or kind, kind)
     return None
+
+
+def built_in_program(reference: str) -> bool:
+    """Whether a reference names a tool of the project that reads files or starts programs."""
+    return isinstance(find_builtin(reference, None, {}), FileTool | ProgramTool)
 
 
 def _snake_case(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from evalcore.model.exchange import Complete, no_provider
@@ -37,14 +38,15 @@ class Servers(Protocol):
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `warnings` stand beside the score. `statements` counts what was run, `depth` the tools that
-    are being called within each other.
+    `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run,
+    `depth` the tools that are being called within each other.
     """
 
     imports: ImportPolicy
     models: Models
     servers: Servers
     complete: Complete = no_provider
+    folder: Path = field(default_factory=Path.cwd)
     warnings: list[str] = field(default_factory=list)
     statements: int = 0
 

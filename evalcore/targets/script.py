@@ -99,7 +99,7 @@ class ScriptTarget:
         models = _Models(self, work.mode)
         if self._starts_servers:
             work.imports.check_command("an MCP server")
-        return Iteration(work.imports, models, self._servers, work.complete)
+        return Iteration(work.imports, models, self._servers, work.complete, work.folder)
 
     def model(self, name: str, mode: str) -> ChatModel:
         """Return the model of that name, made once; raise `TargetError`."""

@@ -371,6 +371,11 @@ def test_removing_the_signature_gains_nothing(project: Project) -> None:
 
 
 MODEL = "{name: default, provider: openai, model: m"
+SOUL = "souls: {s: {provider: openai, model_name: m, "
+ASKED = (
+    "blocks: {b: {type: linear, soul_ref: s}}\nworkflow: {name: w, entry: b}\n"
+    "eval: {cases: [{id: a, inputs: {x: 1}, expected: {b: [{type: contains, value: '1'}]}}]}"
+)
 DEMANDS = {
     "a command target": (COMMAND, "EVALCORE_ALLOW_COMMANDS"),
     "a target of AgentV's kind cli": (
@@ -415,6 +420,24 @@ DEMANDS = {
         "return 1'}}\neval: {cases: [{id: a, inputs: {x: 1}, expected: {b: [{type: contains, "
         "value: '1'}]}}]}",
         "a block of code starts a program",
+    ),
+    "a tool of a soul that writes files": (
+        f"tools: [file_io]\n{SOUL}tools: [file_io]}}}}\n{ASKED}",
+        r"a tool of a soul \(file_io\) starts a program",
+    ),
+    "a tool of a soul that requests": (
+        f"tools: [http]\n{SOUL}tools: [http]}}}}\n{ASKED}",
+        "EVALCORE_ALLOW_ADDRESSES",
+    ),
+    "a tool of a soul at an address": (
+        "tools: {find: {type: http, url: 'http://evil.test/{{ q }}'}}\n"
+        f"{SOUL}tools: [find]}}}}\n{ASKED}",
+        r"http://evil\.test",
+    ),
+    "a program of a script": (
+        "shared: {tools: [{import_tool: llm_workers.tools.unsafe.bash}]}\n"
+        "suites: {s: {tests: {t: {do: {call: bash, params: {script: 'true'}}}}}}",
+        "the tool llm_workers.tools.unsafe.bash starts a program",
     ),
     "an address": (
         f"targets: [{MODEL}, base_url: 'http://evil.test/v1'}}]\n"

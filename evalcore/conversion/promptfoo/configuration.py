@@ -76,8 +76,6 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
     reader = _CaseReader(folder, module, GradingProviders(providers, notes), notes)
     reader.transform = _shared_transform(targets, providers, notes)
     prompts = read_prompts(raw.get("prompts"), folder, notes)
-    if any(target["provider"] == "echo" for target in targets):
-        notes.add("echo repeats the last user message, promptfoo's the prompt as JSON")
     cases: dict[str, ConvertedCase] = {}
     for number, (position, test) in enumerate(read_tests(file, raw, notes), 1):
         for case in reader.read(test, position, number, prompts):
@@ -85,6 +83,9 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
             cases[name] = replace(case, id=name)
     if not cases:
         raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
+    has_messages = any(isinstance(case.input, list) for case in cases.values())
+    if has_messages and any(target["provider"] == "echo" for target in targets):
+        notes.add("echo repeats the last user message, promptfoo's the prompt as JSON")
     return Converted(
         Format.SUITE,
         options.name,

@@ -11,16 +11,21 @@ UNCHANGED = "unchanged"
 
 
 class Registration(NamedTuple):
-    """What happened to one thing; `fields` are those that differed before."""
+    """What happened to one thing; `fields` are those that differed before.
+
+    `details` are lines about it: what a field was and is, and what is kept.
+    """
 
     kind: str
     name: str
     did: str
     fields: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         fields = f" ({', '.join(self.fields)})" if self.fields else ""
-        return f"{self.did:<10} {self.kind} {self.name}{fields}"
+        first = f"{self.did:<10} {self.kind} {self.name}{fields}"
+        return "\n".join((first, *(f"{'':<11}{detail}" for detail in self.details)))
 
 
 def compare(

@@ -79,30 +79,53 @@ def _definition(row: Mapping[str, Any]) -> Definition:
     )
 
 
-def with_night(
-    definitions: Sequence[Definition],
-    *,
-    suites: Sequence[str] = (),
-    cron: str | None = None,
-    timezone: str | None = None,
-) -> tuple[Definition, ...]:
-    """Return the definitions, with what is given in place of the nightly one's."""
-    return tuple(
-        _other_night(definition, suites, cron, timezone)
-        if definition.name == NIGHTLY
-        else definition
-        for definition in definitions
-    )
+@dataclass(frozen=True)
+class NightChoice:
+    """What a caller wants of the nightly deployment; what is empty stays as it is."""
+
+    suites: tuple[str, ...] = ()
+    cron: str | None = None
+    timezone: str | None = None
+
+    def definition(self, definition: Definition) -> Definition:
+        """Return the nightly definition with the choice in it, any other one as it is."""
+        if definition.name != NIGHTLY:
+            return definition
+        schedules = tuple(
+            replace(
+                schedule,
+                cron=self.cron or schedule.cron,
+                timezone=self.timezone or schedule.timezone,
+            )
+            for schedule in definition.schedules
+        )
+        return replace(
+            definition, parameters=self.parameters(definition.parameters), schedules=schedules
+        )
+
+    def parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters with the chosen suites in them."""
+        return {**parameters, **({"suites": list(self.suites)} if self.suites else {})}
+
+    def schedules(self, registered: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return registered schedules with the chosen times in those that are of cron."""
+        chosen = {"cron": self.cron, "timezone": self.timezone}
+        laid_over = {name: text for name, text in chosen.items() if text is not None}
+        return [
+            {**each, "schedule": {**each["schedule"], **laid_over}}
+            if "cron" in each["schedule"]
+            else dict(each)
+            for each in registered
+        ]
 
 
-def _other_night(
-    night: Definition, suites: Sequence[str], cron: str | None, timezone: str | None
-) -> Definition:
-    parameters = dict(night.parameters)
-    if suites:
-        parameters["suites"] = list(suites)
-    schedules = tuple(
-        replace(schedule, cron=cron or schedule.cron, timezone=timezone or schedule.timezone)
-        for schedule in night.schedules
-    )
-    return replace(night, parameters=parameters, schedules=schedules)
+def without_missing_suites(definition: Definition, missing: Sequence[str]) -> Definition:
+    """Return a definition without the suites that are not there; without any it has no schedule."""
+    suites = definition.parameters.get("suites")
+    if not suites or not missing:
+        return definition
+    present = [suite for suite in suites if suite not in missing]
+    others = {name: value for name, value in definition.parameters.items() if name != "suites"}
+    if present:
+        return replace(definition, parameters={**others, "suites": present})
+    return replace(definition, parameters=others, schedules=())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
     from deployments.changes import Registration
-    from deployments.definitions import Definition
+    from deployments.definitions import Definition, NightChoice
     from evalcore.settings import Settings
 
 POOL_TYPES = ("process", "docker", "kubernetes")
 _TYPE_HELP = "Kind of work pool; repeatable, flow runs go to the first one. Default: process."
+_NIGHT = "0 2 * * *"
+_RESET_HELP = "Overwrite parameters, schedules and variables that are there."
 _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
 
 
@@ -37,30 +40,33 @@ _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
     envvar="EVALCORE_WEBHOOK_URL",
     help="Called when a gate fails or a flow run crashes.",
 )
-@click.option("--keep", is_flag=True, help="Keep parameters and schedules that are there.")
+@click.option("--reset", is_flag=True, help=_RESET_HELP)
+@click.option("--keep", is_flag=True, hidden=True)  # what happens without --reset
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; do nothing.")
 def deploy(**options: Any) -> int:
     """Register work pools, deployments, rate limits and automations.
 
     With the Prefect server that PREFECT_API_URL names. What is there already and as it should be
-    is left alone, so it can be run again at any time. Rate limits come from the providers of
+    is left alone, so it can be run again at any time. Parameters, schedules and variables of
+    deployments that were changed stay, and are shown. Rate limits come from the providers of
     evalcore.toml.
     """
     from prefect.client.orchestration import get_client
 
-    from deployments.definitions import read_definitions, with_night
+    from deployments.definitions import NightChoice, read_definitions
     from evalcore.settings import read_settings
 
     settings = read_settings(os.environ, Path.cwd())
-    definitions = with_night(
-        read_definitions(),
-        suites=options["suites"],
-        cron=options["cron"],
-        timezone=options["timezone"],
-    )
+    choice = NightChoice(options["suites"], options["cron"], options["timezone"])
+    # Another machine's folder, or an image's, cannot be looked into.
+    folder = None if options["image"] is not None else Path(_folder(options))
+    definitions = read_definitions()
+    if folder is not None and folder.is_dir():
+        definitions = _with_present_suites(definitions, choice, folder)
     url = require_server()
     with get_client(sync_client=True) as client:
-        changes = _register(client, definitions, settings, options)
+        changes = _register(client, definitions, choice, settings, options)
+        night = choice.suites or _registered_suites(client, definitions)
     for change in changes:
         click.echo(str(change))
     done = sum(change.did != "unchanged" for change in changes)
@@ -69,9 +75,8 @@ def deploy(**options: Any) -> int:
         f"{done} of {len(changes)} {would}registered or changed" if done else "nothing to change"
     )
     click.echo(f"{url}: {summary}")
-    # Another machine's folder, or an image's, cannot be looked into.
-    if options["image"] is None and Path(_folder(options)).is_dir():
-        _warn_of_empty_night(definitions, Path(_folder(options)))
+    if folder is not None and folder.is_dir():
+        _warn_of_night(night, folder)
     return 0
 
 
@@ -107,6 +112,7 @@ def require_server() -> str:
 def _register(
     client: SyncPrefectClient,
     definitions: tuple[Definition, ...],
+    choice: NightChoice,
     settings: Settings,
     options: dict[str, Any],
 ) -> list[Registration]:
@@ -126,8 +132,7 @@ def _register(
         environment=_variables(options["variables"]),
     )
     # A mistake is told before anything is registered.
-    for schedule in (schedule for definition in definitions for schedule in definition.schedules):
-        register.cron_schedule(schedule.cron, schedule.timezone)
+    register.cron_schedule(choice.cron or _NIGHT, choice.timezone or "UTC")
     changes: list[Registration] = []
     try:
         for kind in types:
@@ -135,7 +140,12 @@ def _register(
             changes.append(register.register_pool(client, name, kind, dry=dry))
         for definition in definitions:
             change = register.register_deployment(
-                client, definition, environment, dry=dry, keep=options["keep"]
+                client,
+                definition,
+                environment,
+                choice=choice,
+                reset=options["reset"],
+                dry=dry,
             )
             changes.append(change)
         for name, per_s in register.wanted_limits(settings.providers).items():
@@ -174,14 +184,64 @@ def _variables(assignments: tuple[str, ...]) -> dict[str, str]:
     return variables
 
 
-def _warn_of_empty_night(definitions: tuple[Definition, ...], folder: Path) -> None:
-    from flows.nightly_parameters import find_suites
+def _with_present_suites(
+    definitions: tuple[Definition, ...], choice: NightChoice, folder: Path
+) -> tuple[Definition, ...]:
+    """Return the definitions without suites that are not there; raise `UsageError` for chosen ones.
 
-    for definition in definitions:
-        for suite, exists in find_suites(list(definition.parameters.get("suites", ())), folder):
-            if not exists or not (folder / suite).is_file():
-                click.echo(
-                    f"warning: nightly: no file {suite} in {folder}; other suites are named with "
-                    "--suites 'evals/**/*.eval.yaml'",
-                    err=True,
-                )
+    With --suites those of the definition do not count.
+    """
+    from deployments.definitions import without_missing_suites
+    from deployments.suites import missing_suites
+
+    if absent := missing_suites(choice.suites, folder):
+        raise UsageError(f"--suites {absent[0]}: no file below {folder} matches")
+    if choice.suites:
+        return definitions
+    return tuple(
+        without_missing_suites(
+            definition, missing_suites(definition.parameters.get("suites", ()), folder)
+        )
+        for definition in definitions
+    )
+
+
+def _registered_suites(
+    client: SyncPrefectClient, definitions: tuple[Definition, ...]
+) -> tuple[str, ...]:
+    """Return the suites of the nightly deployment; those that it would have if it is not there."""
+    from prefect.exceptions import ObjectNotFound
+
+    from deployments.definitions import NIGHTLY
+
+    try:
+        registered = client.read_deployment_by_name(f"{NIGHTLY}/{NIGHTLY}")
+    except ObjectNotFound:
+        nights = (each for each in definitions if each.name == NIGHTLY)
+        return tuple(suite for night in nights for suite in night.parameters.get("suites", ()))
+    return tuple((registered.parameters or {}).get("suites", ()))
+
+
+def _warn_of_night(suites: Sequence[str], folder: Path) -> None:
+    """Say which suites of the night are not there or refused, and how it gets some."""
+    from deployments.suites import (
+        USUAL_PATTERNS,
+        missing_suites,
+        present_suites,
+        refused_suites,
+    )
+
+    usual = [pattern for pattern in USUAL_PATTERNS if present_suites([pattern], folder)]
+    hint = f"`evalcore deploy --suites '{usual[0]}'` names some" if usual else "name some: --suites"
+    if not suites:
+        _warn(f"the nightly has no suites and does not run by itself; {hint}")
+    for name in missing_suites(suites, folder):
+        _warn(f"nightly: no file {name} in {folder}; {hint}")
+    for name, reason in refused_suites(present_suites(suites, folder), folder).items():
+        _warn(f"nightly: a worker with this environment refuses {name}: {reason}")
+
+
+def _warn(text: str) -> None:
+    from evalcore.trust.text import sanitize_terminal
+
+    click.echo(sanitize_terminal(f"warning: {text}"), err=True)

@@ -16,9 +16,10 @@ import click
 from evalcore.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from deployments.flow_run_ends import EndedFlowRuns
     from deployments.processes import Server
 
-_LOOK_EVERY_S = 0.3
+_LOOK_EVERY_S = 0.7
 
 
 @click.command()
@@ -30,11 +31,12 @@ _LOOK_EVERY_S = 0.3
 def dev(port: int, service_port: int, s3: bool, s3_port: int, store: str | None) -> int:
     """Start Prefect's server, a worker and the service here; Ctrl-C stops everything.
 
-    Registers the deployments as `evalcore deploy --keep` does, and serves saved evals as
+    Registers the deployments as `evalcore deploy` does, and serves saved evals as
     `evalcore serve --insecure` does. What it keeps (databases, logs, the S3 store's data) stands
     in .evalcore/dev of the current folder.
     """
     from deployments.dev_services import DevPlan, Services
+    from deployments.flow_run_ends import EndedFlowRuns
 
     if s3 and store:
         raise UsageError("--s3 is a store of its own: give either --s3 or --store")
@@ -48,7 +50,7 @@ def dev(port: int, service_port: int, s3: bool, s3_port: int, store: str | None)
             with _stop_signals():
                 services.start()
                 _print(services.welcome())
-                _watch(services.servers)
+                _watch(services.servers, EndedFlowRuns(plan.api))
         except KeyboardInterrupt:
             _print("stopping")
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -68,18 +70,15 @@ def _check_ports_differ(ports: dict[str, int], with_s3: bool) -> None:
         flags[port] = flag
 
 
-def _watch(servers: list[Server]) -> None:
+def _watch(servers: list[Server], ended: EndedFlowRuns) -> None:
     """Return never: show how flow runs end; raise `ServerError` once a server ends."""
-    worker = servers[-1]
-    with worker.log.open(encoding="utf-8", errors="replace") as log:
-        while True:
-            for server in servers:
-                server.check()
-            for line in log:
-                _, flow_run, ending = line.partition("| Flow run ")
-                if flow_run and "Finished in state" in ending:
-                    _print(ending.strip())
-            time.sleep(_LOOK_EVERY_S)
+    while True:
+        for server in servers:
+            server.check()
+        with contextlib.suppress(OSError):  # asked again soon
+            for line in ended.new_lines():
+                _print(line)
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _print(text: str) -> None:

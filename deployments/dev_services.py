@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -164,7 +165,7 @@ class Services:
 
     def _deploy(self) -> None:
         ended = subprocess.run(
-            [sys.executable, "-c", _EVALCORE, "deploy", "--keep", "--pool", POOL],
+            [sys.executable, "-c", _EVALCORE, "deploy", "--pool", POOL],
             env=self._environment(),
             cwd=self._plan.folder,
             stdin=subprocess.DEVNULL,
@@ -175,6 +176,8 @@ class Services:
         )
         if ended.returncode != 0:
             raise ServerError(f"the deployments could not be registered: {ended.stderr}")
+        for line in ended.stderr.splitlines():
+            self._report(line)
 
     def _wait_for_worker(self, worker: Server) -> None:
         """Return once the server has heard of the worker; raise `ServerError`."""
@@ -202,7 +205,6 @@ class Services:
         plan = self._plan
         at = "" if self._s3 is None else f" at {self._s3.url}"
         state = os.path.relpath(plan.state, plan.folder)
-        command = f"prefect deployment run evaluate/on-demand --watch --param suite={self._suite()}"
         return "\n".join(
             (
                 "",
@@ -212,18 +214,42 @@ class Services:
                 f"store     {self._store()}{at}",
                 f"logs      {state}/*.log",
                 "",
-                "Try, in another shell:",
-                f"  . {state}/env",
-                f"  {command}",
-                "  evalcore runs list",
+                *self._first_steps(f"{state}/env"),
                 "",
                 "Ctrl-C stops everything.",
             )
         )
 
-    def _suite(self) -> str:
-        from flows.nightly_parameters import find_suites
+    def _first_steps(self, environment: str) -> list[str]:
+        """Return commands that work here: for a suite that the worker takes, if there is one."""
+        from deployments.suites import USUAL_PATTERNS, present_suites, refused_suites
 
-        patterns = ["*.eval.yaml", "examples/support-answers/*.eval.yaml", "evals/**/*.eval.yaml"]
-        suites = [name for name, exists in find_suites(patterns, self._plan.folder) if exists]
-        return shlex.quote(suites[0]) if suites else "YOUR.eval.yaml"
+        folder = self._plan.folder
+        patterns = [*USUAL_PATTERNS, "examples/support-answers/*.eval.yaml"]
+        suites = present_suites(patterns, folder)
+        refused = refused_suites(suites, folder, self._environment())
+        suite = next((name for name in suites if name not in refused), None)
+        steps = ["Try, in another shell:", f"  . {environment}"]
+        if suite is not None:
+            parameter = shlex.quote(f"suite={suite}")
+            run = f"{_command('prefect')} deployment run evaluate/on-demand"
+            steps.append(f"  {run} --watch --param {parameter}")
+        steps.append(f"  {_command('evalcore')} runs list")
+        if suite is None:
+            steps[1:1] = _without_suite(folder, refused)
+        return steps
+
+
+def _without_suite(folder: Path, refused: Mapping[str, str]) -> list[str]:
+    if refused:
+        reasons = [f"  {name}: {reason}" for name, reason in refused.items()]
+        return ["  (the worker refuses every suite here:", *reasons, "  )"]
+    return [f"  (there is no *.eval.yaml in {folder}; `evalcore init` writes one)"]
+
+
+def _command(name: str) -> str:
+    """Return how a program of this environment is called in a shell."""
+    own = Path(sys.executable).with_name(name)
+    if own.exists() and shutil.which(name) != str(own):
+        return shlex.quote(str(own))
+    return name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +29,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
 from deployments.changes import CHANGED, CREATED, UNCHANGED, Registration, compare
-from deployments.definitions import FOLDER, Definition
+from deployments.definitions import FOLDER, NIGHTLY, Definition, NightChoice
 from evalcore.errors import UsageError
 from evalcore.model.suite import ProviderLimits
 from evalcore.version import VERSION
@@ -40,6 +40,8 @@ NAMESPACE = "evalcore"
 KUBERNETES_JOB = FOLDER / "kubernetes" / "job-template.yaml"
 # A limit holds the slots of so many seconds, which may be taken at once.
 BURST_S = 6.0
+
+NOTHING_CHOSEN = NightChoice()
 
 _WORKING_FOLDER = "prefect.deployments.steps.set_working_directory"
 
@@ -120,13 +122,17 @@ def register_deployment(
     definition: Definition,
     environment: WorkerEnvironment,
     *,
+    choice: NightChoice = NOTHING_CHOSEN,
+    reset: bool = False,
     dry: bool,
-    keep: bool = False,
 ) -> Registration:
     """Register a deployment; raise `UsageError` for a schedule that cannot be.
 
-    With `keep` its present parameters and schedules stay.
+    Parameters, schedules and variables that are registered stay, but for what is chosen; `reset`
+    puts those of the definition in their place.
     """
+    declared_choice = choice if definition.name == NIGHTLY else NOTHING_CHOSEN
+    definition = declared_choice.definition(definition)
     flow = getattr(import_module(definition.module), definition.function)
     declared = _declared(definition, environment) | {
         "parameter_openapi_schema": flow.parameters.model_dump(mode="json", exclude_unset=True)
@@ -136,9 +142,11 @@ def register_deployment(
         before = _registered(client.read_deployment_by_name(name))
     except ObjectNotFound:
         before = None
-    if keep and before is not None:
-        declared |= {key: before[key] for key in ("parameters", "schedules")}
+    own = declared
+    if before is not None and not reset:
+        declared = own | _registered_choices(before, own, declared_choice, environment)
     change = compare("deployment", name, before, declared)
+    change = change._replace(details=_details(change.fields, before or {}, declared, own))
     if change.did == UNCHANGED or dry:
         return change
     options = None
@@ -157,6 +165,79 @@ def register_deployment(
         **{key: declared[key] for key in _PLAIN},
     )
     return change
+
+
+def _registered_choices(
+    before: Mapping[str, Any],
+    declared: Mapping[str, Any],
+    choice: NightChoice,
+    environment: WorkerEnvironment,
+) -> dict[str, Any]:
+    """Return the fields that a person may have changed, as they are, with what is chosen."""
+    schedules = choice.schedules(before["schedules"])
+    had_suites = bool(before["parameters"].get("suites"))
+    begins = choice.cron or choice.timezone or (choice.suites and not had_suites)
+    # Else a person has removed them.
+    if begins and not before["schedules"]:
+        schedules = declared["schedules"]
+    variables = before["job_variables"] or {}
+    declared_variables = declared["job_variables"]
+    env = {**declared_variables["env"], **variables.get("env", {}), **environment.environment}
+    return {
+        "parameters": choice.parameters(before["parameters"]),
+        "schedules": schedules,
+        "job_variables": {**variables, **declared_variables, "env": env},
+    }
+
+
+_DESCRIBED_FIELDS = (
+    "parameters",
+    "schedules",
+    "work_pool_name",
+    "entrypoint",
+    "pull_steps",
+    "limit",
+)
+
+
+def _details(
+    fields: Sequence[str],
+    before: Mapping[str, Any],
+    declared: Mapping[str, Any],
+    own: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """Return what changed fields were and are, and which registered values stay."""
+    changed = (
+        f"{key}: {_described(key, before.get(key))} → {_described(key, declared[key])}"
+        for key in fields
+        if key in _DESCRIBED_FIELDS
+    )
+    stay = (
+        f"keeps {key}: {_described(key, declared[key])}; evalcore's own: "
+        f"{_described(key, own[key])} (--reset overwrites)"
+        for key in ("parameters", "schedules")
+        if declared[key] != own[key]
+    )
+    return (*changed, *stay)
+
+
+def _described(field: str, value: Any) -> str:
+    """Return a field of a deployment in a few words."""
+    if field == "schedules":
+        return ", ".join(_described_schedule(each) for each in value or ()) or "none"
+    if field == "pull_steps":
+        folders = [
+            step[_WORKING_FOLDER]["directory"] for step in value or () if _WORKING_FOLDER in step
+        ]
+        return ", ".join(folders) or "none"
+    return json.dumps(value, ensure_ascii=False) if value else "none"
+
+
+def _described_schedule(registered: Mapping[str, Any]) -> str:
+    schedule = registered["schedule"]
+    when = schedule.get("cron") or json.dumps(schedule)
+    zone = f" {schedule['timezone']}" if "cron" in schedule and schedule.get("timezone") else ""
+    return f"{when}{zone}" + ("" if registered["active"] else " (paused)")
 
 
 # Fields that a deployment is asked for, and told with, under the same name.

@@ -21,7 +21,7 @@ from prefect.states import Cancelled
 # Where Prefect's worker names the flow run that a process was started for.
 _FLOW_RUN: str = "PREFECT__FLOW_RUN_ID"
 _ANSWER_S = 10.0
-_ENDED = "it had ended by itself before it was cancelled; its run says how"
+_ENDED = "cancelled; the run in the store says how far it came"
 
 
 def settle_at_exit() -> None:

@@ -146,8 +146,9 @@ def _code_reason(demand: Demand, policy: ImportPolicy) -> str | None:
     if policy.allows(module):
         return None
     return (
-        f"module '{module}' of {demand.what} is not on the allow-list "
-        "(EVALCORE_ALLOW_IMPORTS, --allow-import)"
+        f"module '{module}' of {demand.what} is not on the allow-list (EVALCORE_ALLOW_IMPORTS, "
+        f'--allow-import); `allow_imports = ["{module}"]` in the evalcore.toml of the worker\'s '
+        "folder allows it"
     )
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from deployments import automations
 from tests.support.prefect_api import deployment
 from tests.support.prefect_project import ENVIRONMENT, NIGHT, TOML, Ended, Project, deploy
-from tests.support.prefect_runs import run_flow
+from tests.support.prefect_runs import run_flow, write_python_suite
 from tests.support.prefect_server import PrefectServer
 from tests.support.servers import serving
 
@@ -34,7 +35,11 @@ SECRET_URL = "http://127.0.0.1:9/hooks/s3cret-token"
 
 def did(ended: Ended) -> dict[str, str]:
     """Return what was done to each thing, by kind and name without the fields in brackets."""
-    lines = [line.split(maxsplit=1) for line in ended.stdout.splitlines()[:-1]]
+    lines = [
+        line.split(maxsplit=1)
+        for line in ended.stdout.splitlines()[:-1]
+        if not line.startswith(" ")  # what a field was and is
+    ]
     return {what.partition(" (")[0]: done for done, what in lines}
 
 
@@ -95,7 +100,7 @@ def test_in_a_checkout_workers_load_its_files(deployed: Project) -> None:
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     deployed: Project, folder: Path
 ) -> None:
-    shown = deploy(folder, "--dry-run", "--keep", "--webhook", SECRET_URL, "--env", "A=b")
+    shown = deploy(folder, "--dry-run", "--webhook", SECRET_URL, "--env", "A=b")
     assert did(shown)[f"automation {automations.GATE_FAILED}"] == "created"
     assert did(shown)["deployment nightly/nightly"] == "changed"
     assert shown.stdout.splitlines()[-1].endswith("would be registered or changed")
@@ -104,8 +109,27 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert "A" not in deployment("nightly/nightly").job_variables["env"]
 
 
-def test_what_a_person_made_of_a_schedule_stays_if_asked(deployed: Project, folder: Path) -> None:
-    deploy(folder, "--keep", *ENVIRONMENT)
+def test_what_was_chosen_before_stays_and_is_shown(deployed: Project, folder: Path) -> None:
+    shown = deploy(folder).stdout
+    nightly = deployment("nightly/nightly")
+    assert nightly.parameters == {"suites": ["*.eval.yaml"]}
+    assert [each.schedule.cron for each in nightly.schedules] == ["30 1 * * 1-5"]  # type: ignore[union-attr]
+    assert nightly.job_variables["env"]["EVALCORE_STORE"] == "store"
+    assert "keeps schedules: 30 1 * * 1-5 Europe/Berlin; evalcore's own: " in shown
+
+
+def test_a_chosen_time_keeps_the_time_zone_and_other_parameters(
+    deployed: Project, folder: Path
+) -> None:
+    before = deployment("nightly/nightly")
+    with get_client(sync_client=True) as client:
+        more = {**(before.parameters or {}), "at_once": 2}
+        client.update_deployment(before.id, DeploymentUpdate(parameters=more))
+    shown = deploy(folder, *ENVIRONMENT, "--cron", "0 4 * * *").stdout
+    nightly = deployment("nightly/nightly")
+    assert nightly.parameters == {"suites": ["*.eval.yaml"], "at_once": 2}
+    assert "schedules: 30 1 * * 1-5 Europe/Berlin → 0 4 * * * Europe/Berlin" in shown
+    deploy(folder, "--reset", *NIGHT, *ENVIRONMENT)
     assert deployment("nightly/nightly").parameters == {"suites": ["*.eval.yaml"]}
 
 
@@ -120,13 +144,13 @@ def test_rate_limits_let_through_what_the_configuration_says(deployed: Project) 
 def test_a_changed_rate_is_changed(deployed: Project, folder: Path) -> None:
     (folder / "evalcore.toml").write_text(TOML.replace("600", "1200"))
     try:
-        shown = deploy(folder, "--keep", *ENVIRONMENT)
+        shown = deploy(folder, *ENVIRONMENT)
     finally:
         (folder / "evalcore.toml").write_text(TOML)
     assert "changed    rate limit evalcore-gpt-requests (limit, slot_decay_per_second)" in (
         shown.stdout
     )
-    deploy(folder, "--keep", *ENVIRONMENT)
+    deploy(folder, *ENVIRONMENT)
 
 
 def test_flow_runs_send_the_heartbeats_that_the_automation_waits_for(
@@ -185,9 +209,20 @@ def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: 
     assert "evalcore dev" in ended.stderr
 
 
-def test_a_night_without_files_is_warned_of(deployed: Project, folder: Path) -> None:
-    ended = deploy(folder, "--dry-run", "--suites", "nowhere/*.yaml")
-    assert "warning: nightly: no file nowhere/*.yaml" in ended.stderr
+def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: Path) -> None:
+    ended = deploy(folder, "--dry-run", "--suites", "nowhere/*.yaml", code=2)
+    assert f"--suites nowhere/*.yaml: no file below {folder} matches" in ended.stderr
+    shown = deploy(folder, "--dry-run", "--reset")
+    assert 'parameters: {"suites": ["*.eval.yaml"]} → none' in shown.stdout
+
+
+def test_a_suite_that_the_worker_refuses_is_warned_of(
+    deployed: Project, folder: Path, tmp_path: Path
+) -> None:
+    write_python_suite(tmp_path)
+    ended = deploy(folder, "--dry-run", "--folder", str(tmp_path), "--suites", "own.eval.yaml")
+    assert "a worker with this environment refuses own.eval.yaml: " in ended.stderr
+    assert '`allow_imports = ["answering"]` in the evalcore.toml' in ended.stderr
 
 
 # Telling somebody, and other pools: last, because both stay registered
@@ -208,7 +243,7 @@ def telling(deployed: Project) -> Iterator[None]:
 def test_a_webhook_is_registered_once_and_its_address_never_shown(
     telling: None, folder: Path
 ) -> None:
-    arguments = ("--keep", *ENVIRONMENT)
+    arguments = ENVIRONMENT
     one = deploy(folder, *arguments, "--webhook", SECRET_URL)
     two = deploy(folder, *arguments, "--webhook", SECRET_URL)
     without = deploy(folder, *arguments)
@@ -244,7 +279,7 @@ def test_the_webhook_is_called_when_a_gate_has_failed(
 
     with serving(Handler) as server, contextlib.chdir(folder):
         url = f"http://127.0.0.1:{server.server_port}/hook"
-        deploy(folder, "--keep", *ENVIRONMENT, "--webhook", url)
+        deploy(folder, *ENVIRONMENT, "--webhook", url)
         run_flow(suite="good.eval.yaml")
         run_flow(suite="bad.eval.yaml")
         deadline = time.monotonic() + 60

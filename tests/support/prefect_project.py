@@ -108,7 +108,7 @@ def working(
 @pytest.fixture(scope="module")
 def deployed(prefect: PrefectServer, project: Project) -> Project:
     """The project with its deployments as they were first, whatever other modules made of them."""
-    deploy(project.folder, *NIGHT, *ENVIRONMENT)
+    deploy(project.folder, "--reset", *NIGHT, *ENVIRONMENT)
     return project
 
 

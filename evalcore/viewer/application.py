@@ -93,7 +93,10 @@ async def show_preparation(request: Request, error: Exception) -> Response:
     """Return the page that says what is being prepared; the browser asks again by itself."""
     site = await site_of(request)
     page = render(request, site, "preparing.html.j2", status=202, subject=str(error))
-    page.headers["Refresh"] = "1"
+    # Without its own address a page with a fragment would only be scrolled to it.
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    address = path.partition(b"?")[0] + (b"?" + query if query else b"")
+    page.headers["Refresh"] = f"1; url={address.decode('latin-1')}"
     return page
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from evalcore.annotations.label_store import LabelBook
 from evalcore.storage.address import open_store
 from evalcore.storage.layout import suite_key
 from evalcore.viewer.application import create_viewer
+from evalcore.viewer.opened_runs import open_tables
 from evalcore.viewer.site import Site
 from tests.browser.chromium import find_chromium
 from tests.browser.opened_pages import Browser, served, violations
@@ -332,6 +334,25 @@ def test_a_run_that_goes_on_is_followed_to_its_decision(opened: Browser, tmp_pat
             browser.page.wait_for_selector("#live", state="detached")
             assert "pass_rate" in browser.text
             assert browser.messages == []
+
+
+def test_a_large_run_appears_by_itself_once_it_is_open(
+    opened: Browser, store: HostileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, viewer = threading.Event(), create_viewer(Site(open_store(str(store.folder))))
+    monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
+    monkeypatch.setattr(
+        "evalcore.viewer.opened_runs.open_tables",
+        lambda *run: may_open.wait(30) and open_tables(*run),
+    )
+    with fresh_page(opened, viewer) as browser:
+        browser.open(f"/runs/{store.runs[1]}?order=plan#cases")
+        assert "is being opened" in browser.text
+        browser.page.evaluate(browser.axe)
+        assert violations(browser) == []
+        may_open.set()
+        browser.page.wait_for_selector("#rows")
+        assert browser.path == f"/runs/{store.runs[1]}?order=plan"
 
 
 def test_signing_in_and_out_of_the_service_by_keys_alone(opened: Browser, tmp_path: Path) -> None:

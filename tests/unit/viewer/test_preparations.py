@@ -41,8 +41,9 @@ def test_the_page_of_a_large_run_says_that_it_is_opened_and_asks_again(
     run = run_suite(tmp_path, SUITE)
     with viewer(tmp_path / "store") as client:
         for _ in range(2):
-            page = client.get(f"/runs/{run}")
-            assert (page.status_code, page.headers["refresh"]) == (202, "1")
+            page = client.get(f"/runs/{run}?q=%C3%A4%23&order=plan")
+            assert page.status_code == 202
+            assert page.headers["refresh"] == f"1; url=/runs/{run}?q=%C3%A4%23&order=plan"
             assert f"Run {run} of 1 items is being opened" in page.text
         openers = [each for each in threading.enumerate() if each.name == "viewer-preparation"]
         assert len(openers) == 1

@@ -85,9 +85,11 @@ class LlmGrader(JudgedCheck):
 
     @classmethod
     def idle_keys(cls, written: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-        """Return `max_steps`, of graders that are agents."""
+        """Return `max_steps`, of graders that are agents, and `preprocessors` of files."""
         if "max_steps" in written:
             yield ("max_steps",), "a judge answers in one step"
+        if "preprocessors" in written:
+            yield ("preprocessors",), "what a target answers is text, never a file"
 
     @classmethod
     def read_judge(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
@@ -168,6 +170,7 @@ class LlmGraderKeys(JudgeKeys, total=False):
     """The keys of `llm-grader` that are no fields; with `rubrics` each criterion is answered."""
 
     prompt: PromptValue
+    preprocessors: list[Any]
     rubrics: Criteria
     max_steps: Annotated[int, Field(ge=1)]
 

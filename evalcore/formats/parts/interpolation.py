@@ -29,7 +29,7 @@ from evalcore.trust.variables import (
     variables_from,
 )
 
-_ASSERTIONS: Final = ("assertions", "assert")
+_ASSERTIONS: Final = ("assertions", "assert", "evaluators")
 # assertions, its number, `env`, the variable.
 _SHORTEST_GRADER: Final = 4
 _GRADERS: Final = ("code-grader", "code-judge")

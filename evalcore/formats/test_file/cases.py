@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -46,6 +46,11 @@ NOTHING_TO_CHECK = (
 )
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
 DEFAULT_GRADER = {"type": "llm-grader"}
+_ALIASES: Final = (
+    ("assert", "assertions"),
+    ("evaluators", "assertions"),
+    ("expected_outcome", "criteria"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ class TestReader:
         """Return the validated test with the aliases resolved."""
         checked: Any
         try:
-            if type(raw) is not dict or "assert" in raw:
+            if type(raw) is not dict or "assert" in raw or "evaluators" in raw:
                 checked = adapter(TestAlias).validate_python(raw)
             else:
                 checked = self._validate(raw)
@@ -116,7 +121,7 @@ class TestReader:
             self.ids.note(case_id, loc, problems)
             self._note_assertions(raw, loc, problems)
             return None
-        for alias, name in (("assert", "assertions"), ("expected_outcome", "criteria")):
+        for alias, name in _ALIASES:
             if alias in checked:
                 if name in checked:
                     message = f"is another name of '{name}'; keep one of them"
@@ -127,7 +132,7 @@ class TestReader:
 
     def _note_assertions(self, raw: Any, loc: Loc, problems: Problems) -> None:
         """Note the mistakes in the assertions of a test that is wrong elsewhere."""
-        for key in ("assertions", "assert") if isinstance(raw, dict) else ():
+        for key in ("assertions", "assert", "evaluators") if isinstance(raw, dict) else ():
             if isinstance(raw.get(key), list):
                 self._reader.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
 
@@ -137,8 +142,9 @@ class TestReader:
         before, label = problems.count, _label(test["id"])
         own = self._reader.read_all(test.get("assertions"), (*loc, "assertions"), problems, label)
         if execution:
-            inner = (*loc, "execution", "assertions")
-            own.extend(self._reader.read_all(execution.get("assertions"), inner, problems, label))
+            for key in ("assertions", "evaluators"):
+                inner = (*loc, "execution", key)
+                own.extend(self._reader.read_all(execution.get(key), inner, problems, label))
         if test.get("rubrics"):
             rubric = {"type": "rubrics", "criteria": test["rubrics"]}
             own.extend(self._reader.read_all([rubric], (*loc, "rubrics"), problems, label))

@@ -60,6 +60,7 @@ from evalcore.model.target import Variant
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
+NO_FILES = "has no effect: what a target answers is text, never a file"
 
 
 def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
@@ -235,9 +236,17 @@ class _SuiteLevel:
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
-        if "assertions" in raw and "assert" in raw:
-            problems.add(("assert",), "is another name of 'assertions'; keep one of them")
-        key = "assert" if "assert" in raw else "assertions"
+        listed: dict[str, list[Any]] = {
+            "assertions": raw.get("assertions", []),
+            "assert": raw.get("assert", []),
+            "evaluators": raw.get("evaluators", []),
+        }
+        keys = [name for name in listed if name in raw]
+        for name in keys[1:]:
+            problems.add((name,), f"is another name of '{keys[0]}'; keep one of them")
+        key = keys[0] if keys else "assertions"
+        if "preprocessors" in raw:
+            self.notes.add(f"preprocessors {NO_FILES}", ("preprocessors",), problems)
         folder = self.path.resolve().parent
         origin = InputOrigin(folder, ("input",), problems)
         check_messages(raw.get("input"), origin)
@@ -248,7 +257,7 @@ class _SuiteLevel:
             graders=self.graders,
             assertions=tuple(
                 AssertionReader(self.graders, self.programs, self.notes).read_all(
-                    raw.get(key), (key,), problems
+                    listed[key], (key,), problems
                 )
             ),
             messages=tuple(as_messages(raw["input"])) if "input" in raw else (),

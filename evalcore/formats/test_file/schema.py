@@ -18,6 +18,6 @@ def test_file_schema() -> dict[str, Any]:
     items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, {"type": "string", "minLength": 1}]}
     listed = {"type": "array", "items": items}
     for shape in (schema, definitions["TestAlias"], definitions["TestExecution"]):
-        for key in {"assert", "assertions"} & shape["properties"].keys():
+        for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():
             shape["properties"][key] = listed
     return schema

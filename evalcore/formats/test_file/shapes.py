@@ -95,6 +95,7 @@ class TestExecution(TypedDict, total=False):
     threshold: Share
     skip_defaults: bool
     assertions: list[Any]
+    evaluators: list[Any]
 
 
 @with_config(STRICT)
@@ -140,7 +141,9 @@ _SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
 
 @with_config(STRICT)
 class TestAlias(TestShape, _SuiteAlias, total=False):
-    """A test, `assert` allowed for `assertions`."""
+    """A test, `assert` and the older `evaluators` allowed for `assertions`."""
+
+    evaluators: list[Any]
 
 
 @with_config(STRICT)
@@ -160,6 +163,8 @@ class TestSuite(_SuiteAlias, total=False):
     metadata: dict[str, Any]
     governance: dict[str, Any]
     evaluator: DefaultGrader
+    evaluators: list[Any]
+    preprocessors: list[Any]
     target: Text
     input: Input
     input_files: list[Text]

@@ -233,3 +233,21 @@ def test_a_prompt_is_a_text_or_one_program(tmp_path: Path) -> None:
     }
     (problem,) = problems_of(tmp_path, grader("{config: {x: 1}}"))
     assert problem.path == "tests[0].assertions[0].prompt"
+
+
+def test_evaluators_is_an_older_name_of_assertions(tmp_path: Path) -> None:
+    inner = "execution: {evaluators: [{type: contains, value: b}]}"
+    test = f"{{id: a, input: hi, evaluators: [{{type: contains, value: a}}], {inner}}}"
+    case = only(tmp_path, "evaluators: [{type: is-json}]", test)
+
+    assert [entry.name for entry in case.assertions] == ["contains-a", "contains-b", "is_json"]
+    twice = f"{TARGET}evaluators: []\nassert: []\ntests: [{TEST}]"
+    assert places_of(problems_of(tmp_path, twice)) == [(2, "evaluators")]
+
+
+def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
+    suite = f"{TARGET}preprocessors: [{{type: xlsx, command: [x]}}]\ntests: [{TEST}]"
+
+    assert load_text(tmp_path, suite).warnings == (
+        "preprocessors has no effect: what a target answers is text, never a file",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -13,10 +13,14 @@ from evalcore.mistakes.shape_lookup import CALLABLE
 from evalcore.workflow.definition import Block
 from evalcore.workflow.names import WorkflowMistake
 from evalcore.workflow.python_process import run_python
+from evalcore.workflow.values import text_of
 
 if TYPE_CHECKING:
     from evalcore.workflow.context import Context
     from evalcore.workflow.names import Names
+
+
+_OLDER_NAMES: Final = ("results", "shared_memory", "metadata")
 
 
 class CodeBlock(Block):
@@ -48,12 +52,26 @@ class CodeBlock(Block):
 
         return await run_python(
             f"block '{self.id}'",
-            context.data,
+            self._data(context),
             context.services,
             code=self.code,
             reference=self.callable,
             timeout_s=self.timeout_seconds,
         )
+
+    def _data(self, context: Context) -> dict[str, Any]:
+        """Return what `main` is called with.
+
+        Code of older files, which declare no inputs, reads the outputs as texts at `results`, and
+        what is shared at `shared_memory` and `metadata`.
+        """
+        data, code = context.data, self.code or ""
+        if context.inputs is not None or not any(name in code for name in _OLDER_NAMES):
+            return data
+        state = context.state
+        shared = {**state.inputs, **state.shared}
+        texts = {name: text_of(output) for name, output in state.outputs.items()}
+        return {"results": texts, "shared_memory": shared, "metadata": shared, **data}
 
 
 def _imported_modules(code: str) -> list[str]:

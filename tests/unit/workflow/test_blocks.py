@@ -48,6 +48,21 @@ def test_an_integer_of_more_than_64_bits_is_refused_and_not_rounded(
     assert "an integer of more than 64 bits; return it as text" in ran.message
 
 
+def test_code_of_older_files_reads_results_and_shared_memory(tmp_path: Path) -> None:
+    text = """
+    blocks:
+      first: {type: code, code: "def main(data): return {'n': 1}"}
+      second:
+        type: code
+        depends: first
+        code: |
+          def main(data):
+              return [data["results"]["first"], data["shared_memory"]["task"], data["first"]]
+    workflow: {entry: first}
+    """
+    assert run(text, {"task": "t"}, folder=tmp_path).left.value == ['{"n": 1}', "t", {"n": 1}]
+
+
 def test_what_code_prints_is_not_its_output(tmp_path: Path) -> None:
     code = """
 import os, sys

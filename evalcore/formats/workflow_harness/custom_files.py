@@ -66,12 +66,14 @@ class CustomFiles:
         return {**raw, "souls": {**library, **inline}} if library else dict(raw)
 
     def _soul(self, name: str) -> dict[str, Any] | None:
+        """Return the soul of a file: an empty one if it is wrong, None if there is no file."""
+        files = len(self.file_problems)
         document = self._document("souls", name)
         if document is None:
-            return None
+            return {} if len(self.file_problems) > files else None
         raw, problems = document
         soul: dict[str, Any] = as_json(raw)
-        return None if read_part(Soul, raw, (), problems) is None else soul
+        return {} if read_part(Soul, raw, (), problems) is None else soul
 
     def tool(self, name: str) -> SoulTool | None:
         """Return the tool of a file; None if there is none, or if it is wrong, which is noted."""

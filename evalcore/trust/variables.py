@@ -20,7 +20,7 @@ from evalcore.settings import read_settings
 
 MARK: Final = "${{"
 REFERENCE: Final = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::-(.*?))?\s*\}\}", re.DOTALL)
-PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
+PROVIDER_KEYS: Final = frozenset({"ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"})
 _ENV_LINE: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 
 

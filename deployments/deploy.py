@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 POOL_TYPES = ("process", "docker", "kubernetes")
 _TYPE_HELP = "Kind of work pool; repeatable, flow runs go to the first one. Default: process."
 _NIGHT = "0 2 * * *"
+_KEEP_HELP = "--suites, --cron and --timezone count only for a nightly that is not there yet."
 _RESET_HELP = "Overwrite parameters, schedules and variables that are there."
 _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
 
@@ -41,7 +43,7 @@ _ENV_HELP = "A variable of flow runs; no secrets, Prefect shows it. Repeatable."
     help="Called when a gate fails or a flow run crashes.",
 )
 @click.option("--reset", is_flag=True, help=_RESET_HELP)
-@click.option("--keep", is_flag=True, hidden=True)  # what happens without --reset
+@click.option("--keep", is_flag=True, help=_KEEP_HELP)
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; do nothing.")
 def deploy(**options: Any) -> int:
     """Register work pools, deployments, rate limits and automations.
@@ -62,11 +64,16 @@ def deploy(**options: Any) -> int:
     folder = None if options["image"] is not None else Path(_folder(options))
     definitions = read_definitions()
     if folder is not None and folder.is_dir():
+        if options["keep"]:  # a job: no person corrects it
+            choice = _without_missing(choice, folder)
         definitions = _with_present_suites(definitions, choice, folder)
+    if options["keep"] and options["reset"]:
+        raise UsageError("--keep and --reset contradict each other: give one of them")
     url = require_server()
     with get_client(sync_client=True) as client:
         changes = _register(client, definitions, choice, settings, options)
-        night = choice.suites or _registered_suites(client, definitions)
+        chosen = () if options["keep"] else choice.suites
+        night = chosen or _registered_suites(client, definitions)
     for change in changes:
         click.echo(str(change))
     done = sum(change.did != "unchanged" for change in changes)
@@ -145,6 +152,7 @@ def _register(
                 environment,
                 choice=choice,
                 reset=options["reset"],
+                keep=options["keep"],
                 dry=dry,
             )
             changes.append(change)
@@ -204,6 +212,13 @@ def _with_present_suites(
         )
         for definition in definitions
     )
+
+
+def _without_missing(choice: NightChoice, folder: Path) -> NightChoice:
+    from deployments.suites import missing_suites
+
+    absent = missing_suites(choice.suites, folder)
+    return replace(choice, suites=tuple(each for each in choice.suites if each not in absent))
 
 
 def _registered_suites(

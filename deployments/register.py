@@ -124,12 +124,13 @@ def register_deployment(
     *,
     choice: NightChoice = NOTHING_CHOSEN,
     reset: bool = False,
+    keep: bool = False,
     dry: bool,
 ) -> Registration:
     """Register a deployment; raise `UsageError` for a schedule that cannot be.
 
-    Parameters, schedules and variables that are registered stay, but for what is chosen; `reset`
-    puts those of the definition in their place.
+    Parameters, schedules and variables that are registered stay, but for what is chosen; with
+    `keep` also what is chosen. `reset` puts those of the definition in their place.
     """
     declared_choice = choice if definition.name == NIGHTLY else NOTHING_CHOSEN
     definition = declared_choice.definition(definition)
@@ -144,7 +145,8 @@ def register_deployment(
         before = None
     own = declared
     if before is not None and not reset:
-        declared = own | _registered_choices(before, own, declared_choice, environment)
+        changing = NOTHING_CHOSEN if keep else declared_choice
+        declared = own | _registered_choices(before, own, changing, environment)
     change = compare("deployment", name, before, declared)
     change = change._replace(details=_details(change.fields, before or {}, declared, own))
     if change.did == UNCHANGED or dry:

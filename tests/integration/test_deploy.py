@@ -133,6 +133,13 @@ def test_a_chosen_time_keeps_the_time_zone_and_other_parameters(
     assert deployment("nightly/nightly").parameters == {"suites": ["*.eval.yaml"]}
 
 
+def test_a_job_that_keeps_changes_nothing_of_a_registered_night(
+    deployed: Project, folder: Path
+) -> None:
+    chosen = ("--cron", "0 5 * * *", "--suites", "nowhere/*.yaml")
+    assert did(deploy(folder, "--keep", *ENVIRONMENT, *chosen)) == dict.fromkeys(ALL, "unchanged")
+
+
 def test_rate_limits_let_through_what_the_configuration_says(deployed: Project) -> None:
     with get_client(sync_client=True) as client:
         requests = client.read_global_concurrency_limit_by_name("evalcore-gpt-requests")

@@ -83,7 +83,9 @@ def test_one_failing_item_never_ends_others(tmp_path: Path) -> None:
     with evaluate(suite, LocalStore(tmp_path / "store"), options) as view:
         counts = view.report.summary.counts
         assert (counts.planned, counts.passed, counts.error) == (60, 57, 3)
-        assert {failure.error_message for failure in view.failures(10)} == {"ValueError: boom"}
+        assert {failure.error_message for failure in view.failures(10)} == {
+            "ValueError: boom (pool_targets.py:7)"
+        }
 
 
 def test_the_order_of_completion_changes_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "meta_path", [])
     monkeypatch.delitem(sys.modules, "pandas", raising=False)
-    with pytest.raises(UsageError, match=r"needs pandas: pip install 'evalcore\[notebook\]'"):
+    with pytest.raises(
+        UsageError, match=r"needs pandas: pip install 'evalcore-pipeline\[notebook\]'"
+    ):
         data_frame(connect().sql("SELECT 1 AS n"))
 
 

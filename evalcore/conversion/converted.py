@@ -62,21 +62,23 @@ class VariableText(str):
 
 
 class Notes:
-    """What has no counterpart, each reason once with the positions that it is about."""
+    """What has no counterpart, each reason and each position of it once."""
 
     def __init__(self) -> None:
-        self._positions: dict[str, list[str]] = {}
+        self._positions: dict[str, dict[str, None]] = {}
 
     def add(self, reason: str, position: str = "") -> None:
         """Note a reason; `position` is a path into the file, such as `tests[2].assert[0]`."""
-        positions = self._positions.setdefault(one_line(reason), [])
+        positions = self._positions.setdefault(one_line(reason), {})
         if position:
-            positions.append(one_line(position))
+            positions[one_line(position)] = None
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The reasons in the order in which they came up, one a line."""
-        return tuple(_line(reason, positions) for reason, positions in self._positions.items())
+        return tuple(
+            _line(reason, list(positions)) for reason, positions in self._positions.items()
+        )
 
 
 def _line(reason: str, positions: Sequence[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from evalcore.conversion.converted import Notes
 from evalcore.conversion.promptfoo.assertion_words import WORDS, Written, as_member
+from evalcore.conversion.promptfoo.cases import assert_positions
 from evalcore.conversion.promptfoo.checks_module import PARSED, UNCHANGED, ChecksModule
 from evalcore.conversion.promptfoo.files import (
     NotTakenOverError,
@@ -34,12 +35,15 @@ _TITLE_CHARACTERS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class TestContext:
-    """What the assertions of a test share: its variables, its transforms and its judge."""
+    """What the assertions of a test share: its variables, its transforms and its judge.
+
+    `positions` are those of the assertions in the files.
+    """
 
     variables: Mapping[str, Any]
     transforms: Sequence[str]
     judge: Any
-    position: str
+    positions: Sequence[str]
 
 
 class Assertions:
@@ -57,13 +61,11 @@ class Assertions:
         if threshold:
             return self._composite(listed, threshold, test)
         assertions = []
-        for index, raw in enumerate(listed):
-            position = f"{test.position}.assert[{index}]"
+        for raw, position in zip(listed, test.positions, strict=True):
             if isinstance(raw, Mapping) and raw.get("type") == "assert-set":
-                inner = TestContext(test.variables, test.transforms, test.judge, position)
-                limit = raw.get("threshold")
-                members = self.read_all(raw.get("assert") or (), limit, inner)
-                assertions.extend(members)
+                members = raw.get("assert") or ()
+                inner = replace(test, positions=assert_positions(position, len(members)))
+                assertions.extend(self.read_all(members, raw.get("threshold"), inner))
                 continue
             assertion = self._read(raw, test, position)
             if assertion is not None:
@@ -76,8 +78,7 @@ class Assertions:
         """Return the assertions as one whose score reaches the threshold, as promptfoo counts."""
         members = []
         path: str | None = None
-        for index, raw in enumerate(listed):
-            position = f"{test.position}.assert[{index}]"
+        for raw, position in zip(listed, test.positions, strict=True):
             assertion = self._read(raw, test, position)
             if assertion is None:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,31 +24,50 @@ from evalcore.mistakes.wording import describe
 
 Test = dict[str, Any]
 
+
+@dataclass(frozen=True, slots=True)
+class PositionedTest:
+    """A test as it is written, and the positions of it and of its assertions in the files."""
+
+    position: str
+    test: Test
+    assert_positions: tuple[str, ...]
+
+
 _ELSEWHERE: Final = re.compile(r"^(?:https?|huggingface|az|s3|gs)://")
 _MEDIA: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp3", ".wav", ".mp4", ".pdf", ".svg")
 
 
-def read_tests(
-    file: ForeignFile, raw: Mapping[str, Any], notes: Notes
-) -> Iterator[tuple[str, Test]]:
-    """Yield each test with its position; tests that programs or others make are noted."""
+def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[PositionedTest]:
+    """Yield each test, its defaults in it; tests that programs or others make are noted."""
     folder = file.path.parent
-    default = _default_test(raw.get("defaultTest"), folder, notes)
-    _check_test(file, default, "defaultTest")
+    default = _positioned("defaultTest", _default_test(raw.get("defaultTest"), folder, notes))
+    _check_test(file, default)
     written = raw.get("tests")
     if written is None and not raw.get("scenarios"):
         written = [{}]
     tests = [*_listed(written, "tests", folder, notes), *_scenarios(file, raw, notes)]
-    for position, test in tests:
-        _check_test(file, test, position)
+    for test in tests:
+        _check_test(file, test)
         merged = _merged(default, test)
         try:
-            variables = list(_combinations(_own_variables(merged.get("vars"), folder), folder))
+            variables = list(_combinations(_own_variables(merged.test.get("vars"), folder), folder))
         except NotTakenOverError as error:
-            notes.add(f"the test is left out: {error}", position)
+            notes.add(f"the test is left out: {error}", merged.position)
             continue
         for each in variables:
-            yield position, {**merged, "vars": each}
+            yield replace(merged, test={**merged.test, "vars": each})
+
+
+def _positioned(position: str, test: Test) -> PositionedTest:
+    listed = test.get("assert")
+    count = len(listed) if isinstance(listed, list) else 0
+    return PositionedTest(position, test, assert_positions(position, count))
+
+
+def assert_positions(position: str, count: int) -> tuple[str, ...]:
+    """Return the positions of the assertions that stand at a test or in a set."""
+    return tuple(f"{position}.assert[{index}]" for index in range(count))
 
 
 def _default_test(written: Any, folder: Path, notes: Notes) -> Test:
@@ -60,13 +80,13 @@ def _default_test(written: Any, folder: Path, notes: Notes) -> Test:
     return dict(written) if isinstance(written, Mapping) else {}
 
 
-def _listed(written: Any, position: str, folder: Path, notes: Notes) -> Iterator[tuple[str, Test]]:
+def _listed(written: Any, position: str, folder: Path, notes: Notes) -> Iterator[PositionedTest]:
     entries = written if isinstance(written, list) else [written] if written else []
     for index, entry in enumerate(entries):
         at = f"{position}[{index}]" if isinstance(written, list) else position
         is_file = isinstance(entry, Mapping) and "path" in entry and "vars" not in entry
         if isinstance(entry, Mapping) and not is_file:
-            yield at, dict(entry)
+            yield _positioned(at, dict(entry))
             continue
         try:
             yield from _of_files(entry["path"] if is_file else entry, at, folder)
@@ -74,7 +94,7 @@ def _listed(written: Any, position: str, folder: Path, notes: Notes) -> Iterator
             notes.add(f"the tests are left out: {error}", at)
 
 
-def _of_files(entry: Any, position: str, folder: Path) -> Iterator[tuple[str, Test]]:
+def _of_files(entry: Any, position: str, folder: Path) -> Iterator[PositionedTest]:
     if not isinstance(entry, str):
         raise NotTakenOverError("they are neither a list nor a file")
     if _ELSEWHERE.match(entry):
@@ -86,12 +106,10 @@ def _of_files(entry: Any, position: str, folder: Path) -> Iterator[tuple[str, Te
             if not isinstance(row, Mapping):
                 raise NotTakenOverError(f"{path.name} holds no tests")
             test = test_of_row(row) if path.suffix.lower() == ".csv" else dict(row)
-            yield f"{position} ({path.name}, {number})", test
+            yield _positioned(f"{position} ({path.name}, {number})", test)
 
 
-def _scenarios(
-    file: ForeignFile, raw: Mapping[str, Any], notes: Notes
-) -> Iterator[tuple[str, Test]]:
+def _scenarios(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[PositionedTest]:
     folder = file.path.parent
     for index, scenario in enumerate(raw.get("scenarios") or ()):
         position = f"scenarios[{index}]"
@@ -100,21 +118,26 @@ def _scenarios(
             continue
         configs = list(_listed(scenario.get("config"), f"{position}.config", folder, notes))
         tests = list(_listed(scenario.get("tests"), f"{position}.tests", folder, notes))
-        for at, part in (*configs, *tests):
-            _check_test(file, part, at)
-        for (_, config), (at, test) in itertools.product(configs, tests or [(position, {})]):
-            yield at, _merged(config, test)
+        for part in (*configs, *tests):
+            _check_test(file, part)
+        for config, test in itertools.product(configs, tests or [_positioned(position, {})]):
+            yield _merged(config, test)
 
 
-def _merged(default: Mapping[str, Any], test: Mapping[str, Any]) -> Test:
+def _merged(defaults: PositionedTest, written: PositionedTest) -> PositionedTest:
     """Return a test over its defaults: assertions are added, mappings are laid over each other."""
+    default, test = defaults.test, written.test
     merged = {**default, **test}
     for key in ("vars", "options", "metadata"):
         parts = [part for part in (default.get(key), test.get(key)) if part]
         if all(isinstance(part, Mapping) for part in parts):
             merged[key] = {name: value for part in parts for name, value in part.items()}
     asserts = [*(default.get("assert") or ()), *(test.get("assert") or ())]
-    return merged | ({"assert": asserts} if asserts else {})
+    return PositionedTest(
+        written.position,
+        merged | ({"assert": asserts} if asserts else {}),
+        defaults.assert_positions + written.assert_positions,
+    )
 
 
 def _own_variables(written: Any, folder: Path) -> dict[str, Any]:
@@ -161,8 +184,9 @@ def _content(path: Path) -> Any:
     return path.read_text("utf-8").strip()
 
 
-def _check_test(file: ForeignFile, test: Test, position: str) -> None:
+def _check_test(file: ForeignFile, written: PositionedTest) -> None:
     """Raise `LoadError` with the mistakes of a test, its assertions included."""
+    test, position = written.test, written.position
     problems = Problems(file.name, lambda _: None)
     problems.check_shape(test, PromptfooTest, label=position)
     _check_assertions(test.get("assert"), position, problems)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from evalcore.conversion.converted import MODULE
 from evalcore.conversion.promptfoo.files import NotTakenOverError
-from evalcore.conversion.promptfoo.module_text import COMPARED, HEAD, PROVIDER
+from evalcore.conversion.promptfoo.module_text import (
+    ANSWERED,
+    CHECKS,
+    COMPARED,
+    HEAD,
+    PROVIDER,
+    PROVIDER_HEAD,
+)
 
 PARSED: Final = "parsed(output)"
 UNCHANGED: Final = "output"
@@ -26,7 +33,7 @@ class ChecksModule:
         self._folder = folder
         self._functions: list[str] = []
         self._names: dict[tuple[Any, ...], str] = {}
-        self._compares = False
+        self._compares = self._answers = False
         self.imported_files: dict[str, None] = {}
 
     def callable(self, name: str) -> str:
@@ -38,7 +45,9 @@ class ChecksModule:
         """The module's text, None if nothing is in it."""
         if not self._functions:
             return None
-        return HEAD + (COMPARED if self._compares else "") + "".join(self._functions)
+        head = PROVIDER_HEAD if self._answers else HEAD
+        shared = (ANSWERED if self._answers else "") + (COMPARED if self._compares else "")
+        return head + CHECKS + shared + "".join(self._functions)
 
     def add_inline(self, code: str, threshold: float | None, output: str) -> str:
         """Add an assertion that is Python itself; return its name."""
@@ -76,15 +85,19 @@ class ChecksModule:
             )
         return self._names[key]
 
-    def add_provider(self, file: str, function: str, config: Mapping[str, Any]) -> str:
-        """Add a provider in a Python file; return its name; raise `NotTakenOverError`."""
-        key = ("provider", file, function, repr(config))
+    def add_provider(self, file: str, function: str, identity: str) -> str:
+        """Add a provider in a Python file; return its name; raise `NotTakenOverError`.
+
+        `identity` is the provider's id in the configuration.
+        """
+        key = ("provider", file, function, identity)
+        self._answers = True
         if key not in self._names:
             module = self._module_of(file)
             name = self._name(key, "provider")
             self._functions.append(
                 PROVIDER.format(
-                    name=name, file=file, module=module, function=function, config=dict(config)
+                    name=name, file=file, module=module, function=function, identity=identity
                 )
             )
         return self._names[key]

@@ -11,7 +11,7 @@ from evalcore.conversion.converted import Converted, ConvertedCase, Notes, uniqu
 from evalcore.conversion.foreign_file import ForeignFile
 from evalcore.conversion.foreign_shapes import PromptfooConfiguration, check_shape
 from evalcore.conversion.promptfoo.assertions import Assertions, TestContext
-from evalcore.conversion.promptfoo.cases import read_tests
+from evalcore.conversion.promptfoo.cases import PositionedTest, read_tests
 from evalcore.conversion.promptfoo.checks_module import ChecksModule
 from evalcore.conversion.promptfoo.files import resolved_refs
 from evalcore.conversion.promptfoo.judges import GradingProviders
@@ -77,8 +77,8 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
     reader.transform = _shared_transform(targets, providers, notes)
     prompts = read_prompts(raw.get("prompts"), folder, notes)
     cases: dict[str, ConvertedCase] = {}
-    for number, (position, test) in enumerate(read_tests(file, raw, notes), 1):
-        for case in reader.read(test, position, number, prompts):
+    for number, test in enumerate(read_tests(file, raw, notes), 1):
+        for case in reader.read(test, number, prompts):
             name = unique_id(case.id, cases)
             cases[name] = replace(case, id=name)
     if not cases:
@@ -130,12 +130,13 @@ class _CaseReader:
         self._assertions = Assertions(module, judges, notes, folder)
 
     def read(
-        self, test: Mapping[str, Any], position: str, number: int, prompts: Sequence[Prompt]
+        self, written: PositionedTest, number: int, prompts: Sequence[Prompt]
     ) -> Iterator[ConvertedCase]:
         """Yield the cases of a test: one for each prompt."""
+        test, position = written.test, written.position
         self._note_unused(test, position)
         variables = resolved_variables(test["vars"])
-        assertions = self._checks(test, variables, position)
+        assertions = self._checks(written, variables)
         if assertions is None:
             return
         options = test.get("options") or {}
@@ -160,17 +161,20 @@ class _CaseReader:
             )
 
     def _checks(
-        self, test: Mapping[str, Any], variables: Mapping[str, Any], position: str
+        self, written: PositionedTest, variables: Mapping[str, Any]
     ) -> list[dict[str, Any]] | None:
         """Return the assertions; None and a note if none of them has a counterpart."""
+        test = written.test
         listed = test.get("assert") or ()
         options = test.get("options") or {}
         own = options.get("transform") or options.get("postprocess")
         scripts = [each for each in (self.transform, own) if each]
-        context = TestContext(variables, scripts, options.get("provider"), position)
+        context = TestContext(variables, scripts, options.get("provider"), written.assert_positions)
         assertions = self._assertions.read_all(listed, test.get("threshold"), context)
         if listed and not assertions:
-            self._notes.add("the test is left out: nothing of it has a counterpart", position)
+            self._notes.add(
+                "the test is left out: nothing of it has a counterpart", written.position
+            )
             return None
         return assertions
 

@@ -8,7 +8,19 @@ HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."
 
 import json
 import re
+'''
 
+PROVIDER_HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
+
+import asyncio
+import inspect
+import json
+import re
+
+from evalcore import Evidence, Metrics
+'''
+
+CHECKS: Final = '''
 
 def context_of(context):
     """Return the context of an assertion as promptfoo calls its parts."""
@@ -89,6 +101,29 @@ def is_json(text):
     return True
 '''
 
+ANSWERED: Final = '''
+
+def answered(answer):
+    """Return the evidence of a provider's answer: output, cost and tokens; raise its error."""
+    if inspect.iscoroutine(answer):
+        answer = asyncio.run(answer)
+    if not isinstance(answer, dict):
+        raise TypeError(f"returned {type(answer).__name__}; expected {{'output': ...}}")
+    if answer.get("error"):
+        raise RuntimeError(answer["error"])
+    if answer.get("output") is None:
+        raise ValueError("returned neither 'output' nor 'error'")
+    output, tokens = answer["output"], answer.get("tokenUsage") or {}
+    metrics = Metrics(
+        latency_ms=answer.get("latencyMs"),
+        cost_usd=answer.get("cost"),
+        input_tokens=tokens.get("prompt"),
+        output_tokens=tokens.get("completion"),
+    )
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return Evidence(text, metrics=metrics)
+'''
+
 PROVIDER: Final = '''
 
 def {name}(input, *, context):
@@ -97,8 +132,7 @@ def {name}(input, *, context):
 
     variables = (context.metadata or {{}}).get("vars", {{}})
     prompt = input if isinstance(input, str) else json.dumps(input)
-    answer = {function}(prompt, {{"config": {config!r}}}, {{"vars": variables}})
-    if answer.get("error"):
-        raise RuntimeError(answer["error"])
-    return answer["output"]
+    options = {{"id": {identity!r}, "config": dict(context.config)}}
+    asked = {{"vars": variables, "prompt": {{"raw": prompt, "label": prompt}}}}
+    return answered({function}(prompt, options, asked))
 '''

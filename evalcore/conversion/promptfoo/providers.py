@@ -160,10 +160,11 @@ class Providers:
         reference = python_reference(identity.removeprefix("python:"))
         if reference is None:
             raise NotTakenOverError("it names no Python file")
-        options = dict(config)
+        options = _with_variables(dict(config))
         self._drop_keys(options, position)
-        function = self._module.add_provider(reference[0], reference[1] or "call_api", options)
-        return {"provider": "python", "callable": self._module.callable(function)}
+        function = self._module.add_provider(reference[0], reference[1] or "call_api", identity)
+        target = {"provider": "python", "callable": self._module.callable(function)}
+        return target | ({"config": options} if options else {})
 
     def _http(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
         url = config.get("url") or (identity if "://" in identity else None)
@@ -224,10 +225,20 @@ def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
 def _filled(value: Any) -> Any:
     """Return a value with `{{prompt}}` and `{{env.NAME}}` as targets write them."""
     if isinstance(value, str):
-        text = _PLACEHOLDER.sub("{prompt}", value)
-        return VariableText(_ENV_MARK.sub(r"${{ \1 }}", text)) if _ENV_MARK.search(text) else text
+        return _with_variables(_PLACEHOLDER.sub("{prompt}", value))
     if isinstance(value, Mapping):
         return {key: _filled(member) for key, member in value.items()}
     if isinstance(value, list):
         return [_filled(member) for member in value]
+    return value
+
+
+def _with_variables(value: Any) -> Any:
+    """Return a value with `{{env.NAME}}` as suites write it."""
+    if isinstance(value, str) and _ENV_MARK.search(value):
+        return VariableText(_ENV_MARK.sub(r"${{ \1 }}", value))
+    if isinstance(value, Mapping):
+        return {key: _with_variables(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_with_variables(member) for member in value]
     return value

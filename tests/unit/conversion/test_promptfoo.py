@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from evalcore.conversion.promptfoo.csv_tests import assertion_of_text
 from evalcore.conversion.promptfoo.templates import RenderError, render, rendered_prompt
 from evalcore.conversion.promptfoo.transforms import json_path
 from evalcore.errors import LoadError
+from evalcore.model.evidence import Metrics
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore
 
@@ -80,11 +83,11 @@ def test_models_prompts_and_assertions_without_a_counterpart_are_named(tmp_path:
         "are asked by any-llm: pip install",
         "prompts[1]: the prompt is left out: write.js is a program",
         "tests[3]: the tests are left out: more.py is a program",
-        "tests[0].assert[4]: javascript: JavaScript is not taken over",
-        "tests[0].assert[7]: is-sql: no counterpart",
-        "tests[1].assert[1]: contains: the transform",
+        "tests[0].assert[3]: javascript: JavaScript is not taken over",
+        "tests[0].assert[6]: is-sql: no counterpart",
+        "tests[1].assert[0]: contains: the transform",
         "tests[2]: 'provider' of a test",
-        "tests[2].assert[2]: levenshtein under a 'threshold'",
+        "tests[2].assert[1]: levenshtein under a 'threshold'",
     ):
         assert part in text
     # The suite says the same, and no key is in it.
@@ -104,6 +107,47 @@ def test_a_test_whose_assertions_have_no_counterpart_is_left_out(tmp_path: Path)
     suite, notes = converted(None, config, tmp_path)
     assert [case["id"] for case in yaml.safe_load(suite.read_text())["cases"]] == ["test-2"]
     assert "tests[0]: the test is left out: nothing of it has a counterpart" in notes
+
+
+def test_notes_name_an_assertion_once_and_by_its_index_in_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "prompts: [a, b]\nproviders: [echo]\n"
+        "defaultTest: {assert: [{type: contains, value: x}, {type: is-sql}]}\n"
+        "tests: [{vars: {q: [r, s]}, assert: [{type: is-sql}]}, {}]\n"
+    )
+    _, notes = converted(None, config, tmp_path)
+    reason = "is-sql: no counterpart; write it as `type: python` or `llm_judge`"
+    assert notes == (f"defaultTest.assert[1], tests[0].assert[0]: {reason}",)
+
+
+def test_a_python_provider_gets_its_config_and_answers_with_cost_and_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "billed_provider.py").write_text(
+        "async def call_api(prompt, options, context):\n"
+        "    if prompt == 'down':\n"
+        "        return {'error': 'the model is down'}\n"
+        "    usage = {'total': 12, 'prompt': 9, 'completion': 3}\n"
+        "    return {'output': options['config'], 'cost': 0.25, 'tokenUsage': usage}\n"
+    )
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "prompts: [a]\n"
+        "providers: [{id: 'file://billed_provider.py', config: {region: '{{ env.REGION }}'}}]\n"
+    )
+    (tmp_path / ".env").write_text("REGION=eu\n")
+    suite, _ = converted(None, config, tmp_path)
+    (target,) = yaml.safe_load(suite.read_text("utf-8"))["targets"]
+    assert target["config"] == {"region": "${{ REGION }}"}
+    monkeypatch.syspath_prepend(tmp_path)
+    answer = runpy.run_path(str(tmp_path / "c_checks.py"))["provider_1"]
+    context = SimpleNamespace(metadata=None, config={"region": "eu"})
+    evidence = answer("a", context=context)
+    assert evidence.output == '{"region": "eu"}'
+    assert evidence.metrics == Metrics(cost_usd=0.25, input_tokens=9, output_tokens=3)
+    with pytest.raises(RuntimeError, match="the model is down"):
+        answer("down", context=context)
 
 
 def test_nothing_left_is_a_mistake_that_says_why(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def opened(store: HostileStore) -> Iterator[Browser]:
             executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         page = chromium.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         browser = Browser(page, origin, Axe().axe_script)
         page.on("console", lambda message: browser.messages.append(message.text))
         page.on("pageerror", lambda error: browser.messages.append(str(error)))
@@ -308,7 +308,7 @@ def fresh_page(opened: Browser, application: FastAPI) -> Iterator[Browser]:
     """Give a page of its own context on a server of an application."""
     with served(application) as origin:
         context = opened.page.context.browser.new_context()
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         shown = Browser(context.new_page(), origin, opened.axe)
         shown.page.on("pageerror", lambda error: shown.messages.append(str(error)))
         try:

@@ -105,7 +105,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_run(tmp_path: Path) -> None:
     with model_server(latency_s=0.1) as server:
         suite = write_suite(tmp_path, server.base_url, 100)
         run = start(
-            *("run", suite, "--concurrency", "4"), store=store, cwd=ROOT, out=tmp_path / "out"
+            *("run", suite, "--concurrency", "1"), store=store, cwd=ROOT, out=tmp_path / "out"
         )
         watch = subprocess.Popen(
             [PROGRAM, "runs", "watch", wait_for_run(store), "--json", "--interval", "0.1"],

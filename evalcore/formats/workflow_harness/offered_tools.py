@@ -103,6 +103,10 @@ def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) 
         if soul.get("assertions"):
             loc = ("souls", name, "assertions")
             yield loc, f"soul '{name}': 'assertions' have no effect; write them in the block"
+    for name, declared in (raw.get("inputs") or {}).items():
+        if declared.get("sensitive"):
+            loc = ("inputs", name, "sensitive")
+            yield loc, f"input '{name}': 'sensitive' has no effect; what cases give is stored"
     for key in raw.get("config") or ():
         if key not in {"model_name", "max_workflow_depth"}:
             yield ("config", key), f"'config.{key}' has no effect"

@@ -121,6 +121,13 @@ def test_a_soul_of_the_workflow_file_wins(tmp_path: Path) -> None:
     assert options["definition"]["souls"]["writer"]["system_prompt"] == "Mine."
 
 
+def test_an_input_that_calls_itself_sensitive_is_warned_of(tmp_path: Path) -> None:
+    inputs = "inputs: {key: {type: string, default: x, sensitive: true}}\n"
+    _, warnings = loaded(repository(tmp_path), inputs + DIGEST % "")
+
+    assert "input 'key': 'sensitive' has no effect; what cases give is stored" in warnings
+
+
 def test_sub_workflows_have_souls_and_tools_of_their_own(tmp_path: Path) -> None:
     outer = """\
         blocks: {call: {type: workflow, workflow_ref: digest}}

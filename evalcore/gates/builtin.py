@@ -203,13 +203,23 @@ class Errors(Gate):
         details = {"items": counts.error, "assertions": asserted, "planned": counts.planned}
         if not counts.error and not asserted:
             return self.passes_if(True, "nothing is in error", details)
-        message = f"{counts.error} of {counts.planned} items and {asserted} assertions are in error"
+        message = _in_error(counts.error, counts.planned, asserted)
         share = counts.error / counts.planned if counts.planned else 0.0
         allowed = policy.max_error_share if policy.errors is ErrorPolicy.EXCLUDE else None
         passed = allowed is not None and reaches(allowed, share) and not asserted
         if allowed is not None:
             message += f" (allowed share of items: {number(allowed)})"
         return self.passes_if(passed, message, details)
+
+
+def _in_error(items: int, planned: int, assertions: int) -> str:
+    """Return what is in error: `1 of 3 items is in error`, `2 assertions are in error`."""
+    parts = []
+    if items:
+        parts.append(f"{items} of {counted(planned, 'item')}")
+    if assertions:
+        parts.append(counted(assertions, "assertion"))
+    return f"{' and '.join(parts)} {'is' if items + assertions == 1 else 'are'} in error"
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from evalcore.model.evidence import UNMEASURED, Metrics
 
 NO_JUDGE = (
     "no judge is configured: name one in the assertion (`judge: NAME`), as `grader_target` of the "
-    "target or as `execution.grader_target` of the suite (elsewhere: `evalcore.judge`), or call a "
-    "target 'judge' or 'grader'"
+    "target or as `execution.grader_target` of the suite (elsewhere: `evalcore.judge`), call a "
+    "target 'judge' or 'grader', or assert what needs no judge, such as `equals` or `contains` "
+    "(for a table `columns: {equals: COLUMN}`)"
 )
 
 

@@ -10,6 +10,7 @@ from evalcore.formats.parts.data_row_rules import NOTHING_DECLARED, RowRules, fo
 from evalcore.formats.parts.raw_test import NO_TEST, RawTest
 from evalcore.formats.parts.reference_fields import ReferenceFields
 from evalcore.formats.parts.selection import Selection
+from evalcore.formats.parts.unjudged_cases import UnjudgedCases
 from evalcore.formats.text.documents import collector_paused
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
@@ -27,12 +28,14 @@ class ItemReader(Protocol):
 class Spooled(NamedTuple):
     """The cases, and every collector of mistakes: the suite's first, then those of its files.
 
-    `absent_fields` are the fields to be compared that no expected output has.
+    `absent_fields` are the fields to be compared that no expected output has; `unjudged` has the
+    cases that ask the default judge.
     """
 
     cases: CaseSpool
     collectors: tuple[Problems, ...]
     absent_fields: tuple[str, ...]
+    unjudged: UnjudgedCases
 
 
 def spool_rows(
@@ -50,7 +53,7 @@ def spool_rows(
     The first collector is the suite's own. `rules` are those for rows of data.
     `noun` is what a case is called in the suite's format.
     """
-    spool = CaseSpool()
+    spool, unjudged = CaseSpool(), UnjudgedCases()
     every = {id(collector): collector for collector in collectors}
     last = collectors[0]
     read = 0
@@ -70,11 +73,12 @@ def spool_rows(
                 if case is None or not selection.keeps(case.id, case.tags):
                     continue
                 append_case(spool, case, loc, problems, noun=noun)
+                unjudged.note(case)
     except LoadError as error:
         last.include(error.problems)
     if not read and not any(collector.count for collector in every.values()):
         last.include([Problem(last.file, None, "", f"holds no {noun}")])
-    return Spooled(spool, tuple(every.values()), references.absent(spool))
+    return Spooled(spool, tuple(every.values()), references.absent(spool), unjudged)
 
 
 def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:

@@ -1,34 +1,53 @@
-"""Warnings about single cases: the first of a kind are kept, all are counted."""
+"""Warnings about single cases: those that say the same are one line."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 
-MAX_WARNINGS = 20
+_MAX_NAMES = 3
+
+
+@dataclass(slots=True)
+class _Group:
+    text: str
+    count: int = 0
+    names: list[str] = field(default_factory=list)
 
 
 class CaseWarnings:
-    """Collects one kind of warning; in strict mode each is a mistake instead."""
+    """Collects warnings about cases; in strict mode each is a mistake instead."""
 
-    def __init__(self, more: str, *, strict: bool) -> None:
-        """Take what the last line says of those beyond `MAX_WARNINGS`, after `and 5 more`."""
-        self._more = more
+    def __init__(self, *, strict: bool) -> None:
         self._strict = strict
-        self._texts: list[str] = []
-        self._count = 0
+        self._groups: dict[str, _Group] = {}
 
-    def add(self, text: str, loc: Loc, problems: Problems) -> None:
-        """Keep a warning about what stands at `loc`."""
+    def add(self, text: str, loc: Loc, problems: Problems, *, name: str, several: str) -> None:
+        """Keep a warning about what stands at `loc` and is called `name`.
+
+        `several` replaces all texts that share it: `{count}` is their number, `{names}` the first
+        of their names.
+        """
         if self._strict:
             problems.add(loc, text)
             return
-        self._count += 1
-        if self._count <= MAX_WARNINGS:
-            self._texts.append(text)
+        group = self._groups.setdefault(several, _Group(text))
+        group.count += 1
+        if len(group.names) < _MAX_NAMES:
+            group.names.append(name)
 
     @property
     def texts(self) -> list[str]:
-        """The warnings, and how many more there are."""
-        rest = self._count - len(self._texts)
-        return [*self._texts, *([f"and {rest} more {self._more}"] if rest else [])]
+        """The warnings, in the order of the first of each."""
+        return [
+            group.text if group.count == 1 else _line(several, group)
+            for several, group in self._groups.items()
+        ]
+
+
+def _line(several: str, group: _Group) -> str:
+    more = ", …" if group.count > len(group.names) else ""
+    names = ", ".join(group.names) + more
+    return several.replace("{count}", str(group.count)).replace("{names}", names)

@@ -41,10 +41,11 @@ def table_tests(
 ) -> Iterator[RawTest]:
     """Yield each row as a raw test.
 
-    `columns` maps a test's field (or `metadata.x`, or an assertion type) to the table's column;
-    mistakes in it are noted in `suite`. Columns named like a field or a simple assertion type are
-    taken as such; any other becomes metadata. A table that lacks a column of `columns`, or a
-    `required` one, gives no test. Raises `LoadError` for a table that cannot be read.
+    `columns` maps a test's field (or `metadata.x`, or an assertion type) to the table's column,
+    which may be that of several fields; mistakes in it are noted in `suite`. Columns named like a
+    field or a simple assertion type are taken as such; any other becomes metadata. A table that
+    lacks a column of `columns`, or a `required` one, gives no test. Raises `LoadError` for a table
+    that cannot be read.
     """
     table = _Table(path, name, columns, required)
     yield RawTest(NO_TEST, (), table)
@@ -106,7 +107,9 @@ class _Table(Problems):
         self.csv = CsvRows(path, name) if path.suffix.lower() == ".csv" else None
         self.index = -1
         self._columns = columns
-        self._fields = {column: field for field, column in columns.items()}
+        self._fields: dict[str, list[str]] = {}
+        for field, column in columns.items():
+            self._fields.setdefault(column, []).append(field)
         self._checks: list[str] = []
         self._types = frozenset(column_types())
 
@@ -132,8 +135,7 @@ class _Table(Problems):
         assertions: list[dict[str, Any]] = []
         metadata: dict[str, Any] = {}
         self._checks = []
-        for column, value in row.items():
-            field = self._fields.get(column, column)
+        for column, field, value in self._cells(row):
             if field == "output":
                 # An empty cell of a CSV is an empty answer: NULL cannot be written there.
                 if value is not None or self.csv:
@@ -161,6 +163,12 @@ class _Table(Problems):
             own = test.get("assertions")
             test["assertions"] = assertions + (own if isinstance(own, list) else [])
         return test
+
+    def _cells(self, row: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+        """Yield each cell's column, a field that it is, and its value."""
+        for column, value in row.items():
+            for field in self._fields.get(column, (column,)):
+                yield column, field, value
 
     def _json_cell(self, value: Any, field: str) -> Any:
         if not isinstance(value, str):

@@ -27,6 +27,7 @@ from evalcore.targets.flow_answer import (
 )
 
 _KEYS = ("expected_output",)
+_NO_ASSERTIONS = "{count} cases ({names}) have no 'assertions': they assert nothing"
 
 
 class CaseReader:
@@ -55,7 +56,7 @@ class CaseReader:
         self.ids = UniqueIds("duplicate case id: {}")
         self._renames, self._variables = renames, variables
         self._primary_output, self._strict = primary_output, strict
-        self._without_assertions = CaseWarnings("cases that assert nothing", strict=strict)
+        self._without_assertions = CaseWarnings(strict=strict)
         self._of_suite: tuple[Assertion, ...] = ()
 
     def read_suite_assertions(self, listed: object, problems: Problems) -> None:
@@ -104,7 +105,9 @@ class CaseReader:
             return ()
         if not listed and not self._of_suite:
             text = f"Case '{raw.get('id')}' has no 'assertions': it asserts nothing"
-            self._without_assertions.add(text, loc, problems)
+            self._without_assertions.add(
+                text, loc, problems, name=f"'{raw.get('id')}'", several=_NO_ASSERTIONS
+            )
         return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
 
     def _read_all(

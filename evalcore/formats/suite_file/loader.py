@@ -113,7 +113,7 @@ def read_suite(
     definition = level.definition(source, flow, graders)
     versions: list[DatasetSource] = []
     files = NamedFiles(folder, sound.get("columns", {}), options.datasets, versions)
-    spool, collectors, absent = spool_rows(
+    spool, collectors, absent, unjudged = spool_rows(
         _raw_cases(cases, files, problems),
         reader,
         selection,
@@ -129,8 +129,9 @@ def read_suite(
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
     definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
-    definition = _with_targets(definition, targets, flow, graders)
-    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+    definition = choose_variants(_with_targets(definition, targets, flow, graders), options)
+    warnings += unjudged.warnings(definition, strict=options.strict)
+    return Suite(definition, spool, tuple(warnings))
 
 
 def _with_targets(

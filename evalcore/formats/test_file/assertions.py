@@ -163,7 +163,8 @@ class AssertionReader:
             for path, reason in kind.idle_keys(written):
                 key = path_text((*loc, *path))
                 text = f"{label + ': ' if label else ''}{key} has no effect: {reason}"
-                self._notes.add(text, (*loc, *path), problems)
+                several = f"{{count}} keys ({{names}}) have no effect: {reason}"
+                self._notes.add(text, (*loc, *path), problems, name=key, several=several)
         return Assertion(
             kind.name,
             check,

@@ -37,6 +37,10 @@ UNUSED_CRITERIA = (
     "Test '{id}': criteria is defined but no evaluator in assertions will evaluate it. "
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
+_UNUSED_CRITERIA_OF_SEVERAL: Final = (
+    "{count} tests ({names}): criteria is defined but no evaluator in assertions will evaluate it. "
+    "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
+)
 NO_ANSWER = (
     "has nothing that answers it: give it `fixtures: {output: …}`, an `execution.target`, "
     "or the suite a target (`execution.target`, a target named 'default', --target NAME)"
@@ -82,7 +86,7 @@ class TestReader:
     ) -> None:
         self.defaults = defaults
         self.variables = variables
-        self.warnings = CaseWarnings("tests with unused criteria", strict=strict)
+        self.warnings = CaseWarnings(strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self._validate = adapter(TestShape).validate_python
         self._reader = AssertionReader(defaults.graders, defaults.programs, defaults.notes)
@@ -160,7 +164,13 @@ class TestReader:
             return tuple(self._reader.read_all([DEFAULT_GRADER], loc, problems, label))
         if criteria and not any(assertion.check in GRADERS for assertion in own):
             text = UNUSED_CRITERIA.format(id=test["id"])
-            self.warnings.add(text, (*loc, "criteria"), problems)
+            self.warnings.add(
+                text,
+                (*loc, "criteria"),
+                problems,
+                name=f"'{test['id']}'",
+                several=_UNUSED_CRITERIA_OF_SEVERAL,
+            )
         return tuple(own)
 
     def _fixture(self, test: TestShape) -> Evidence | None:

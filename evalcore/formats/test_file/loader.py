@@ -125,7 +125,7 @@ def _load(
         if path.suffix.lower() in ROW_SUFFIXES
         else suite_tests(tests, (key,), files, problems, noun="test")
     )
-    spool, collectors, absent = spool_rows(
+    spool, collectors, absent, unjudged = spool_rows(
         rows,
         reader,
         selection,
@@ -151,7 +151,9 @@ def _load(
         absent_fields=absent,
         datasets=tuple(versions),
     )
-    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+    definition = choose_variants(definition, options)
+    warnings += unjudged.warnings(definition, strict=options.strict)
+    return Suite(definition, spool, tuple(warnings))
 
 
 def _definition(
@@ -198,7 +200,7 @@ class _SuiteLevel:
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets)
         self.programs = program_assertions(path.parent)
-        self.notes = CaseWarnings("keys without effect", strict=options.strict)
+        self.notes = CaseWarnings(strict=options.strict)
         self.graders.use_suites(self.execution, self.section, problems)
         self.variants = self._variants()
         self.baseline = self._baseline()
@@ -246,7 +248,8 @@ class _SuiteLevel:
             problems.add((name,), f"is another name of '{keys[0]}'; keep one of them")
         key = keys[0] if keys else "assertions"
         if "preprocessors" in raw:
-            self.notes.add(f"preprocessors {NO_FILES}", ("preprocessors",), problems)
+            text = f"preprocessors {NO_FILES}"
+            self.notes.add(text, ("preprocessors",), problems, name="preprocessors", several=text)
         folder = self.path.resolve().parent
         origin = InputOrigin(folder, ("input",), problems)
         check_messages(raw.get("input"), origin)

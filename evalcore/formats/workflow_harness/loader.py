@@ -15,7 +15,9 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
 from evalcore.formats.parts.shared_shapes import EvalcoreSection, MeasuredFixture
+from evalcore.formats.parts.suite_warnings import CaseWarnings
 from evalcore.formats.parts.unique_ids import UniqueIds
+from evalcore.formats.parts.unjudged_cases import UnjudgedCases
 from evalcore.formats.text.documents import Document, as_json
 from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.formats.workflow_harness.custom_files import CustomFiles
@@ -49,6 +51,7 @@ from evalcore.workflow.read_definition import behaviour_of
 from evalcore.workflow.souls import Soul
 
 TARGET = "workflow"
+_NO_ASSERTIONS = "{count} cases ({names}) have no 'expected': they assert nothing"
 Fixtures = Mapping[str, str | MeasuredFixture]
 """The given output of each block, perhaps with its measures."""
 
@@ -102,7 +105,9 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         tags=tuple(section.get("tags", ())),
         datasets=tuple(versions),
     )
-    return Suite(choose_variants(definition, options), spool, tuple(warnings))
+    definition = choose_variants(definition, options)
+    warnings += reader.unjudged.warnings(definition, strict=options.strict)
+    return Suite(definition, spool, tuple(warnings))
 
 
 def _check_variants(variants: Sequence[Variant], problems: Problems) -> None:
@@ -228,15 +233,21 @@ class _CaseReader:
         *,
         strict: bool,
     ) -> None:
-        self.warnings: list[str] = []
+        self.unjudged = UnjudgedCases()
+        self._without_assertions = CaseWarnings(strict=strict)
         self._misshapen = misshapen
-        self._graders, self._problems, self._strict = graders, problems, strict
+        self._graders, self._problems = graders, problems
         self._block_ids = _block_ids(raw)
         self.ids = UniqueIds("duplicate eval case id: {}")
         evals = raw.get("eval")
         cases = evals.get("cases") if isinstance(evals, dict) else None
         self._cases: list[Any] = cases if isinstance(cases, list) else []
         self._fixture_blocks: frozenset[str] | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of cases that assert nothing."""
+        return self._without_assertions.texts
 
     @property
     def fixture_blocks(self) -> frozenset[str]:
@@ -254,6 +265,7 @@ class _CaseReader:
             if case.fixture is None:
                 case = self._executed(case, raw.get("fixtures") or {}, execution)
             append_case(spool, case, loc, self._problems, noun="case")
+            self.unjudged.note(case)
         return spool
 
     def _executed(self, case: Case, fixtures: Fixtures, execution: _Execution) -> Case:
@@ -276,9 +288,9 @@ class _CaseReader:
         assertions = self._assertions(expected, (*loc, "expected"))
         if not expected and isinstance(raw.get("id"), str):
             text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
-            if self._strict:
-                self._problems.add(loc, text)
-            self.warnings.append(text)
+            self._without_assertions.add(
+                text, loc, self._problems, name=f"'{raw['id']}'", several=_NO_ASSERTIONS
+            )
         if misshapen or self._problems.count > before:
             return None
         return _case(cast("EvalCase", raw), fixtures, expected, assertions)

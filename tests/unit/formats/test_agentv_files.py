@@ -164,7 +164,7 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
             "test 'a': tests[0].assertions[0].flags has no effect: only 'regex' has flags",
         ),
         (
-            "{type: llm-grader, max_steps: 3}",
+            "{type: llm-grader, max_steps: 3, judge: default}",
             "test 'a': tests[0].assertions[0].max_steps has no effect: a judge answers in one step",
         ),
         (
@@ -248,6 +248,6 @@ def test_evaluators_is_an_older_name_of_assertions(tmp_path: Path) -> None:
 def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
     suite = f"{TARGET}preprocessors: [{{type: xlsx, command: [x]}}]\ntests: [{TEST}]"
 
-    assert load_text(tmp_path, suite).warnings == (
-        "preprocessors has no effect: what a target answers is text, never a file",
+    assert load_text(tmp_path, suite).warnings[0] == (
+        "preprocessors has no effect: what a target answers is text, never a file"
     )

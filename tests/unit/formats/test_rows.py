@@ -198,6 +198,14 @@ def test_columns_maps_fields_to_other_names(tmp_path: Path) -> None:
     assert found.metadata == {"difficulty": "e"}
 
 
+def test_a_column_may_be_several_fields(tmp_path: Path) -> None:
+    suite = "columns: {id: question, input: question, output: answer, equals: answer}"
+    found = rows(tmp_path, "question,answer\nwhy,because\n", suite)["why"]
+
+    assert (found.input, given(found), found.metadata) == ("why", "because", {})
+    assert found.assertions[0].params["value"] == "because"
+
+
 def test_mistakes_in_rows_have_the_line_on_which_the_row_begins(tmp_path: Path) -> None:
     text = """\
         id,input,output,contains,threshold

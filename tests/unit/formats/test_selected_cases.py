@@ -10,6 +10,7 @@ import pytest
 from tests.unit.formats.loading import load_text, usage_error_of
 
 TESTS = """\
+targets: [{name: judge, provider: echo}]
 tests:
   - {id: refund, input: a, tags: [money, slow], criteria: c, fixtures: {output: x}}
   - {id: delivery, input: a, tags: [slow], criteria: c, fixtures: {output: x}}

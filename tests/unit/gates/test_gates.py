@@ -93,6 +93,23 @@ def test_a_share_of_errors_can_be_excluded() -> None:
     assert not decide_gates(replace(policy, max_error_share=0.05), SUMMARY)[0].passed
 
 
+@pytest.mark.parametrize(
+    ("items", "assertions", "message"),
+    [
+        (0, 0, "nothing is in error"),
+        (0, 1, "1 assertion is in error"),
+        (1, 0, "1 of 10 items is in error"),
+        (2, 3, "2 of 10 items and 3 assertions are in error"),
+    ],
+)
+def test_the_gate_of_errors_names_only_what_is_in_error(
+    items: int, assertions: int, message: str
+) -> None:
+    summary = replace(SUMMARY, counts=replace(COUNTS, error=items), asserted_errors=assertions)
+    policy = replace(POLICY, gates=(GateSpec("errors"),))
+    assert decide_gates(policy, summary)[0].message == message
+
+
 WRONG = [
     ({"gate": "pass_rat"}, "Did you mean 'pass_rate'?"),
     ({"gate": "pass_rate"}, "'threshold' is required"),

@@ -1,0 +1,73 @@
+"""Cases whose assertions need a judge where the suite has none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from evalcore.errors import LoadError, Problem
+from evalcore.model.assertion import Assertion
+from evalcore.model.identity import JUDGED, judge_name, judges_named
+from evalcore.model.suite import Case, SuiteDefinition
+
+_MAX_NAMES: Final = 3
+_WARNING: Final = (
+    "{cases} a judge and the suite has none, so the run ends them as blocked: add a target called "
+    "'judge' to `targets` or targets.yaml, name one (`grader_target`; elsewhere "
+    "`evalcore: {{judge: NAME}}`), or assert what needs no judge, such as `equals` or `contains` "
+    "(for a table `columns: {{equals: COLUMN}}`)"
+)
+
+
+class UnjudgedCases:
+    """Counts cases that ask the default judge, by the target that they name themselves."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str | None] = Counter()
+        self._names: dict[str | None, list[str]] = {}
+
+    def note(self, case: Case) -> None:
+        """Count the case if an assertion of it leaves the judge to the suite or the target."""
+        if not any(map(_asks_default_judge, case.assertions)):
+            return
+        self._counts[case.target] += 1
+        names = self._names.setdefault(case.target, [])
+        if len(names) < _MAX_NAMES:
+            names.append(case.id)
+
+    def warnings(self, definition: SuiteDefinition, *, strict: bool) -> list[str]:
+        """Return the warning, or none where each case has a judge; in strict mode raise it."""
+        unjudged = [name for name in self._counts if _has_no_judge(name, definition)]
+        count = sum(self._counts[name] for name in unjudged)
+        if not count:
+            return []
+        ids = [case for name in unjudged for case in self._names[name]][:_MAX_NAMES]
+        names = ", ".join(f"'{case}'" for case in ids) + (", …" if count > len(ids) else "")
+        text = _WARNING.format(
+            cases=f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
+        )
+        if strict:
+            raise LoadError((Problem(definition.source.path, None, "", text),))
+        return [text]
+
+
+def _asks_default_judge(assertion: Assertion) -> bool:
+    # `similar` embeds with OpenAI where no target is named.
+    if assertion.check not in JUDGED or assertion.check == "similar":
+        return False
+    if assertion.check != "composite":
+        return None in judges_named((assertion,))
+    members = assertion.params.get("members", ())
+    own = assertion._replace(params={**assertion.params, "members": ()})
+    return None in judges_named((own,)) or any(
+        _asks_default_judge(Assertion(*member)) for member in members
+    )
+
+
+def _has_no_judge(target: str | None, definition: SuiteDefinition) -> bool:
+    """Whether a variant's answer to cases of this target of their own has no judge."""
+    names = (
+        target or variant.target or definition.default_target for variant in definition.variants
+    )
+    targets = (definition.targets.get(name or "") for name in names)
+    return any(judge_name(None, answering, definition) is None for answering in targets)

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from evalcore.annotations.judging import Consensus, judged
 from evalcore.checks.base import AssertionValueError, Check, Reader
+from evalcore.checks.human_subjects import judged_handle, judged_variable
 from evalcore.checks.subject import Subject
 from evalcore.declared.types import Count, Share, Text
 from evalcore.mistakes.wording import suggest
@@ -23,6 +24,8 @@ MOST_SCALE_STEPS = 101
 class Human(Check):
     """People answer `question`: most of their labels are `expected`, or the mean on the `scale`
     reaches `min_score`. Blocked until there are `annotators` labels, and while labels tie.
+
+    `of` is an expression of a script suite's test, `handle` addresses a block's output handle.
     """
 
     expected_field: ClassVar[str] = "expected"
@@ -34,6 +37,8 @@ class Human(Check):
     min_score: float | None = None
     annotators: int = 1
     instructions: str | None = None
+    of: str | None = None
+    handle: Mapping[str, Any] | None = None
 
     @property
     def form(self) -> AnswerForm:
@@ -47,6 +52,19 @@ class Human(Check):
         """Look for labels of this output; the score is 1 or 0, of a scale, too."""
         if not subject.context.keeps_outputs:
             return broken("people cannot be asked: the suite keeps no outputs (evidence: none)")
+        judged_text = self._judged_text(subject)
+        if isinstance(judged_text, Verdict):
+            return judged_text
+        return self._verdict(subject._replace(output=judged_text))
+
+    def _judged_text(self, subject: Subject) -> str | Verdict:
+        if self.of is not None:
+            return judged_variable(subject, self.of)
+        if self.handle is not None:
+            return judged_handle(subject, self.handle)
+        return subject.output
+
+    def _verdict(self, subject: Subject) -> Verdict:
         key = content_key(self.question, subject.case.input, subject.output)
         form = self.form
         question = HumanQuestion(self.question, form, self.annotators, self.instructions)
@@ -88,6 +106,14 @@ class Human(Check):
     @classmethod
     def read(cls, written: Mapping[str, Any], _reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `human` means."""
+        return "human", cls.stored_fields(written)
+
+    @staticmethod
+    def stored_fields(written: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that the plan stores of a question.
+
+        Raises `AssertionValueError` for keys that do not fit together.
+        """
         if ("labels" in written) == ("scale" in written):
             raise AssertionValueError(
                 "people need something to answer: either 'labels', such as [yes, no], "
@@ -97,7 +123,7 @@ class Human(Check):
         more = {"question": written["question"], "annotators": written.get("annotators", 1)}
         if "instructions" in written:
             more["instructions"] = written["instructions"]
-        return "human", {**more, **fields}
+        return {**more, **fields}
 
     @classmethod
     def required_score(cls, written: Mapping[str, Any]) -> float | None:

@@ -12,6 +12,10 @@ from typing import Any, Final
 AWAITING: Final = "awaiting annotation"
 """The reason of items, and how messages of assertions begin, that lack labels."""
 
+JUDGED_VALUES: Final = "judged"
+"""In metadata of a script suite's case the expressions that people judge; in details of its
+evidence their values."""
+
 Label = str | int
 """An answer: one of the labels, or a step of the scale."""
 

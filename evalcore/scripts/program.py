@@ -71,13 +71,21 @@ class Test(NamedTuple):
     body: Body
     waits: bool
 
-    async def run(self, outermost: Mapping[str, Any], iteration: int, run: Iteration) -> Any:
-        """Return what the test's statements give; raise what ends the iteration."""
+    def enter(self, outermost: Mapping[str, Any], iteration: int) -> Scope:
+        """Return the scope of an iteration before its first statement."""
         scope: Scope = dict(outermost)
         for level in self.levels:
             level.enter(scope)
         scope[ITERATION] = iteration
         scope[RESULT] = None
+        return scope
+
+    async def run(self, outermost: Mapping[str, Any], iteration: int, run: Iteration) -> Any:
+        """Return what the test's statements give; raise what ends the iteration."""
+        return await self.run_in(self.enter(outermost, iteration), run)
+
+    async def run_in(self, scope: Scope, run: Iteration) -> Any:
+        """Return what `run` returns; the scope has the stored variables afterwards."""
         return await run_body(self.body, scope, run)
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import EvalError, TargetError, UsageError
+from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case
 from evalcore.scripts.failure import kind_of
 from evalcore.scripts.iteration import Iteration
+from evalcore.scripts.judged_values import judged_values
 from evalcore.scripts.mcp_client import McpServers
 from evalcore.scripts.mistake_collector import RaisingCollector
 from evalcore.scripts.models import merged_models, model_entry
@@ -87,10 +89,12 @@ class ScriptTarget:
         test = self._test(work.case)
         run = self._running(work)
         try:
-            value = await test.run(self._outermost, work.iteration, run)
+            scope = test.enter(self._outermost, work.iteration)
+            value = await test.run_in(scope, run)
+            judged = judged_values(work.case.metadata.get(JUDGED_VALUES, ()), scope)
         except Exception as error:  # noqa: BLE001 - an exception of a test's tools is its result
             raise _failure(error, self._secrets) from None
-        return _evidence(value, run, self._secrets)
+        return _evidence(value, run, self._secrets, judged)
 
     def _test(self, case: Case) -> Test:
         return self._program.test(case.id, case.input)
@@ -179,12 +183,22 @@ def _hidden(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-def _evidence(value: Any, run: Iteration, secrets: tuple[str, ...]) -> Evidence:
+def _evidence(
+    value: Any,
+    run: Iteration,
+    secrets: tuple[str, ...],
+    judged: Mapping[str, Mapping[str, str]],
+) -> Evidence:
     score, warning = score_of(value)
     details: dict[str, Any] = {"score": score}
     warnings = [*run.warnings, *([warning] if warning else ())]
     if warnings:
         details["warnings"] = [_hidden(message, secrets) for message in warnings]
+    if judged:
+        details[JUDGED_VALUES] = {
+            expression: {kind: _hidden(text, secrets) for kind, text in entry.items()}
+            for expression, entry in judged.items()
+        }
     return Evidence(_hidden(text_of(value), secrets), details=details)
 
 

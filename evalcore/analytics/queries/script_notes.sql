@@ -14,7 +14,7 @@ WITH notes AS (
         FROM read_parquet(getvariable('files'), hive_partitioning = false)
         WHERE status = 'completed'
     )
-    WHERE coalesce(a.message, '') <> ''
+    WHERE coalesce(a.message, '') <> '' AND NOT (a.type = 'human' AND a.outcome = 'passed')
 )
 SELECT is_error, variant, case_id, message, list(iteration ORDER BY item) AS iterations
 FROM notes

@@ -19,6 +19,7 @@ from evalcore.checks.conditions.kinds import AnyCondition
 from evalcore.checks.subject import Subject
 from evalcore.mistakes.foreign_text import json_text, shorten
 from evalcore.model.assertion import Outcome, Verdict
+from evalcore.model.evidence import Evidence
 
 # Where a block's target leaves its handles in the details of the evidence.
 HANDLE_OUTPUTS: Final = "handle_outputs"
@@ -39,21 +40,25 @@ class EvalCondition(Check):
 
     async def check(self, subject: Subject) -> Verdict:
         """Return the verdict, with the whole assertion result in its details."""
-        details = subject.evidence.details
-        outputs = _HANDLES.validate_python(details.get(HANDLE_OUTPUTS) or {})
+        outputs = block_handles(subject.evidence)
         context = subject.context
         services = ConditionServices(context.judges, context.regex_timeout_s)
         assertion = EvalAssertion.model_construct(
             id=self.id, target=self.target, condition=self.condition, label=self.label
         )
         reading = await evaluate_assertion(
-            assertion, outputs, services, block_error=details.get(BLOCK_ERROR)
+            assertion, outputs, services, block_error=subject.evidence.details.get(BLOCK_ERROR)
         )
         return _verdict(assertion, reading)
 
     def expected(self) -> str | None:
         """Return the expected value as JSON."""
         return shorten(json_text(self.condition.expected_value))
+
+
+def block_handles(evidence: Evidence) -> dict[str, Any]:
+    """Return the output handles that a replayed block left."""
+    return _HANDLES.validate_python(evidence.details.get(HANDLE_OUTPUTS) or {})
 
 
 def assertion_result(assertion: EvalAssertion, reading: AssertionReading) -> dict[str, Any]:

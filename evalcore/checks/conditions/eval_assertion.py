@@ -12,6 +12,7 @@ from evalcore.checks.conditions.base import Condition, ConditionServices
 from evalcore.checks.conditions.kinds import AnyCondition
 from evalcore.checks.conditions.payload_path import (
     PayloadPathError,
+    Resolved,
     Unresolved,
     parse_payload_path,
     resolve,
@@ -120,14 +121,22 @@ async def evaluate_assertion(
     if block_error is not None:
         message = f"the block failed: {block_error}"
         return AssertionReading(blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message))
-    handle = outputs.get(target.output_handle_id)
-    if handle is None:
-        return AssertionReading(_absent(condition, _missing_handle(target, outputs)))
-    resolved = resolve(payload_of(handle), target.path)
-    if isinstance(resolved, Unresolved):
-        return AssertionReading(_absent(condition, _unresolved(target, resolved)))
+    resolved = addressed_value(target, outputs)
+    if isinstance(resolved, ConditionVerdict):
+        return AssertionReading(_absent(condition, resolved))
     verdict = await condition.evaluate(resolved.value, services)
     return AssertionReading(verdict, resolved.value)
+
+
+def addressed_value(
+    target: AssertionTarget, outputs: Mapping[str, JsonHandle | FileHandle]
+) -> Resolved | ConditionVerdict:
+    """Return what stands at the target, or the verdict (blocked) on its absence."""
+    handle = outputs.get(target.output_handle_id)
+    if handle is None:
+        return _missing_handle(target, outputs)
+    resolved = resolve(payload_of(handle), target.path)
+    return _unresolved(target, resolved) if isinstance(resolved, Unresolved) else resolved
 
 
 def _absent(condition: Condition, otherwise: ConditionVerdict) -> ConditionVerdict:

@@ -12,12 +12,17 @@ from evalcore.formats.parts.evalcore_section import SectionReader, suite_name, t
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.script_suite.includes import ScriptDocument, ScriptProblems
+from evalcore.formats.script_suite.questions import (
+    judged_metadata,
+    script_questions,
+    split_test,
+)
 from evalcore.formats.script_suite.script_file import Script, read_script
-from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, TestGroup
+from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, ScriptSection, TestGroup
 from evalcore.formats.script_suite.stored_form import stored, stored_layer
 from evalcore.formats.text.documents import collector_paused
+from evalcore.gates.builtin import PassRate
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import raise_all
 from evalcore.mistakes.wording import describe
@@ -120,6 +125,9 @@ class _Loading:
         self._iterations = None if file is None or "iterations" not in raw else file.iterations
         self.section = self._section()
         self.settings = SectionReader(self.section, options, problems)
+        written = self.section.get("human", ())
+        self._questions = script_questions(written, ("evalcore", "human"), problems)
+        self._asks_people = bool(self._questions)
         self._tools = ToolReader(problems, script.servers, script.models)
         self._script_imports: list[tuple[str, Loc]] = []
         self._reader = LevelReader(self._tools, problems)
@@ -132,11 +140,11 @@ class _Loading:
         if script.servers and find_spec("mcp") is None and script.problems is not None:
             script.problems.add(("mcp",), EXTRA)
 
-    def _section(self) -> EvalcoreSection:
-        section: EvalcoreSection = {}
+    def _section(self) -> ScriptSection:
+        section: ScriptSection = {}
         if "evalcore" in self._raw:
             raw = self._raw["evalcore"]
-            section = self._problems.sound_part(raw, EvalcoreSection, ("evalcore",))
+            section = self._problems.sound_part(raw, ScriptSection, ("evalcore",))
         iterations = self._raw.get("iterations")
         reader = SectionReader(section, self._options, self._problems)
         reader.refuse_both({"iterations": ("iterations", iterations)})
@@ -179,6 +187,9 @@ class _Loading:
         if not self._is_name(name, loc):
             return None
         before = self._problems.count
+        raw, own = split_test(raw, loc, self._problems)
+        questions = (*self._questions, *own)
+        self._asks_people = self._asks_people or bool(questions)
         test = self._reader.test(raw, loc, group.levels)
         if test is None or self._problems.count > before:
             return None
@@ -186,10 +197,11 @@ class _Loading:
         return Case(
             id=case_id(group.name, name),
             input=stored({key: raw[key] for key in ScriptTest.model_fields if key in raw}),
-            assertions=_SCORE,
+            assertions=(*_SCORE, *questions) if questions else _SCORE,
             group=group.name,
             target=None if group.target == TARGET else group.target,
             threshold=self._threshold,
+            metadata=judged_metadata(questions),
         )
 
     def _is_name(self, name: Any, loc: Loc) -> bool:
@@ -274,8 +286,12 @@ class _Loading:
         return threshold_of(self._options.threshold, own, default=DEFAULT_THRESHOLD)
 
     def policy(self) -> Policy:
-        """Return the policy: no gates, and an error scores 0, unless the file says otherwise."""
-        return self.settings.policy(ScoreRule.WEIGHTED, (), self._threshold)
+        """Return the policy: an error scores 0 and there are no gates, unless the file says so.
+
+        A file that asks people has a gate by default: without any, nothing would wait for labels.
+        """
+        gates = (PassRate(threshold=1.0).spec,) if self._asks_people else ()
+        return self.settings.policy(ScoreRule.WEIGHTED, gates, self._threshold)
 
     def limits(self) -> Limits:
         """Return the bounds of the run, with the rates that models have in the script."""

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from evalcore.declared.base import Declared
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
-from evalcore.formats.script_suite.shapes import FlatFile, GroupedFile, TestGroup
+from evalcore.formats.script_suite.shapes import (
+    FlatFile,
+    GroupedFile,
+    ScriptSection,
+    ScriptTestSection,
+    TestGroup,
+)
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.scripts.program import LevelShape, ScriptTest
 from evalcore.scripts.statements.match import Matcher
@@ -30,13 +35,17 @@ _FORMS: Final[dict[str, dict[str, Any]]] = {
 
 def script_suite_schema() -> dict[str, Any]:
     """Return the schema of a suite file, with suites or without."""
-    section = adapter(EvalcoreSection).json_schema()
-    definitions = section.pop("$defs", {})
+    section = adapter(ScriptSection).json_schema()
+    test_section = adapter(ScriptTestSection).json_schema()
+    definitions = {**test_section.pop("$defs", {}), **section.pop("$defs", {})}
+    test = _schema(ScriptTest)
+    test["properties"]["evalcore"] = {"$ref": "#/$defs/TestEvalcore"}
     body = [{"$ref": "#/$defs/Statement"}]
     definitions |= {
         "Evalcore": section,
+        "TestEvalcore": test_section,
         "Level": _schema(LevelShape),
-        "Tests": {"type": "object", "additionalProperties": _schema(ScriptTest)},
+        "Tests": {"type": "object", "additionalProperties": test},
         "Suite": _schema(TestGroup),
         "Body": {"anyOf": [*body, {"type": "array", "items": body[0]}]},
         "Statement": {"oneOf": [_schema(statement_class(kind)) for kind in STATEMENTS]},

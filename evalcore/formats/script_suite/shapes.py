@@ -4,9 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from evalcore.declared.types import Repetitions
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from evalcore.declared.types import Repetitions, Text
+from evalcore.formats.parts.human_questions import QuestionKeys
+from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
 from evalcore.scripts.program import LevelShape
 from evalcore.scripts.statements.statement import Compiled, ScriptPart
+
+
+@with_config(STRICT)
+class ScriptQuestion(QuestionKeys, total=False):
+    """A question for people; `of` is the variable or expression that they judge."""
+
+    of: Text
+
+
+@with_config(STRICT)
+class ScriptSection(EvalcoreSection, total=False):
+    """The section `evalcore:` of a script suite; `human` is asked about each test."""
+
+    human: list[ScriptQuestion]
+
+
+@with_config(STRICT)
+class ScriptTestSection(TypedDict, total=False):
+    """The section `evalcore:` of one test."""
+
+    human: list[ScriptQuestion]
 
 
 class TestGroup(LevelShape):

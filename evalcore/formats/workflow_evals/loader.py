@@ -15,11 +15,15 @@ from evalcore.formats.parts.evalcore_section import SectionReader, suite_name
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.parts.required_cases import check_required_cases
 from evalcore.formats.parts.selection import Selection, choose_variants
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.text.documents import Document, read_document
 from evalcore.formats.workflow_evals.assertions import condition_check
-from evalcore.formats.workflow_evals.shapes import FileEval, WorkflowEvalsFile
+from evalcore.formats.workflow_evals.questions import (
+    eval_questions,
+    own_questions,
+    without_section,
+)
+from evalcore.formats.workflow_evals.shapes import EvalsSection, FileEval, WorkflowEvalsFile
 from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
 from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import PassRate
@@ -27,6 +31,7 @@ from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems, raise_all
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import describe, shown_path, suggest
+from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
@@ -52,15 +57,17 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
     ids = UniqueIds("two evals are called '{}'", key="name")
     spool = CaseSpool()
     conditions: list[Condition] = []
+    common = eval_questions(section.get("human", ()), ("evalcore", "human"), problems)
     for index, written in enumerate(_of_type(raw.get("evals"), list)):
         loc: Loc = ("evals", index)
         identity = _identity(written, index)
         ids.note(identity, loc, problems)
-        saved = _read_eval(written, loc, problems, blocks)
+        own = own_questions(written, loc, problems)
+        saved = _read_eval(without_section(written), loc, problems, blocks)
         if saved is None:
             continue
         conditions.append(saved.assertion.condition)
-        case = eval_case(saved, identity)
+        case = eval_case(saved, identity, (*common, *own))
         if selection.keeps(case.id, case.tags):
             spool.append(case)
     use_graders(conditions, graders, problems)
@@ -98,15 +105,15 @@ def use_graders(conditions: Collection[Condition], graders: Graders, problems: P
         graders.embedding({}, ("evals",), problems)
 
 
-def eval_case(saved: FileEval, identity: str) -> Case:
-    """Return the case of a saved eval: its frozen inputs, and its assertion as a check."""
+def eval_case(saved: FileEval, identity: str, questions: tuple[Assertion, ...] = ()) -> Case:
+    """Return the case of a saved eval: its frozen inputs, its assertion and questions as checks."""
     return Case(
         id=identity,
         input={
             "block_id": saved.target.block_id,
             "handle_inputs": saved.source.model_dump(mode="json")["handle_inputs"],
         },
-        assertions=(condition_check(saved.assertion),),
+        assertions=(condition_check(saved.assertion), *questions),
     )
 
 
@@ -122,7 +129,7 @@ def _of_type(value: Any, type_: type) -> Any:
     return value if isinstance(value, type_) else type_()
 
 
-def _checked_file(raw: Any, problems: Problems) -> EvalcoreSection:
+def _checked_file(raw: Any, problems: Problems) -> EvalsSection:
     """Return the section `evalcore:`; raise `LoadError` if the file is no mapping."""
     problems.check_shape(raw, WorkflowEvalsFile)
     if not isinstance(raw, dict):
@@ -131,9 +138,9 @@ def _checked_file(raw: Any, problems: Problems) -> EvalcoreSection:
         if key not in raw:
             problems.add((key,), "is required")
     try:
-        section: EvalcoreSection = adapter(EvalcoreSection).validate_python(raw.get("evalcore", {}))
+        section: EvalsSection = adapter(EvalsSection).validate_python(raw.get("evalcore", {}))
     except ValidationError:  # its mistakes are noted with those of the file
-        return EvalcoreSection()
+        return EvalsSection()
     return section
 
 

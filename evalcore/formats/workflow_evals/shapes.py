@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.conditions.eval_assertion import EvalAssertion, Handle
+from evalcore.checks.conditions.eval_assertion import AssertionTarget, EvalAssertion, Handle
+from evalcore.formats.parts.human_questions import QuestionKeys
 from evalcore.formats.parts.shared_shapes import EvalcoreSection
 
 STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -46,9 +47,30 @@ class FileEval(BaseModel):
 
 
 @with_config(STRICT)
+class EvalQuestion(QuestionKeys, total=False):
+    """A question for people; `target` is the output handle, and the path in it, that they judge."""
+
+    target: AssertionTarget
+
+
+@with_config(STRICT)
+class EvalsSection(EvalcoreSection, total=False):
+    """The section `evalcore:` of the file; `human` is asked about each eval."""
+
+    human: list[EvalQuestion]
+
+
+@with_config(STRICT)
+class OwnSection(TypedDict, total=False):
+    """The section `evalcore:` of one eval."""
+
+    human: list[EvalQuestion]
+
+
+@with_config(STRICT)
 class WorkflowEvalsFile(TypedDict, total=False):
     """A file of format `workflow-evals`; the workflow is written in it, or named by its path."""
 
     workflow: dict[str, Any] | Name
     evals: list[Any]
-    evalcore: EvalcoreSection
+    evalcore: EvalsSection

@@ -13,6 +13,7 @@ from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.formats.text.documents import as_json, read_document
 from evalcore.formats.text.written_yaml import yaml_text
 from evalcore.formats.workflow_evals.loader import load_workflow_evals
+from evalcore.formats.workflow_evals.questions import without_section
 from evalcore.formats.workflow_evals.shapes import FileEval
 from evalcore.mistakes.shape_lookup import adapter
 from evalcore.mistakes.wording import shown_path
@@ -35,7 +36,9 @@ def read_saved_evals(path: Path) -> SavedEvalsFile:
     if isinstance(workflow, str):
         workflow = as_json(read_document(path.parent / workflow).value)
     named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
-    evals = tuple(adapter(FileEval).validate_python(written) for written in raw["evals"])
+    evals = tuple(
+        adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]
+    )
     return SavedEvalsFile(suite_name(path, *named), workflow, evals)
 
 

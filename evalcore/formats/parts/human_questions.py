@@ -1,0 +1,56 @@
+"""Questions for people in the section `evalcore:` of formats that have no list of assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalcore.checks.base import AssertionValueError
+from evalcore.checks.human import Human, HumanKeys
+from evalcore.declared.types import Text, Weight
+from evalcore.mistakes.locations import Loc
+from evalcore.mistakes.problems import Problems
+from evalcore.model.assertion import Assertion
+
+CHECK = "human"
+
+
+class QuestionKeys(HumanKeys, total=False):
+    """The keys of a question; each format adds what says which value people judge."""
+
+    name: Text
+    weight: Weight
+
+
+def read_question(
+    written: Mapping[str, Any],
+    loc: Loc,
+    problems: Problems,
+    judged: Mapping[str, Any],
+    *,
+    weight: float = 1.0,
+    required: bool = False,
+) -> Assertion | None:
+    """Return the assertion of a question that has the right shape; None, noted, if it is wrong.
+
+    `judged` are the fields of the check that say what people judge. `weight` and `required` hold
+    where the question does not say them.
+    """
+    try:
+        fields = Human.stored_fields(written)
+    except AssertionValueError as error:
+        problems.add((*loc, *error.loc), str(error))
+        return None
+    return Assertion(
+        type=CHECK,
+        check=CHECK,
+        name=written.get("name", CHECK),
+        params={**fields, **judged},
+        weight=float(written.get("weight", weight)),
+        required=Human.required_score({"required": required, **written}),
+    )
+
+
+def only_read(questions: Sequence[Assertion | None]) -> tuple[Assertion, ...]:
+    """Return the questions without those whose mistakes are noted."""
+    return tuple(question for question in questions if question is not None)

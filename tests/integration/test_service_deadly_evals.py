@@ -92,15 +92,17 @@ def test_evals_that_end_the_process_are_executed_three_times_and_the_others_fini
 ) -> None:
     amounts = [1, -1, 2, -2, 3]
     run = planned(tmp_path, amounts)
-    # Two processes with all evals, then one for each that kills its process, then the others.
-    killed = -signal.SIGKILL
-    assert [attempt(run) for _ in range(5)] == [killed, killed, killed, killed, 0]
+    codes = [attempt(run)]
+    while codes[-1] == -signal.SIGKILL and len(codes) < 10:
+        codes.append(attempt(run))
+    killed = codes[:-1]
+    assert codes[-1] == 0
     assert run.manifest().state is State.COMPLETED
     marks = executions(tmp_path / "marks")
-    # At most twice with all others and once alone. Of two that run at the same time, the signal
-    # of the quicker block may end the process before the slower one is executed.
+    # At most twice with all others and once alone: an end of the process counts for each eval that
+    # was begun, and of two at the same time the quicker one may end the other before its mark.
     assert 1 <= min(marks[-1], marks[-2]) <= max(marks[-1], marks[-2]) <= 3
-    assert marks[-1] + marks[-2] >= 4
+    assert 3 <= len(killed) <= marks[-1] + marks[-2]
     results = {
         result.eval_id: result for _, shard in committed_results(run, set()) for result in shard
     }

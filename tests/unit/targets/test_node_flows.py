@@ -405,11 +405,14 @@ def test_a_node_has_a_time_limit_of_its_own() -> None:
 
 def test_what_runs_beside_a_node_that_fails_is_stopped() -> None:
     stopped: list[str] = []
+    began = asyncio.Event()
 
     async def run(value: Any) -> Any:
         if value == "break":
+            await began.wait()
             raise ValueError("boom")
         try:
+            began.set()
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             stopped.append(value)

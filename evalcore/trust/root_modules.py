@@ -58,7 +58,9 @@ class _SourceLoader(SourceFileLoader):
     def get_data(self, path: str) -> bytes:
         """Return the data of a file; raises `OSError` for bytecode that may be outdated."""
         if path.endswith(".pyc"):
-            age_s = Path(path).stat().st_mtime - Path(self.path).stat().st_mtime
+            source = Path(self.path).stat()
+            # A copy may keep the time of writing; that of the file's last change is the system's.
+            age_s = Path(path).stat().st_mtime - max(source.st_mtime, source.st_ctime)
             if age_s < _UNCERTAIN_S:
                 raise OSError(f"{path} may be older than its source")
         return super().get_data(path)

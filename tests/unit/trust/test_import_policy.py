@@ -294,9 +294,10 @@ def test_a_source_of_the_same_size_and_second_is_not_taken_from_outdated_bytecod
 def test_bytecode_that_is_surely_younger_than_its_source_is_used(tmp_path: Path) -> None:
     source = tmp_path / "answers.py"
     source.write_text("def reply(): return 1\n")
-    moment = source.stat().st_mtime - 100
-    os.utime(source, (moment, moment))
-    py_compile.compile(str(source), doraise=True)
+    moment = source.stat().st_mtime
+    bytecode = py_compile.compile(str(source), doraise=True)
+    assert bytecode is not None
     source.write_text("def reply(): return 2\n")
     os.utime(source, (moment, moment))
+    os.utime(bytecode, (moment + 100, moment + 100))
     assert ImportPolicy(roots=(tmp_path,)).load("answers:reply")() == 1

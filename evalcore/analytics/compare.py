@@ -138,7 +138,8 @@ class Comparer:
         compared = [VariantComparison(now, was, run_id) for now, was in pairs]
         if not compared:
             return ()
-        self._run("pairs", candidates=[p[0] for p in pairs], baselines=[p[1] for p in pairs])
+        names = {"candidates": [p[0] for p in pairs], "baselines": [p[1] for p in pairs]}
+        self._run("pairs", **names, same_run=earlier is None)
         repeated = plan.iterations > 1 or (earlier is not None and earlier.plan.iterations > 1)
         alphas = self._judge_chances(repeated=repeated)
         self._run("differences", **self.comparison.tolerances._asdict())

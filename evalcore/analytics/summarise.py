@@ -215,7 +215,7 @@ class Aggregates:
 
     def stopped_items(self) -> int:
         """Return how many items were skipped since the gates were decided before."""
-        row = self.connection.execute("SELECT count(*) FROM items WHERE left_out").fetchone()
+        row = self.connection.execute("SELECT count(*) FROM items WHERE stopped").fetchone()
         return int(row[0]) if row else 0
 
     def compared_variants(self) -> list[str]:

@@ -18,7 +18,7 @@ from evalcore.execution.row import FinishedItem
 from evalcore.execution.run_inputs import RunInputs
 from evalcore.execution.running_item import RunningItem, wall_clock_us
 from evalcore.model.exchange import SkippedError
-from evalcore.model.run import DECIDED, State
+from evalcore.model.run import DECIDED, NOT_FOR_TARGET, State
 from evalcore.model.suite import EvidencePolicy, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 
@@ -38,6 +38,8 @@ class ItemRunner:
 
     def waits(self, item: WorkItem) -> bool:
         """Whether `run` may suspend: for a workspace, a target, a check or a scorer."""
+        if not item.is_for_target:
+            return False
         return self._grading.waits(item) or self._evidence.waits(item)
 
     async def run(self, item: WorkItem, calls: Calls | None = None) -> FinishedItem:
@@ -53,6 +55,10 @@ class ItemRunner:
         return finished
 
     async def _run(self, item: WorkItem, calls: Calls | None) -> FinishedItem:
+        if not item.is_for_target:
+            now_us = wall_clock_us()
+            skipped = FinishedItem(item, State.SKIPPED, now_us, now_us, attempts=0)
+            return skipped._replace(reason=NOT_FOR_TARGET)
         if (earlier := self._finished_earlier(item)) is not None:
             return earlier
         if calls is not None and self._inputs.begins is not None:

@@ -64,6 +64,8 @@ def _asked_by(case: Case, definition: SuiteDefinition) -> Iterator[tuple[Target,
     if case.reason_not_executable is not None:
         return
     for variant in definition.variants:
+        if case.targets and variant.target not in case.targets:
+            continue
         name = case.target or variant.target or definition.default_target
         target = definition.targets.get(name or "")
         if target is not None and case.fixture is None:

@@ -12,6 +12,8 @@ SCHEMA = 1
 PLANNING = "planning"
 DECIDED = "decided"
 """The reason of items that were skipped since the gates of the run were decided before."""
+NOT_FOR_TARGET = "not for this target"
+"""The reason of items that were skipped since their case names the targets that answer it."""
 
 
 class State(StrEnum):

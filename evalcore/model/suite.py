@@ -71,6 +71,7 @@ class Case(NamedTuple):
     they are.
     `conversation` says that the target answers each user message in turn.
     `workspace` is what its target works in (`model.workspace.spec_of` reads it).
+    `targets` names those that answer it: only their variants are executed; empty means all.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Case(NamedTuple):
     block_fixtures: Evidence | None = None
     workspace: Mapping[str, Any] | None = None
     conversation: bool = False
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _LEFT_OUT_AS_NONE = (
     "criteria",
     "reason_not_executable",
 )
-_LEFT_OUT_AS_EMPTY = ("tags", "metadata", "conversation")
+_LEFT_OUT_AS_EMPTY = ("tags", "metadata", "conversation", "targets")
 _METRICS = tuple(field.name for field in fields(Metrics))
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
@@ -147,6 +147,7 @@ def _decode_case(
         block_fixtures=None if block_fixtures is None else decode_evidence(block_fixtures),
         workspace=None if workspace is None else workspaces[workspace],
         conversation=raw.get("conversation", False),
+        targets=tuple(raw.get("targets", ())),
     )
 
 

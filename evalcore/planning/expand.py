@@ -36,6 +36,12 @@ class WorkItem(NamedTuple):
     exec_key: str
     grade_key: str
 
+    @property
+    def is_for_target(self) -> bool:
+        """Whether the case is for the target of the item's variant."""
+        targets = self.case.targets
+        return not targets or self.variant.target in targets
+
 
 class _Graded(NamedTuple):
     """What grades a case: its assertions, their digest, the judges that they name."""

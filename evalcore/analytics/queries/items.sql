@@ -3,7 +3,8 @@
 -- $errors: the error policy. Texts stay in the parts: `report_cases` and `failures` fetch them.
 -- `counted`: false for an item in error that the policy excludes. `counted_score`: the score of a
 -- completed item, 0 for one in error that counts, NULL for any other. `missed`: the required
--- assertions below their thresholds. `left_out`: skipped since the gates were decided before.
+-- assertions below their thresholds. `left_out`: skipped since the gates were decided before
+-- (`stopped`), or since the case is for the targets of other variants.
 -- `awaiting`: labels of people are missing. Such an item counts as it is, what is required of people
 -- as not met; in the variants of the variable `best_variants` (by number) it counts as if people
 -- answered as expected.
@@ -20,6 +21,7 @@ SELECT
     coalesce(status = 'completed' AND outcome = 'passed', false) AS passed,
     NOT (status = 'error' AND $errors = 'exclude') AND NOT left_out AS counted,
     left_out,
+    stopped,
     awaiting,
     len(list_filter(assertions, a -> a.outcome = 'error')) AS asserted_errors,
     list_transform(
@@ -44,7 +46,10 @@ FROM (
     FROM (
         SELECT
             *,
-            coalesce(status = 'skipped' AND reason = 'decided', false) AS left_out,
+            coalesce(status = 'skipped' AND reason = 'decided', false) AS stopped,
+            coalesce(
+                status = 'skipped' AND reason IN ('decided', 'not for this target'), false
+            ) AS left_out,
             coalesce(reason = 'awaiting annotation', false) AS awaiting,
             CASE WHEN reason = 'awaiting annotation' AND list_contains(
                 getvariable('best_variants'), (item // $iterations) % $variants

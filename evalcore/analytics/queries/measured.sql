@@ -3,12 +3,13 @@
 -- An item in error measures nothing, whatever the error policy says of its score: `score`,
 -- `measured_passed` and the other measures are of the completed items, `policy_score` and `passed`
 -- of those that count under the policy.
+-- `unplanned`: the case is for the targets of other variants.
 -- `state` is measured (an item passed or failed), or why nothing is: blocked, error, skipped.
 CREATE OR REPLACE TEMP TABLE measured AS
 WITH known_items AS (
     SELECT
         case_number, variant_number, item, outcome, passed, counted, counted_score, threshold,
-        missed, status = 'completed' AS completed, status = 'error' AS errored,
+        left_out AND NOT stopped AS unplanned, missed, status = 'completed' AS completed, status = 'error' AS errored,
         CASE WHEN status = 'completed' THEN counted_score END AS score,
         CASE WHEN status = 'completed' THEN latency_ms END AS latency_ms,
         CASE WHEN status = 'completed' THEN cost_usd END AS cost_usd,
@@ -27,6 +28,7 @@ means AS (
         count(*) FILTER (passed) AS pass_count,
         coalesce(bool_or(counted AND errored), false) AS errored,
         bool_or(counted) AS counted,
+        bool_and(unplanned) AS unplanned,
         fsum(counted_score ORDER BY item) / nullif(count(counted_score), 0) AS policy_score,
         fsum(score ORDER BY item) / nullif(count(score), 0) AS score,
         CASE WHEN $reducer = 'median' THEN median(score) END AS median_score,
@@ -48,8 +50,8 @@ means AS (
         case_number, variant_number,
         (counted AND (completed OR errored))::BIGINT, completed::BIGINT,
         coalesce(completed AND outcome <> 'blocked', false)::BIGINT, errored::BIGINT,
-        passed::BIGINT, counted AND errored, counted, counted_score, score, NULL, NULL, score, score,
-        NULL, threshold, latency_ms, cost_usd, tokens
+        passed::BIGINT, counted AND errored, counted, unplanned, counted_score, score, NULL, NULL,
+        score, score, NULL, threshold, latency_ms, cost_usd, tokens
     FROM known_items
     WHERE $iterations = 1
 )

@@ -1,5 +1,6 @@
 -- Each candidate's case beside the baseline's of the same id; either side may be missing.
 -- $candidates, $baselines: variants of `measured` and of `baseline_measured`, matched by place.
+-- $same_run: of variants of one run those cases are no pair that are for the target of one of them.
 -- A side that was not completed (in error, skipped) is missing. `shared`: both sides are measured.
 CREATE OR REPLACE TEMP TABLE pairs AS
 WITH matched AS (
@@ -40,3 +41,6 @@ SELECT
     least(now.score - was.score, now.policy_score - was.policy_score) AS difference
 FROM now
 FULL JOIN was ON now.place = was.place AND now.case_id = was.case_id
+WHERE NOT CASE WHEN $same_run THEN coalesce(now.unplanned, was.unplanned)
+    OR coalesce(was.unplanned, now.unplanned)
+    ELSE coalesce(now.unplanned, true) AND coalesce(was.unplanned, true) END

@@ -29,6 +29,7 @@ from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution,
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
+from evalcore.mistakes.wording import suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
@@ -44,6 +45,10 @@ _UNUSED_CRITERIA_OF_SEVERAL: Final = (
 NO_ANSWER = (
     "has nothing that answers it: give it `fixtures: {output: …}`, an `execution.target`, "
     "or the suite a target (`execution.target`, a target named 'default', --target NAME)"
+)
+NO_VARIANTS = (
+    "chooses among the suite's `execution.targets`, and the suite has none; list the targets "
+    "there, or name one `target` here"
 )
 NOTHING_TO_CHECK = (
     "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
@@ -70,6 +75,7 @@ class SuiteDefaults:
     threshold: float = 0.8
     has_target: bool = False
     forced_target: bool = False
+    variant_targets: tuple[str, ...] = ()
     workspaces: WorkspaceReader | None = None
     skip: bool = False
     conversation: bool = False
@@ -192,13 +198,30 @@ class TestReader:
         """Note a test that nothing answers, or whose target is unknown."""
         execution = test.get("execution") or {}
         name = execution.get("target")
-        if execution.get("targets"):
-            message = "is read at the suite level only; name one `target` here"
-            problems.add((*loc, "execution", "targets"), message, label=_label(test["id"]))
+        if "targets" in execution:
+            self._check_targets(execution, (*loc, "execution"), problems, _label(test["id"]))
         if name is not None and not self.defaults.forced_target:
             self.defaults.targets.use(name, (*loc, "execution", "target"), problems)
         elif fixture is None and not self.defaults.has_target:
             problems.add(loc, NO_ANSWER, label=_label(test["id"]))
+
+    def _check_targets(
+        self, execution: TestExecution, loc: Loc, problems: Problems, label: str
+    ) -> None:
+        """Note targets of a test that no variant of the suite has."""
+        if "target" in execution:
+            message = "is given beside 'target'; keep one of them"
+            problems.add((*loc, "targets"), message, label=label)
+            return
+        names = self.defaults.variant_targets
+        for index, name in enumerate(execution["targets"]):
+            if not names and not self.defaults.forced_target:
+                problems.add((*loc, "targets"), NO_VARIANTS, label=label)
+                return
+            if name not in names and not self.defaults.forced_target:
+                message = f"'{name}' is no target of the suite's `execution.targets`"
+                at = (*loc, "targets", index)
+                problems.add(at, f"{message}.{suggest(name, names)}", label=label)
 
     def _case(
         self,
@@ -229,6 +252,7 @@ class TestReader:
             metadata=metadata,
             workspace=self._workspace(test, loc, problems),
             conversation=test.get("conversation", defaults.conversation),
+            targets=() if defaults.forced_target else tuple(execution.get("targets", ())),
         )
 
     def _workspace(self, test: TestShape, loc: Loc, problems: Problems) -> Mapping[str, Any] | None:

@@ -274,6 +274,9 @@ class _SuiteLevel:
                 or not (sound and self.targets.complete)
             ),
             forced_target=self.options.target is not None,
+            variant_targets=tuple(
+                variant.target for variant in self.variants if variant.target is not None
+            ),
             workspaces=self.workspaces,
             metadata=self._metadata(),
             programs=self.programs,

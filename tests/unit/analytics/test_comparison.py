@@ -11,6 +11,7 @@ import pytest
 from evalcore.analytics.compare import ComparisonPlan, match_variants
 from evalcore.analytics.summarise import Aggregates
 from evalcore.model.comparison import Tolerances, VariantComparison
+from evalcore.model.gate import GateSpec
 from evalcore.model.run import Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.sql.rows import write_rows
@@ -227,3 +228,29 @@ def test_variants_of_two_runs_are_matched(
     now: list[str], was: list[str], pairs: list[tuple[str, str]], alone: list[str]
 ) -> None:
     assert match_variants(now, was) == (pairs, alone)
+
+
+def test_a_case_that_is_for_one_variants_target_is_no_regression_of_the_others(
+    tmp_path: Path,
+) -> None:
+    passed: dict[str, Any] = {
+        "status": "completed",
+        "outcome": "passed",
+        "score": 1.0,
+        "assertions": [],
+    }
+    skipped: dict[str, Any] = {"status": "skipped", "reason": "not for this target"}
+    ends = [("both", passed), ("both", passed), ("base only", passed), ("base only", skipped)]
+    rows = [
+        {"item": item, "case_id": case, "variant": ("base", "cand")[item % 2], **end}
+        for item, (case, end) in enumerate(ends)
+    ]
+    write_rows([orjson.dumps(row) + b"\n" for row in rows], tmp_path / "00000.parquet")
+    plan, against = Plan(4, 2, 2, 1, 1, 4, 1, 2), ComparisonPlan(("base", "cand"), "base")
+    policy = Policy(ScoreRule.BLOCKS, (GateSpec("required_cases", {"case_ids": ["base only"]}),))
+    with Aggregates([tmp_path / "00000.parquet"], plan, policy, against) as tables:
+        summary = tables.summary()
+    one = only(summary.comparison)
+    assert (one.compared, one.regression_count, one.missing_count) == (1, 0, 0)
+    assert [variant.cases for variant in summary.variants] == [2, 1]
+    assert (summary.pass_rate, summary.required_cases) == (1.0, ())

@@ -16,7 +16,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT, Target
+from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.planning.expand import WorkItem
 from evalcore.trust.imports import ImportPolicy
 
@@ -92,3 +92,18 @@ def test_after_an_error_the_others_are_skipped_if_the_suite_stops_on_errors(stop
 
     last = State.SKIPPED if stops else State.COMPLETED
     assert statuses == [State.COMPLETED, State.ERROR, last]
+
+
+@pytest.mark.parametrize(("variant_target", "status"), [("t", "completed"), ("u", "skipped")])
+def test_a_case_that_names_targets_is_executed_on_these_only(
+    variant_target: str, status: str
+) -> None:
+    planned = item(targets=("t",))._replace(variant=Variant("v", target=variant_target))
+
+    finished = run_inline(runner().run(planned))
+
+    assert (finished.status, finished.reason is None) == (status, status == "completed")
+
+
+def test_an_item_that_is_not_for_its_target_waits_for_nothing() -> None:
+    assert not runner().waits(item(targets=("u",), latency_ms=5))

@@ -260,3 +260,46 @@ def test_the_expected_output_has_the_text_of_its_files(tmp_path: Path) -> None:
     assert [one["value"] for one in message["content"]] == [
         "The sky is blue.", "The sky is blue.", "big.md", "image.bin", "https://a.example/b.md",
     ]  # fmt: skip
+
+
+CHOOSING = "{id: a, input: hi, execution: {targets: [%s]}, assertions: [{type: equals, value: hi}]}"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "option", "targets"),
+    [
+        pytest.param("other", None, ("other",), id="one of the suite's"),
+        pytest.param("other, default", None, ("other", "default"), id="several"),
+        pytest.param("other", "default", (), id="the caller's goes before"),
+    ],
+)
+def test_a_test_chooses_among_the_suites_targets(
+    tmp_path: Path, chosen: str, option: str | None, targets: tuple[str, ...]
+) -> None:
+    suite = f"{TARGETS}\nexecution: {{targets: [other, default]}}"
+
+    assert case(tmp_path, suite, CHOOSING % chosen, target=option).targets == targets
+
+
+@pytest.mark.parametrize(
+    ("suite", "test", "message"),
+    [
+        pytest.param("", CHOOSING % "other", "and the suite has none", id="no variants"),
+        pytest.param(
+            "execution: {targets: [default]}", CHOOSING % "other", "Known: default", id="not listed"
+        ),
+        pytest.param(
+            "execution: {targets: [default]}",
+            CHOOSING.replace("targets", "target: other, targets") % "default",
+            "is given beside 'target'",
+            id="with a target",
+        ),
+    ],
+)
+def test_targets_of_a_test_that_choose_nothing_are_a_mistake(
+    tmp_path: Path, suite: str, test: str, message: str
+) -> None:
+    (problem,) = problems_of(tmp_path, f"{TARGETS}\n{suite}\ntests: [{test}]")
+
+    assert problem.path.startswith("tests[0].execution.targets")
+    assert message in problem.message

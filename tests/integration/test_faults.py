@@ -27,6 +27,7 @@ from tests.support.worker_runs import (
     Worker,
     calls,
     finished_report,
+    pause,
     plan_shared,
     undisturbed_report,
     wait_for,
@@ -109,7 +110,7 @@ def test_a_worker_paused_beyond_its_lease_discards_what_another_one_has_committe
 ) -> None:
     paused, *others = start(started, run, folder, 3)
     wait_for(lambda: paused.has_called(folder, 4), paused, *others)
-    paused.send(signal.SIGSTOP)
+    pause(folder / "store", paused.pid)
     try:
         assert [worker.end() for worker in others] == [0, 0]
     finally:

@@ -224,7 +224,10 @@ def answer(*_):
     with lock:
         running += 1
         peak = max(peak, running)
-    time.sleep(0.05)
+    patience = time.monotonic() + 10
+    while peak < 5 and time.monotonic() < patience:
+        time.sleep(0.005)
+    time.sleep(0.02)
     with lock:
         running -= 1
         with open(__file__ + ".peak", "w") as file:

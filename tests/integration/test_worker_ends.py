@@ -22,7 +22,14 @@ from tests.support.model_server import Failure, model_server
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, environment, evalcore
 from tests.support.shell import start as start_evalcore
-from tests.support.worker_runs import LEASE_S, Worker, plan_shared, undisturbed_report, write_suite
+from tests.support.worker_runs import (
+    LEASE_S,
+    Worker,
+    pause,
+    plan_shared,
+    undisturbed_report,
+    write_suite,
+)
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow]
 
@@ -190,9 +197,8 @@ def test_workers_that_are_silent_end_the_run_and_it_can_be_resumed(
         assert process.poll() is None, out.read_text()
         time.sleep(0.01)
     frozen += [int(path.name) for path in (folder / "calls").iterdir()]
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
-    assert process.wait(60) == 4, out.read_text()
+    pause(store, *frozen)
+    assert process.wait(120) == 4, out.read_text()
     text = out.read_text()
     assert "nothing was in flight and nothing was committed for 3 s" in text
     assert "are silent; go on with: evalcore run --resume" in text

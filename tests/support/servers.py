@@ -26,7 +26,8 @@ SECRET_KEY = "no-secret-at-all"
 BUCKET = "evalcore"
 
 _GRPC_OFFSET = 10_000  # SeaweedFS's worker looks for the admin server's gRPC port there
-_READY_S = 60.0
+# On a busy machine Prefect's server takes a minute, most of it for its new database.
+_READY_S = 180.0
 _HOP_HEADERS = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from evalcore.formats.parts.load_options import LoadOptions
 from evalcore.pipeline import ExecuteOptions, PlanOptions, execute_run, finish_run, load, plan_run
+from evalcore.storage.local import HIDDEN_FOLDER
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
@@ -136,6 +139,28 @@ def wait_for(happened: Callable[[], bool], *workers: Worker, seconds: float = 60
         assert not ended, ended
         assert time.monotonic() < deadline, [worker.said() for worker in workers]
         time.sleep(0.01)
+
+
+def pause(store: Path, *pids: int) -> None:
+    """Stop processes, each at a moment at which it holds no lock of the local store.
+
+    Who is stopped within a lock holds up every process that needs the same lock.
+    """
+    locks = store / HIDDEN_FOLDER / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        for number in range(256):
+            lock = held.enter_context((locks / f"{number:02x}").open("ab"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        while not all(_is_stopped(pid) for pid in pids):
+            time.sleep(0.01)
+
+
+def _is_stopped(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    return state in "TtZ"
 
 
 def calls(folder: Path) -> Counter[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,30 @@ def pytest_configure() -> None:
     """Let processes that tests start be interrupted, even where the tests run in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_ALL_EXTENDED = re.compile(r"^pytestmark = \[[^\]]*mark\.extended", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules of `extended` tests alone: importing them takes longer than reading them.
+
+    Each of the test processes collects all tests.
+    """
+    if config.option.markexpr != "not extended" or collection_path.suffix != ".py":
+        return None
+    return True if _ALL_EXTENDED.search(collection_path.read_text("utf-8")) else None
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect without the garbage collector, which visits all imports repeatedly."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep what was collected out of the garbage collector's sight."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

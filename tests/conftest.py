@@ -58,13 +58,30 @@ def plan_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests of one server in one of pytest's processes: starting it takes longer than they."""
+    """Keep tests that share a server or a store in one of pytest's processes.
+
+    Else each process would make what one of them can make for all.
+    """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if item.path.stem == "test_dev":
             item.add_marker(pytest.mark.xdist_group("dev"))
         elif "running_prefect" in fixtures:
             item.add_marker(pytest.mark.xdist_group("prefect"))
+        elif _uses_fixture_of_module(item) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _uses_fixture_of_module(item: pytest.Item) -> bool:
+    """Return whether a fixture that the test uses is made once for its module."""
+    if not isinstance(item, pytest.Function):
+        return False
+    module = item.nodeid.partition("::")[0]
+    return any(
+        definition.scope == "module" and definition.baseid == module
+        for definitions in item._fixtureinfo.name2fixturedefs.values()
+        for definition in definitions
+    )
 
 
 @pytest.fixture(autouse=True)

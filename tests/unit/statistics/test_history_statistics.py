@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -28,14 +28,14 @@ CHECKED_P = [0.001, 0.008, 0.039, 0.041, 0.042, 0.06, 0.074, 0.205, 0.212, 0.216
 
 # Every test process collects all tests, and the import takes a second.
 @pytest.fixture(scope="module")
-def stats() -> ModuleType:
+def stats() -> Any:
     from scipy import stats
 
     return stats
 
 
 @pytest.fixture(scope="module")
-def special() -> ModuleType:
+def special() -> Any:
     from scipy import special
 
     return special
@@ -62,7 +62,7 @@ def test_benjamini_hochberg_gives_the_checked_numbers() -> None:
     assert benjamini_hochberg([]) == []
 
 
-def test_benjamini_hochberg_is_that_of_scipy(stats: ModuleType) -> None:
+def test_benjamini_hochberg_is_that_of_scipy(stats: Any) -> None:
     drawn = [random.Random(seed).random() ** 3 for seed in range(50)]
     assert benjamini_hochberg(drawn) == pytest.approx(list(stats.false_discovery_control(drawn)))
 
@@ -100,7 +100,7 @@ def test_anytime_mcnemar_gives_the_checked_numbers() -> None:
 @pytest.mark.parametrize("df", [1, 2, 3, 9, 30, 199, 5_000])
 @pytest.mark.parametrize("probability", [0.6, 0.9, 0.975, 0.995, 0.99999])
 def test_students_quantile_is_that_of_scipy(
-    probability: float, df: int, special: ModuleType
+    probability: float, df: int, special: Any
 ) -> None:
     assert t_quantile(probability, df) == pytest.approx(special.stdtrit(df, probability), rel=1e-9)
     assert t_cdf(1.7, df) == pytest.approx(special.stdtr(df, 1.7), rel=1e-10)
@@ -108,7 +108,7 @@ def test_students_quantile_is_that_of_scipy(
 
 @pytest.mark.parametrize(("worse", "better"), [(5, 15), (10, 20), (0, 6), (40, 61), (3, 3)])
 def test_mcnemar_is_scipys_binomial_test(
-    worse: int, better: int, stats: ModuleType, special: ModuleType
+    worse: int, better: int, stats: Any, special: Any
 ) -> None:
     expected = stats.binomtest(worse, worse + better).pvalue
     assert mcnemar(worse, better) == pytest.approx(expected, rel=1e-9)
@@ -118,7 +118,7 @@ def test_mcnemar_is_scipys_binomial_test(
 
 
 @pytest.mark.parametrize("table", [(3, 3, 0, 3), (4, 4, 0, 4), (5, 5, 0, 5), (7, 10, 2, 8)])
-def test_fisher_is_that_of_scipy(table: tuple[int, int, int, int], stats: ModuleType) -> None:
+def test_fisher_is_that_of_scipy(table: tuple[int, int, int, int], stats: Any) -> None:
     passed_a, n_a, passed_b, n_b = table
     expected = stats.fisher_exact([[passed_a, n_a - passed_a], [passed_b, n_b - passed_b]]).pvalue
     assert fisher(*table) == pytest.approx(expected, rel=1e-9)
@@ -154,7 +154,7 @@ def test_cusum_grows_while_values_fall() -> None:
     assert cusum([1.0, 0.8, 0.8, 1.2], mean=1.0, sigma=0.1) == pytest.approx([0, 0.15, 0.3, 0.05])
 
 
-def test_self_started_values_are_standard_normal(stats: ModuleType) -> None:
+def test_self_started_values_are_standard_normal(stats: Any) -> None:
     source, scores = random.Random(11), list[float]()
     for _ in range(400):
         scores += self_starting([source.gauss(0.7, 0.02) for _ in range(30)], 0.0)

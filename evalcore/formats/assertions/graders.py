@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -55,6 +56,16 @@ class Graders:
         self._targets = targets
         self._inline: dict[str, Mapping[str, Any]] = {}
         self._versions: dict[tuple[str, ...], str | None] = {}
+        self._beside: Path | None = None
+
+    @contextmanager
+    def reading_beside(self, folder: Path) -> Iterator[None]:
+        """Look for prompts in `folder` first, as long as the context lasts."""
+        before, self._beside = self._beside, folder
+        try:
+            yield
+        finally:
+            self._beside = before
 
     @property
     def targets(self) -> Targets | None:
@@ -213,7 +224,10 @@ class Graders:
         if name == written and not self._is_path(written):
             return written
         try:
-            path = resolve_inside(repository_root(self.folder), self.folder, name)
+            folder = self.folder
+            if self._beside is not None and (self._beside / name).is_file():
+                folder = self._beside
+            path = resolve_inside(repository_root(self.folder), folder, name)
             if path.stat().st_size > _LARGEST_PROMPT:
                 raise AssertionValueError(f"prompt {name!r} is larger than 1 MiB")
             text = path.read_text("utf-8")

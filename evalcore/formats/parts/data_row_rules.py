@@ -82,6 +82,9 @@ def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, 
 def _of_assertion(
     assertion: Mapping[str, Any], loc: Loc, rules: RowRules
 ) -> Iterator[tuple[Loc, str]]:
+    if "include" in assertion:
+        yield (*loc, "include"), f"a template may hold what runs programs: {_INSTEAD}"
+        return
     written = assertion.get("type")
     kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
     bare = kind.removeprefix("not-")

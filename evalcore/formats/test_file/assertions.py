@@ -6,7 +6,8 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -14,6 +15,12 @@ from pydantic import ValidationError
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import AssertionType, assertion_types
 from evalcore.checks.registry import Dialect
+from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions.assertion_templates import (
+    DEEPEST_INCLUDE,
+    AssertionTemplates,
+    is_include,
+)
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.suite_warnings import CaseWarnings
@@ -31,7 +38,8 @@ _LONGEST_NAME: Final = 30
 class AssertionReader:
     """Reads assertions; those that are written alike are one object.
 
-    `programs` are custom assertion types. `notes` collects keys that have no effect.
+    `programs` are custom assertion types, `templates` opens what is included. `notes` collects keys
+    that have no effect.
     """
 
     def __init__(
@@ -39,10 +47,15 @@ class AssertionReader:
         graders: Graders,
         programs: Mapping[str, ProgramAssertion] | None = None,
         notes: CaseWarnings | None = None,
+        templates: AssertionTemplates | None = None,
     ) -> None:
         self._graders = graders
         self._programs = programs or {}
         self._notes = notes
+        self._templates = templates
+        self._included: dict[Path, list[Assertion]] = {}
+        # The templates that are being read, the outermost first.
+        self._including: list[Path] = []
         types = assertion_types(Dialect.TEST)
         self._types = {
             spelling: kind
@@ -71,11 +84,46 @@ class AssertionReader:
                 if criteria is None:
                     criteria = _rubric([text for text in raw if isinstance(text, str)])
                     assertion = self.read(criteria, (*loc, index), problems, label)
+            elif assertion is None and self._templates is not None and is_include(entry):
+                at = (*loc, index, "include")
+                assertions += self._include(entry["include"], at, problems, label)
+                continue
             elif assertion is None:
                 assertion = self.read(entry, (*loc, index), problems, label)
             if assertion is not None:
                 assertions.append(assertion)
         return assertions
+
+    def _include(
+        self, name: object, loc: Loc, problems: Problems, label: str
+    ) -> Sequence[Assertion]:
+        """Return the assertions of a template; its mistakes are noted with its own lines, once."""
+        if self._templates is None or not isinstance(name, str) or not name:
+            problems.add(loc, f"expected the name of a template, got {describe(name)}", label=label)
+            return ()
+        beside = self._including[-1].parent if self._including else None
+        try:
+            path = self._templates.find(name, beside)
+            if path in self._included:
+                return self._included[path]
+            if path in self._including:
+                raise UsageError(f"'{name}' includes itself")
+            if len(self._including) == DEEPEST_INCLUDE:
+                raise UsageError(f"'{name}' is included more than {DEEPEST_INCLUDE} files deep")
+            template = self._templates.open(path)
+        except LoadError as error:
+            problems.include(error.problems)
+            return ()
+        except EvalError as error:
+            problems.add(loc, str(error), label=label)
+            return ()
+        self._including.append(path)
+        with self._graders.reading_beside(path.parent):
+            included = self.read_all(template.entries, ("assertions",), template.problems)
+        self._including.pop()
+        problems.include(template.problems.noted)
+        self._included[path] = included
+        return included
 
     def read(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> Assertion | None:
         """Return the assertion at `loc`; None, and every mistake noted, if it is wrong."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import ProgramAssertion
 from evalcore.formats.parts.interpolation import Variables, interpolate
@@ -17,6 +18,7 @@ from evalcore.formats.parts.targets_file import Targets
 from evalcore.formats.parts.unique_ids import UniqueIds
 from evalcore.formats.parts.workspaces import WorkspaceReader
 from evalcore.formats.test_file.assertions import AssertionReader
+from evalcore.formats.test_file.case_variables import CaseVariables
 from evalcore.formats.test_file.input_messages import (
     InputOrigin,
     as_messages,
@@ -29,7 +31,7 @@ from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution,
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
-from evalcore.mistakes.wording import suggest
+from evalcore.mistakes.wording import path_text, suggest
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
@@ -81,6 +83,7 @@ class SuiteDefaults:
     conversation: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     programs: Mapping[str, ProgramAssertion] = field(default_factory=dict)
+    templates: AssertionTemplates | None = None
     notes: CaseWarnings | None = None
 
 
@@ -95,7 +98,9 @@ class TestReader:
         self.warnings = CaseWarnings(strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self._validate = adapter(TestShape).validate_python
-        self._reader = AssertionReader(defaults.graders, defaults.programs, defaults.notes)
+        self._reader = AssertionReader(
+            defaults.graders, defaults.programs, defaults.notes, defaults.templates
+        )
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case of the test at `loc`, or note every mistake in it and return None.
@@ -105,7 +110,8 @@ class TestReader:
         before = problems.count
         if marked:
             raw = interpolate(raw, self.variables, loc, problems)
-        test = self._checked(raw, loc, problems)
+        values = self._values(raw)
+        test = self._checked(raw if values is None else values.fill_test(raw), loc, problems)
         if test is None:
             return None
         self.ids.note(test["id"], loc, problems)
@@ -114,8 +120,13 @@ class TestReader:
         self._check_answer(test, fixture, loc, problems)
         if problems.count > before:
             return None
-        case = self._case(test, assertions, fixture, loc, problems)
+        case = self._case(test, assertions, fixture, loc, problems, values)
         return case if problems.count == before else None
+
+    def _values(self, raw: Any) -> CaseVariables | None:
+        """Return the values for `{{ name }}` that a test has."""
+        values = raw.get("vars") if type(raw) is dict else None
+        return CaseVariables(values) if isinstance(values, dict) else None
 
     def _checked(self, raw: Any, loc: Loc, problems: Problems) -> TestShape | None:
         """Return the validated test with the aliases resolved."""
@@ -230,6 +241,7 @@ class TestReader:
         fixture: Evidence | None,
         loc: Loc,
         problems: Problems,
+        values: CaseVariables | None,
     ) -> Case:
         execution = test.get("execution") or {}
         defaults = self.defaults
@@ -241,7 +253,7 @@ class TestReader:
             metadata = {**metadata, "conversation_id": test["conversation_id"]}
         return Case(
             id=test["id"],
-            input=self._input(test, loc, problems),
+            input=self._input(test, loc, problems, values),
             assertions=assertions,
             fixture=fixture,
             target=None if defaults.forced_target else execution.get("target"),
@@ -270,22 +282,36 @@ class TestReader:
             value, InputOrigin(self.defaults.folder, at, problems, _label(test["id"]))
         )
 
-    def _input(self, test: TestShape, loc: Loc, problems: Problems) -> Any:
+    def _input(
+        self, test: TestShape, loc: Loc, problems: Problems, values: CaseVariables | None
+    ) -> Any:
         """Return the test's input with the suite's messages before it and the files in it."""
         execution, defaults = test.get("execution") or {}, self.defaults
         skip = defaults.skip or execution.get("skip_defaults")
         files = test.get("input_files", () if skip else defaults.input_files)
         before = () if skip else defaults.messages
         own = test["input"]
+        if values is not None:
+            files, before = values.fill(list(files)), values.fill(list(before))
+            self._note_unused(values, (*loc, "vars"), problems, _label(test["id"]))
         if not files and not before and not isinstance(own, list):
             return own
         origin = InputOrigin(defaults.folder, (*loc, "input"), problems, _label(test["id"]))
         check_messages(own, origin)
-        for index, name in enumerate(test.get("input_files", ())):
+        for index, name in enumerate(test.get("input_files", () if values is None else files)):
             check_file(name, origin._replace(loc=(*loc, "input_files", index)))
         messages = [*before, *as_messages(own)]
         first = test.get("conversation", defaults.conversation)
         return with_files(messages, files, len(before), first=first)
+
+    def _note_unused(self, values: CaseVariables, loc: Loc, problems: Problems, label: str) -> None:
+        """Warn of variables that no text of the test names."""
+        for name in values.unused:
+            path = path_text((*loc, name))
+            reason = f"no text of the test has {{{{ {name} }}}}"
+            several = f"{{count}} variables ({{names}}) have no effect: {reason}"
+            text = f"{label}: {path} has no effect: {reason}"
+            self.warnings.add(text, (*loc, name), problems, name=path, several=several)
 
 
 def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.errors import LoadError, Problem
+from evalcore.formats.assertions.assertion_templates import AssertionTemplates
 from evalcore.formats.assertions.graders import Graders
 from evalcore.formats.assertions.program_assertions import program_assertions
 from evalcore.formats.parts.case_spooling import spool_rows
@@ -200,6 +201,7 @@ class _SuiteLevel:
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets)
         self.programs = program_assertions(path.parent)
+        self.templates = AssertionTemplates(path.parent, variables)
         self.notes = CaseWarnings(strict=options.strict)
         self.graders.use_suites(self.execution, self.section, problems)
         self.variants = self._variants()
@@ -254,12 +256,14 @@ class _SuiteLevel:
         origin = InputOrigin(folder, ("input",), problems)
         check_messages(raw.get("input"), origin)
         for index, name in enumerate(raw.get("input_files", ())):
+            if "{{" in name:  # a test's `vars` may fill it
+                continue
             check_file(name, origin._replace(loc=("input_files", index)))
         return SuiteDefaults(
             folder=folder,
             graders=self.graders,
             assertions=tuple(
-                AssertionReader(self.graders, self.programs, self.notes).read_all(
+                AssertionReader(self.graders, self.programs, self.notes, self.templates).read_all(
                     listed[key], (key,), problems
                 )
             ),
@@ -280,6 +284,7 @@ class _SuiteLevel:
             workspaces=self.workspaces,
             metadata=self._metadata(),
             programs=self.programs,
+            templates=self.templates,
             notes=self.notes,
             skip=bool(self.execution.get("skip_defaults")),
             conversation=bool(self.execution.get("conversation")),

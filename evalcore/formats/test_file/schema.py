@@ -15,7 +15,14 @@ def test_file_schema() -> dict[str, Any]:
     schema = adapter(TestFile).json_schema()
     definitions = schema["$defs"]
     definitions["Assertion"] = assertion_schema(Dialect.TEST, definitions)
-    items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, {"type": "string", "minLength": 1}]}
+    text = {"type": "string", "minLength": 1}
+    include = {
+        "type": "object",
+        "properties": {"include": text},
+        "required": ["include"],
+        "additionalProperties": False,
+    }
+    items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
     listed = {"type": "array", "items": items}
     for shape in (schema, definitions["TestAlias"], definitions["TestExecution"]):
         for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():

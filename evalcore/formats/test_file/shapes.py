@@ -118,6 +118,7 @@ class TestShape(TypedDict, total=False):
 
     id: Required[Text]
     description: str
+    vars: dict[str, Any]
     criteria: str
     expected_outcome: str
     input: Required[Input]

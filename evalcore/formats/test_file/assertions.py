@@ -72,7 +72,7 @@ class AssertionReader:
 
         Its plain texts are the criteria of one `rubrics`, which stands where the first of them is.
         """
-        assertions = []
+        assertions: list[Assertion] = []
         texts = self._texts
         criteria: Any = None
         for index, entry in enumerate(raw or ()):

@@ -99,17 +99,13 @@ def test_anytime_mcnemar_gives_the_checked_numbers() -> None:
 
 @pytest.mark.parametrize("df", [1, 2, 3, 9, 30, 199, 5_000])
 @pytest.mark.parametrize("probability", [0.6, 0.9, 0.975, 0.995, 0.99999])
-def test_students_quantile_is_that_of_scipy(
-    probability: float, df: int, special: Any
-) -> None:
+def test_students_quantile_is_that_of_scipy(probability: float, df: int, special: Any) -> None:
     assert t_quantile(probability, df) == pytest.approx(special.stdtrit(df, probability), rel=1e-9)
     assert t_cdf(1.7, df) == pytest.approx(special.stdtr(df, 1.7), rel=1e-10)
 
 
 @pytest.mark.parametrize(("worse", "better"), [(5, 15), (10, 20), (0, 6), (40, 61), (3, 3)])
-def test_mcnemar_is_scipys_binomial_test(
-    worse: int, better: int, stats: Any, special: Any
-) -> None:
+def test_mcnemar_is_scipys_binomial_test(worse: int, better: int, stats: Any, special: Any) -> None:
     expected = stats.binomtest(worse, worse + better).pvalue
     assert mcnemar(worse, better) == pytest.approx(expected, rel=1e-9)
     assert binomial_half_cdf(worse, worse + better) == pytest.approx(

@@ -14,15 +14,15 @@ from evalcore.errors import StoreError
 from evalcore.execution.lanes.claims import begin_alone
 from evalcore.execution.lanes.crashes import without_culprits
 from evalcore.execution.open_shards import OpenShard
+from evalcore.execution.plan_reader import PlanReader
 from evalcore.model.run import Plan
-from evalcore.model.suite import Case
 from evalcore.observability.observer import Observer, ShardCommitted
-from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
+from evalcore.planning.expand import Expander, WorkItem, expand_shard
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.execution.lanes.claims import Claims
+    from evalcore.execution.lanes.claims import Claims, Lease
     from evalcore.execution.reused_items import ReusedItems
 
 
@@ -79,7 +79,7 @@ class StoredShards:
         self._claims = claims
         self._observer = observer
         self._lock = threading.Lock()
-        self._part: tuple[int, list[Case]] = (-1, [])
+        self._reader = PlanReader(run)
         self._started: dict[int, float] = {}
 
     def begin(self, shard: int) -> list[WorkItem]:
@@ -89,29 +89,34 @@ class StoredShards:
         """
         with self._lock:
             self._started[shard] = time.time()
-            if self._claims is not None:
-                lease = self._claims.lease(shard)
-            else:
-                lease = begin_alone(self._run, shard, self._started[shard])
-                if lease is None:
-                    return []
             if self._reused is not None:
                 self._reused.prepare(self.plan.shard_items(shard))
-            items = expand_shard(self._expander, self.plan, shard, self._cases(shard))
+            if self._claims is not None:
+                lease, items = self._claims.lease(shard), self._expanded(shard)
+            else:
+                lease, items = self._begun_alone(shard)
+                if lease is None:
+                    return []
         return items if lease is None or not lease.culprits else without_culprits(items, lease)
 
-    def _cases(self, shard: int) -> list[Case]:
-        """Return the cases of a shard; the part that was read last is kept."""
-        numbers = cases_of_shard(self.plan, shard)
-        cases: list[Case] = []
-        size = self.plan.part_cases
-        for number in range(numbers.start // size, (numbers.stop - 1) // size + 1):
-            if self._part[0] != number:
-                self._part = (number, self._run.cases(number, self.plan, opened=True))
-            first = number * size
-            start, stop = max(numbers.start - first, 0), min(numbers.stop - first, size)
-            cases.extend(self._part[1][start:stop])
-        return cases
+    def _begun_alone(self, shard: int) -> tuple[Lease | None, list[WorkItem]]:
+        """Return the note that a shard begins, and its items; a remote note takes no time extra."""
+        now = self._started[shard]
+        if not self._run.store.is_remote:
+            return begin_alone(self._run, shard, now), self._expanded(shard)
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1, thread_name_prefix="begin") as thread:
+            noted = thread.submit(begin_alone, self._run, shard, now)
+            items = self._expanded(shard)
+        return noted.result(), items
+
+    def _expanded(self, shard: int) -> list[WorkItem]:
+        """Return all items of a shard; the cases of the one after it are requested."""
+        self._reader.request(self.plan, shard)
+        cases = self._reader.cases(self.plan, shard)
+        self._reader.request(self.plan, shard + 1)
+        return expand_shard(self._expander, self.plan, shard, cases)
 
     def store_blobs(self, shard: OpenShard) -> None:
         """Write the blobs that the shard has so far, and let go of them."""

@@ -56,12 +56,23 @@ class LocalStore:
         """The folder as a `file://` URL."""
         return self._root.as_uri()
 
+    @property
+    def is_remote(self) -> bool:
+        """False: files."""
+        return False
+
     def get(self, key: str) -> StoredObject:
         """Return the object at `key`."""
         path = self._path(key)
         with self._explained(key, "read"):
             data = path.read_bytes()
         return StoredObject(data, _hash(data))
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object at `key`."""
+        path = self._path(key)
+        with self._explained(key, "read"):
+            return path.is_file()
 
     def put(self, key: str, data: bytes) -> str:
         """Write the object, replacing any; return its ETag."""

@@ -46,8 +46,15 @@ class ObjectStore(Protocol):
         What the environment gives (an S3 endpoint, a region, credentials) is not part of it.
         """
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each request takes a network's time: several at once are worth their threads."""
+
     def get(self, key: str) -> StoredObject:
         """Return the object at `key`."""
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object at `key`; nothing of it is read."""
 
     def put(self, key: str, data: bytes) -> str:
         """Write the object, replacing any; return its ETag."""

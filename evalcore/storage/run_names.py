@@ -162,11 +162,7 @@ def _of_ids(store: ObjectStore, name: str, suite: str | None) -> StoredRun:
         if keys.run_id.startswith(name) or (ends and keys.run_id.endswith(f"-{name}"))
     ]
     # A folder without a manifest is what is left of a run that was deleted.
-    candidates = [
-        keys
-        for keys in matching[: _MOST_CANDIDATES + 1]
-        if next(iter(store.list(keys.manifest)), None) is not None
-    ]
+    candidates = [keys for keys in matching[: _MOST_CANDIDATES + 1] if store.exists(keys.manifest)]
     if not candidates:
         raise RunNotFoundError(_unknown(store, name))
     if len(candidates) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -36,16 +36,25 @@ from evalcore.storage.layout import (
     suite_key,
 )
 from evalcore.storage.manifests import encode_manifest, parse_manifest
-from evalcore.storage.object_store import ObjectStore
+from evalcore.storage.object_store import ObjectStore, StoredObject
 from evalcore.storage.seal import Seal, digest_of
+from evalcore.storage.transfers import transfer
 from evalcore.trust.sealed_plans import open_plan
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _SWAP_ATTEMPTS = 20
-_FETCHERS = 8
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+class _LastManifest:
+    """The manifest as this process has read or written it last: a change begins with it."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self) -> None:
+        self.stored: StoredObject | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class StoredRun:
     keys: RunKeys
     known_definition: SuiteDefinition | None = field(default=None, repr=False, compare=False)
     seal: Seal | None = field(default=None, repr=False, compare=False)
+    last_manifest: _LastManifest = field(default_factory=_LastManifest, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -69,25 +79,34 @@ class StoredRun:
     def create(self, manifest: Manifest) -> None:
         """Write the manifest; raise `RunConflictError` if the run exists already."""
         data = encode_manifest(manifest)
-        if self.store.put_if_absent(self.keys.manifest, data) is None:
+        etag = self.store.put_if_absent(self.keys.manifest, data)
+        if etag is None:
             raise RunConflictError(f"run {self.run_id} exists already in {self.store.url}")
+        self.last_manifest.stored = StoredObject(data, etag)
 
     def manifest(self) -> Manifest:
         """Return the manifest; raise `DamagedRunError` if it is none, `StoreError` for another
         version's.
         """
-        manifest = parse_manifest(self.store.get(self.keys.manifest).data, self.keys)
+        stored = self.last_manifest.stored = self.store.get(self.keys.manifest)
+        manifest = parse_manifest(stored.data, self.keys)
         if self.seal is not None:
             self.seal.check_manifest(manifest)
         return manifest
 
     def update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
-        """Change the manifest by compare-and-swap; `change` is called again after a lost race."""
+        """Change the manifest by compare-and-swap; `change` is called again after a lost race.
+
+        Its first attempt is made on the manifest that this process has read or written last.
+        """
+        stored = self.last_manifest.stored
         for _ in range(_SWAP_ATTEMPTS):
-            stored = self.store.get(self.keys.manifest)
+            stored = stored or self.store.get(self.keys.manifest)
             changed = change(parse_manifest(stored.data, self.keys))
             data = encode_manifest(changed)
-            if self.store.compare_and_swap(self.keys.manifest, data, stored.etag) is not None:
+            etag = self.store.compare_and_swap(self.keys.manifest, data, stored.etag)
+            self.last_manifest.stored = stored = None if etag is None else StoredObject(data, etag)
+            if etag is not None:
                 return changed
         raise RunConflictError(f"the manifest of run {self.run_id} is changed all the time")
 
@@ -100,16 +119,16 @@ class StoredRun:
 
         Returns the digests of what was to be written, by the part's name below `plan/`.
         """
-        digests: dict[str, str] = {}
+        suite = seal_document(orjson.dumps(definition, option=_INDENTED))
+        parts = ((self.keys.plan_part(number), part) for number, part in enumerate(cases.parts()))
+        return dict(
+            transfer(self.store, self._write_part, chain([(self.keys.plan_suite, suite)], parts))
+        )
 
-        def write(key: str, data: bytes) -> None:
-            self.store.put_if_absent(key, data)
-            digests[key.removeprefix(self.keys.plan_prefix)] = digest_of(data)
-
-        write(self.keys.plan_suite, seal_document(orjson.dumps(definition, option=_INDENTED)))
-        for number, part in enumerate(cases.parts()):
-            write(self.keys.plan_part(number), part)
-        return digests
+    def _write_part(self, part: tuple[str, bytes]) -> tuple[str, str]:
+        key, data = part
+        self.store.put_if_absent(key, data)
+        return key.removeprefix(self.keys.plan_prefix), digest_of(data)
 
     @cached_property
     def definition(self) -> SuiteDefinition:
@@ -135,13 +154,16 @@ class StoredRun:
         """Return one part of the cases as it was written; raise `DamagedRunError`."""
         return self.plan_object(self.keys.plan_part(number))
 
-    def cases(self, number: int, plan: Plan, *, opened: bool = False) -> list[Case]:
+    def cases(
+        self, number: int, plan: Plan, *, opened: bool = False, part: bytes | None = None
+    ) -> list[Case]:
         """Return the cases of one part of the plan; raise `DamagedRunError`.
 
-        `opened` as in `decode_part`.
+        `opened` as in `decode_part`; `part` is the part if it has been read already (`plan_part`).
         """
         try:
-            cases = decode_part(self.plan_part(number), opened=opened)
+            part = self.plan_part(number) if part is None else part
+            cases = decode_part(part, opened=opened)
         except PlanPartError as error:
             raise self._damaged(self.keys.plan_part(number), str(error)) from error
         if len(cases) != plan.cases_of_part(number):
@@ -187,12 +209,11 @@ class StoredRun:
 
     def has_result(self, shard: int) -> bool:
         """Whether the shard has a result object."""
-        return self._exists(self.keys.result(shard))
+        return self.store.exists(self.keys.result(shard))
 
     def is_decided(self) -> bool:
         """Whether a process has noted that the run's gates are decided."""
-        key = self.keys.decided
-        return any(info.key == key for info in self.store.list(key))
+        return self.store.exists(self.keys.decided)
 
     def claimed_shards(self) -> frozenset[int]:
         """Return the shards that some worker has begun."""
@@ -204,14 +225,11 @@ class StoredRun:
 
     def is_cancel_requested(self) -> bool:
         """Whether the run was asked to stop (`request_cancel`)."""
-        return self._exists(self.keys.cancel)
+        return self.store.exists(self.keys.cancel)
 
     def are_results_dropped(self) -> bool:
         """Whether compaction has deleted the results: the history has their rows."""
-        return self._exists(self.keys.results_dropped)
-
-    def _exists(self, key: str) -> bool:
-        return any(info.key == key for info in self.store.list(key))
+        return self.store.exists(self.keys.results_dropped)
 
     @contextmanager
     def result_files(self, plan: Plan, only: Collection[int] | None = None) -> Iterator[list[Path]]:
@@ -221,19 +239,18 @@ class StoredRun:
         """
         shards = [shard for shard in range(plan.shards) if only is None or shard in only]
         keys = [self.keys.result(shard) for shard in shards]
-        local = [self.store.local_path(key) for key in keys]
-        if all(path is not None for path in local):
+        if not self.store.is_remote:
+            local = [self.store.local_path(key) for key in keys]
             yield [path for path in local if path is not None]
             return
-        from concurrent.futures import ThreadPoolExecutor
-
         with TemporaryDirectory(prefix="evalcore-results-") as folder:
             paths = [Path(folder) / f"{shard:05d}.parquet" for shard in shards]
-            with ThreadPoolExecutor(max_workers=_FETCHERS) as fetchers:
-                list(fetchers.map(self._fetch, keys, paths))
+            for _ in transfer(self.store, self._fetch, zip(keys, paths, strict=True)):
+                pass
             yield paths
 
-    def _fetch(self, key: str, path: Path) -> None:
+    def _fetch(self, copied: tuple[str, Path]) -> None:
+        key, path = copied
         path.write_bytes(self.store.get(key).data)
 
     def _shards(self, prefix: str) -> frozenset[int]:
@@ -258,7 +275,7 @@ def find_run(store: ObjectStore, run_id: str) -> StoredRun:
     if run_created_at(run_id) is not None:
         for suite in store.list_folders(RUNS_PREFIX):
             run = StoredRun(store, RunKeys(NameKey(suite), run_id))
-            if next(iter(store.list(run.keys.manifest)), None) is not None:
+            if store.exists(run.keys.manifest):
                 return run
     raise RunNotFoundError(f"no run {run_id!r} in {store.url}; `evalcore runs list` shows them")
 

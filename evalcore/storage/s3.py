@@ -84,6 +84,11 @@ class S3Store:
         """`s3://bucket/prefix`; endpoint and credentials are the environment's."""
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
+    @property
+    def is_remote(self) -> bool:
+        """True."""
+        return True
+
     def get(self, key: str) -> StoredObject:
         """Return the object at `key`."""
         name = self._name(key)
@@ -96,6 +101,15 @@ class S3Store:
                 answer["Body"].close()
 
         return self._repeated(key, get)
+
+    def exists(self, key: str) -> bool:
+        """Whether there is an object at `key`: one HEAD request, a twelfth of a listing's price."""
+        name = self._name(key)
+        try:
+            self._repeated(key, lambda: self._client.head_object(Bucket=self._bucket, Key=name))
+        except ObjectNotFoundError:
+            return False
+        return True
 
     def put(self, key: str, data: bytes) -> str:
         """Write the object, replacing any; return its ETag."""

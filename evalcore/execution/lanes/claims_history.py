@@ -8,8 +8,7 @@ from evalcore.execution.lanes.claims import read_lease
 from evalcore.execution.lanes.started_items import count_restarted
 from evalcore.model.run import Plan
 from evalcore.storage.runs import StoredRun
-
-_FETCHERS = 8
+from evalcore.storage.transfers import transfer
 
 
 class ClaimsHistory(NamedTuple):
@@ -26,13 +25,7 @@ def read_history(run: StoredRun, plan: Plan) -> ClaimsHistory:
     beginning of a shard after its first counts all of its items.
     """
     shards = sorted(run.claimed_shards())
-    if len(shards) <= 1 or run.store.local_path(run.keys.claim(shards[0])) is not None:
-        leases = [read_lease(run, shard) for shard in shards]
-    else:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(_FETCHERS) as fetchers:
-            leases = list(fetchers.map(lambda shard: read_lease(run, shard), shards))
+    leases = list(transfer(run.store, lambda shard: read_lease(run, shard), shards))
     again = sum(
         (lease.attempt - 1) * len(plan.shard_items(shard))
         for shard, lease in zip(shards, leases, strict=True)

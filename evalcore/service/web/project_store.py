@@ -35,11 +35,20 @@ class ProjectStore(ObjectStore):
         """What messages name instead of the store's address, which is not the project's to know."""
         return "this service"
 
+    @property
+    def is_remote(self) -> bool:
+        """What the store itself says."""
+        return self._store.is_remote
+
     def get(self, key: str) -> StoredObject:
         """Return the object; raise `ObjectNotFoundError` for one of another project."""
         if not self._is_readable(key):
             raise ObjectNotFoundError(f"{key} does not exist")
         return self._store.get(key)
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such an object of this project."""
+        return self._is_readable(key) and self._store.exists(key)
 
     def put(self, key: str, data: bytes) -> str:
         """Write an object of an own suite; raise `StoreError` for any other."""

@@ -1,0 +1,66 @@
+"""The cases of a run's shards, read from its plan; from a remote store before they are needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evalcore.model.run import Plan
+from evalcore.model.suite import Case
+from evalcore.planning.expand import cases_of_shard
+from evalcore.storage.runs import StoredRun
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+_READERS = 4
+
+
+class PlanReader:
+    """Reads the cases of shards. To be used by one thread at a time.
+
+    A request to a remote store takes as long as thousands of instant items. So the parts of a shard
+    are requested together, and those of the shard after it while its items run.
+    """
+
+    def __init__(self, run: StoredRun) -> None:
+        self._run = run
+        self._last: tuple[int, list[Case]] = (-1, [])
+        self._requested: dict[int, Future[bytes]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+
+    def request(self, plan: Plan, shard: int) -> None:
+        """Begin to read the parts of a shard, and let go of those of shards before it."""
+        if not self._run.store.is_remote or shard >= plan.shards:
+            return
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="plan")
+        parts = _parts_of(plan, shard)
+        self._requested = {
+            number: self._requested.get(number) or self._threads.submit(self._run.plan_part, number)
+            for number in parts
+            if number != self._last[0]
+        }
+
+    def cases(self, plan: Plan, shard: int) -> list[Case]:
+        """Return the cases of a shard; raise `DamagedRunError`. The last part is kept."""
+        numbers = cases_of_shard(plan, shard)
+        cases: list[Case] = []
+        for number in _parts_of(plan, shard):
+            if self._last[0] != number:
+                self._last = (number, self._part(plan, number))
+            first = number * plan.part_cases
+            start, stop = max(numbers.start - first, 0), min(numbers.stop - first, plan.part_cases)
+            cases.extend(self._last[1][start:stop])
+        return cases
+
+    def _part(self, plan: Plan, number: int) -> list[Case]:
+        requested = self._requested.pop(number, None)
+        part = None if requested is None else requested.result()
+        return self._run.cases(number, plan, opened=True, part=part)
+
+
+def _parts_of(plan: Plan, shard: int) -> range:
+    numbers = cases_of_shard(plan, shard)
+    return range(numbers.start // plan.part_cases, (numbers.stop - 1) // plan.part_cases + 1)

@@ -1,0 +1,45 @@
+"""Several requests to a remote store at once, so that a run waits for one and not for each.
+
+Threads are imported when there is something to wait for: a small run in a folder needs none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from evalcore.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_AT_ONCE = 16  # a client keeps 32 connections
+
+
+def transfer(store: ObjectStore, request: Callable[[A], T], arguments: Iterable[A]) -> Iterator[T]:
+    """Yield what the request gives for each argument, in order.
+
+    Of a remote store several are requested at once. The arguments are taken as requests end, so
+    that a long iterable is never in memory as a whole. The first failure ends it.
+    """
+    if not store.is_remote:
+        yield from map(request, arguments)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="transfer") as threads:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for argument in arguments:
+                if len(waiting) == 2 * _AT_ONCE:
+                    yield waiting.popleft().result()
+                waiting.append(threads.submit(request, argument))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,68 @@
+"""What a run asks of a remote store: by shard and by part of the plan, and little besides."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from evalcore.pipeline import execute_lane, execute_run, finish_run, load, plan_run, view_run
+from evalcore.pipeline.plan import PlanOptions
+from evalcore.storage.runs import StoredRun, find_run
+from tests.support.counting_store import CountingStore
+
+NOW = datetime(2026, 5, 18, 10, 0, tzinfo=UTC)
+# Two parts of the plan, three shards.
+CASES = 2_100
+FINISHING = {
+    **{"GET manifest.json": 1, "GET plan": 1, "LIST plan": 1},
+    **{"GET claims": 3, "LIST claims": 1, "GET results": 3, "LIST results": 1},
+    **{"LIST annotations": 1, "PUT manifest.json": 1, "PUT report.json": 1},
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CountingStore:
+    return CountingStore(tmp_path / "store")
+
+
+def planned(store: CountingStore, folder: Path) -> StoredRun:
+    suite = folder / "suite.jsonl"
+    line = {"input": "x", "fixtures": {"output": "y"}, "assertions": [{"type": "is-json"}]}
+    suite.write_text("".join(json.dumps({"id": f"c{n}", **line}) + "\n" for n in range(CASES)))
+    return plan_run(load(suite), store, PlanOptions(), now=NOW)
+
+
+def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
+    store: CountingStore, tmp_path: Path
+) -> None:
+    run = planned(store, tmp_path)
+    assert store.taken() == {"LIST runs": 1, "PUT manifest.json": 2, "PUT plan": 4}
+    receipts = execute_run(run)
+    assert store.taken() == {
+        **{"GET manifest.json": 1, "GET plan": 2, "LIST results": 1},
+        **{"PUT claims": 3, "PUT results": 3},
+    }
+    with finish_run(run, receipts, now=NOW):
+        # The last part of the plan is read once more: what was executed is what stands there.
+        assert store.taken() == FINISHING
+    with view_run(find_run(store, run.run_id)):
+        assert store.taken() == {
+            **{"LIST runs": 1, "HEAD manifest.json": 1, "GET manifest.json": 1, "GET plan": 3},
+            **{"LIST plan": 1, "GET results": 3, "LIST results": 1, "LIST annotations": 1},
+        }
+
+
+def test_a_lane_asks_besides_only_for_its_claims(store: CountingStore, tmp_path: Path) -> None:
+    run = planned(store, tmp_path)
+    store.taken()
+    execute_lane(run, lane="a")
+    assert store.taken() == {
+        **{"GET manifest.json": 2, "GET plan": 2, "LIST claims": 2, "LIST results": 2},
+        **{"PUT claims": 3, "PUT results": 3},
+    }
+    with finish_run(run, (), now=NOW):
+        # When the last shard was committed is read from the listing.
+        assert store.taken() == FINISHING | {"LIST results": 2}

@@ -12,7 +12,6 @@ exclusive creation falls back to the locks.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -25,6 +24,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.storage.file_lock import LOCK_WAIT_S, hold_lock
 from evalcore.storage.object_store import (
     ObjectInfo,
     StoredObject,
@@ -43,10 +43,12 @@ _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.
 class LocalStore:
     """An `ObjectStore` below the folder `root`, which the first write creates.
 
-    The ETag is the BLAKE2b hash of the content.
+    The ETag is the BLAKE2b hash of the content. A write that waits for a lock longer than
+    `lock_wait_s` seconds raises `StoreError`.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
+        self._lock_wait_s = lock_wait_s
         self._root = root.absolute()
         self._hidden = self._root / HIDDEN_FOLDER
         self._swept = False
@@ -216,20 +218,13 @@ class LocalStore:
 
     @contextmanager
     def _locked(self, key: str) -> Iterator[None]:
-        """Hold the key's lock, against threads and processes alike; a crash releases it."""
+        """Hold the key's lock, which other keys may share."""
         folder = self._hidden / "locks"
         _make_folder(folder)
         name = hashlib.blake2b(key.encode(), digest_size=1).hexdigest()
-        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                # Not left to close(): a child forked meanwhile holds a copy of the descriptor.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-        finally:
-            os.close(descriptor)
+        label = f"{key}: cannot write in {self._root}"
+        with hold_lock(folder / name, label, wait_s=self._lock_wait_s):
+            yield
 
     def _entries(self, folder: str) -> tuple[os.DirEntry[str], ...]:
         """Return a folder's entries in the byte order of the keys below them."""

@@ -233,3 +233,32 @@ def test_a_store_that_cannot_be_written_to_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=r"a/b: cannot write in .*file"):
         LocalStore(tmp_path / "file").put("a/b", b"")
+
+
+LOCK_HOLDER = """
+import fcntl, os, signal, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.multiprocess
+def test_a_write_names_the_stopped_process_that_holds_its_lock(root: Path) -> None:
+    store = LocalStore(root, lock_wait_s=0.05)
+    etag = store.put("a/b", b"old")
+    (lock,) = (root / HIDDEN_FOLDER / "locks").iterdir()
+    holder = subprocess.Popen([sys.executable, "-ISc", LOCK_HOLDER, str(lock)])
+    try:
+        assert os.WIFSTOPPED(os.waitpid(holder.pid, os.WUNTRACED)[1])
+        with pytest.raises(StoreError) as refused:
+            store.compare_and_swap("a/b", b"new", etag)
+    finally:
+        holder.kill()
+        holder.wait()
+    assert str(refused.value) == (
+        f"a/b: cannot write in {root}: its lock {lock} has been held for 0.05 s by process "
+        f"{holder.pid} ({Path(sys.executable).name[:15]}), which is stopped: "
+        f"`kill -CONT {holder.pid}` lets it go on, `kill -KILL {holder.pid}` ends it"
+    )
+    assert store.compare_and_swap("a/b", b"new", etag) is not None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 from pydantic import Field, field_validator
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.base import AssertionValueError, Check, Reader
 from evalcore.checks.graded import aspect, by_aspects
 from evalcore.checks.json import ABSENT, same_json, value_at
 from evalcore.checks.judge import passing_score
@@ -26,6 +26,7 @@ from evalcore.model.evidence import Evidence
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
 _ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
+_EXACT_SINCE: Final = 2  # of `model.suite.FILE_RULES`
 
 
 class ToolCall(NamedTuple):
@@ -84,8 +85,7 @@ class ExpectedCall(Declared):
 
     tool: Text
     args: Any = None
-    # Of plans by earlier versions; files are read with `exact`.
-    args_match: Any = "superset"
+    args_match: Any = "exact"
     max_duration_ms: Weight | None = None
     # Of other tools' files; what a call returned is not compared.
     input: Any = Field(default=None, exclude=True)
@@ -181,9 +181,10 @@ class ToolTrajectory(Check):
         return by_aspects(aspects, self.threshold, actual=f"called: {names or 'nothing'}")
 
     @classmethod
-    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `tool-trajectory` means."""
-        general = checked_args_match(written.get("args_match", "exact"))
+        default = "exact" if reader.file_rules >= _EXACT_SINCE else "superset"
+        general = checked_args_match(written.get("args_match", default))
         fields: dict[str, Any] = {
             key: written[key] for key in ("mode", "minimums") if key in written
         }

@@ -63,6 +63,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any
     path, script = _files(source, suite_file)
     if overrides.script is None:
         overrides = replace(overrides, script=script)
+    overrides = replace(overrides, file_rules=source.definition.file_rules)
     if not path.is_file():
         raise UsageError(
             f"run {run_id} was made from {path}, which is not there; name the file: "

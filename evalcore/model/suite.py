@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
@@ -14,6 +14,13 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.notification import NotifyPolicy
 from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+
+FILE_RULES: Final = 2
+"""The number of the present rules for reading suite files.
+
+It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
+compares arguments with `exact` by default; it was `superset`.
+"""
 
 
 class Format(StrEnum):
@@ -203,7 +210,8 @@ class SuiteDefinition:
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
     None where the cases were not looked through. `datasets` are the versions that cases came from.
-    `reuse` says that what earlier runs executed is not executed again.
+    `reuse` says that what earlier runs executed is not executed again. `file_rules` is the number
+    of the rules by which its file was read (`FILE_RULES`); plans without it are of the first.
     """
 
     name: str
@@ -228,6 +236,7 @@ class SuiteDefinition:
     absent_fields: tuple[str, ...] | None = None
     datasets: tuple[DatasetSource, ...] = ()
     reuse: bool = False
+    file_rules: int = 1
 
 
 class CaseSource(Protocol):

@@ -19,6 +19,7 @@ from uuid import uuid4
 import pytest
 
 from evalcore.history.tables import open_history
+from evalcore.storage.file_lock import hold_lock
 from evalcore.storage.local import LocalStore
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, evalcore
@@ -54,14 +55,14 @@ def same_files(made: filecmp.dircmp[str]) -> bool:
 def _project() -> None:
     """Put the suites where their plans look for them; other processes may do so, too."""
     source = STORED / "project"
-    if PROJECT.exists() and same_files(filecmp.dircmp(source, PROJECT)):
-        return
-    copy = PROJECT.with_name(f"{PROJECT.name}.{uuid4().hex}")
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    if PROJECT.exists():
-        PROJECT.rename(copy.with_name(f"{copy.name}.old"))
-        shutil.rmtree(copy.with_name(f"{copy.name}.old"))
-    copy.rename(PROJECT)
+    with hold_lock(PROJECT.with_name(f"{PROJECT.name}.lock"), str(PROJECT)):
+        if PROJECT.exists():
+            if same_files(filecmp.dircmp(source, PROJECT)):
+                return
+            shutil.rmtree(PROJECT)
+        copy = PROJECT.with_name(f"{PROJECT.name}.{uuid4().hex}")
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        copy.rename(PROJECT)
 
 
 class Store:
@@ -109,13 +110,22 @@ def grades(report: Json) -> Json:
 
 
 MAXIMUM_GATES = ("p95_latency_under", "cost_under", "tokens_under")
+ERRORS = re.compile(r"(\d+) of (\d+) items and (\d+) assertions are in error")
+
+
+def errors_in_present_words(message: re.Match[str]) -> str:
+    """Return what the earlier message of the gate `errors` counts, as it is written now."""
+    items, planned, assertions = map(int, message.groups())
+    parts = [f"{items} of {planned} items"] if items else []
+    if assertions:
+        parts.append(f"{assertions} assertion" + ("" if assertions == 1 else "s"))
+    return f"{' and '.join(parts)} {'is' if items + assertions == 1 else 'are'} in error"
 
 
 def without_later_fields(report: Any) -> Any:
     """Return a report without the fields that versions after the store's have added.
 
     Nor with how many further cases would settle a gate: the estimate for few cases was mended.
-    The gate `errors` says in other words what its details count.
     """
     report["summary"].pop("intervals", None)
     for gate in report["gates"]:
@@ -124,8 +134,7 @@ def without_later_fields(report: Any) -> Any:
         if gate["name"] in MAXIMUM_GATES:
             gate["details"].pop("value", None)
         if gate["name"] == "errors":
-            gate.pop("message")
-            continue
+            gate["message"] = ERRORS.sub(errors_in_present_words, gate["message"])
         gate["message"] = re.sub(r"\d+ more cases", "more cases", gate["message"])
         for variant in gate["details"].get("variants", ()):
             variant.pop("more_cases", None)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from evalcore.model.gate import GateSpec
+from evalcore.model.suite import FILE_RULES
 from evalcore.settings import Settings
 
 
@@ -24,7 +25,8 @@ class LoadOptions:
     known here which functions there are. `option_names` are what the caller calls the command
     line's flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a
     run when its sequential gates are decided. `auto_iterations` adds iterations, up to
-    `iterations`, until they are.
+    `iterations`, until they are. `file_rules` are the rules by which the file is read: those of the
+    run that is graded again.
     """
 
     format: str | None = None
@@ -48,6 +50,7 @@ class LoadOptions:
     script: str | None = None
     stop_when_decided: bool | None = None
     auto_iterations: bool = False
+    file_rules: int = FILE_RULES
     option_names: Mapping[str, str] = field(default_factory=dict)
 
     def configured(

@@ -98,6 +98,7 @@ def load_script_suite(
         limits=loading.limits(),
         evidence=loading.settings.evidence(),
         tags=tuple(loading.section.get("tags", ())),
+        file_rules=options.file_rules,
     )
     warnings = [*script.warnings, *problems.warnings, *selection.finish(document.file)]
     return Suite(choose_variants(definition, options), spool, tuple(warnings))

@@ -97,7 +97,7 @@ def read_suite(
     targets = Targets(sound.get("targets"), folder, variables, problems, in_file=not verbatim)
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
-    graders = Graders(folder, targets)
+    graders = Graders(folder, targets, options.file_rules)
     graders.use_suites({}, level.section, problems)
     reader = CaseReader(
         graders,
@@ -244,6 +244,7 @@ class _SuiteLevelReader:
             scorers=scorers,
             require_calibrated=bool(self.section.get("require_calibrated")),
             evidence=self._settings.evidence(),
+            file_rules=self._options.file_rules,
         )
 
     def _policy(self) -> Policy:

@@ -175,6 +175,7 @@ def _definition(
         evidence=level.evidence,
         reuse=level.execution.get("cache", False),
         tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
+        file_rules=level.options.file_rules,
     )
 
 
@@ -199,7 +200,7 @@ class _SuiteLevel:
         )
         self._refuse_conflicts()
         self.default_target = self._default_target()
-        self.graders = Graders(path.parent, self.targets)
+        self.graders = Graders(path.parent, self.targets, options.file_rules)
         self.programs = program_assertions(path.parent)
         self.templates = AssertionTemplates(path.parent, variables)
         self.notes = CaseWarnings(strict=options.strict)

@@ -92,6 +92,7 @@ def load_workflow_evals(document: Document, path: Path, options: LoadOptions) ->
         require_calibrated=bool(section.get("require_calibrated")),
         evidence=settings.evidence(),
         tags=tuple(section.get("tags", ())),
+        file_rules=options.file_rules,
     )
     warnings = selection.finish(document.file)
     return Suite(choose_variants(definition, options), spool, tuple(warnings))

@@ -104,6 +104,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         evidence=settings.evidence(),
         tags=tuple(section.get("tags", ())),
         datasets=tuple(versions),
+        file_rules=options.file_rules,
     )
     definition = choose_variants(definition, options)
     warnings += reader.unjudged.warnings(definition, strict=options.strict)

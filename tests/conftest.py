@@ -13,7 +13,11 @@ import pytest
 from evalcore.redaction.redactor import PROCESS
 from tests.support.postgresql import database, shared_postgresql  # noqa: F401  (fixtures)
 from tests.support.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
-from tests.support.prefect_server import prefect, running_prefect  # noqa: F401  (fixtures)
+from tests.support.prefect_server import (  # noqa: F401  (fixtures)
+    new_prefect_database,
+    prefect,
+    running_prefect,
+)
 from tests.support.servers import S3Server, s3_server
 
 
@@ -66,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         if item.path.stem == "test_dev":
             item.add_marker(pytest.mark.xdist_group("dev"))
-        elif "running_prefect" in fixtures:
+        elif fixtures & {"running_prefect", "new_prefect_database"}:
             item.add_marker(pytest.mark.xdist_group("prefect"))
         elif _uses_fixture_of_module(item) and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -19,7 +19,7 @@ import pytest
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_runs import write_suite
-from tests.support.prefect_server import PrefectServer, free_port
+from tests.support.prefect_server import NewDatabase, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 
@@ -98,13 +98,13 @@ class Dev:
 
 @pytest.fixture(scope="module")
 def used_folder(
-    tmp_path_factory: pytest.TempPathFactory, running_prefect: PrefectServer
+    tmp_path_factory: pytest.TempPathFactory, new_prefect_database: NewDatabase
 ) -> Callable[[], Path]:
     """Make folders that have had a dev before, which started slowly, and that have a suite."""
 
     def make() -> Path:
         folder = tmp_path_factory.mktemp("dev")
-        running_prefect.copy_database(folder / ".evalcore" / "dev" / "prefect")
+        new_prefect_database.copy(folder / ".evalcore" / "dev" / "prefect")
         write_suite(folder, "hello", name="tried")
         return folder
 

@@ -16,7 +16,7 @@ from evalcore.errors import StoreError
 from evalcore.pipeline import execute_lane
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from tests.support.prefect_server import PrefectServer, free_port, prefect_server
+from tests.support.prefect_server import NewDatabase, free_port, prefect_server
 from tests.support.reports import stable_report
 from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy
 from tests.support.shell import evalcore
@@ -210,11 +210,11 @@ def test_the_workers_of_a_killed_parent_end_the_run_without_it(folder: Path) -> 
 @pytest.mark.prefect
 @pytest.mark.xdist_group("prefect")
 def test_a_prefect_server_restarted_in_the_middle_changes_nothing(
-    running_prefect: PrefectServer, tmp_path: Path
+    new_prefect_database: NewDatabase, tmp_path: Path
 ) -> None:
     write_suite(tmp_path, items=80, sleep_s=0.2)
     store, out, port = tmp_path / "store", tmp_path / "out.txt", free_port()
-    running_prefect.copy_database(tmp_path / "home")
+    new_prefect_database.copy(tmp_path / "home")
     arguments = ("run", "shared.eval.yaml", "--prefect", "--json")
     with prefect_server(tmp_path / "home", port) as server:
         env = {name: server.environment[name] for name in ("PREFECT_HOME", "PREFECT_API_URL")}

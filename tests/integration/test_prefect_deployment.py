@@ -33,7 +33,12 @@ from flows.parameters import EvaluateParameters, form_text
 from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Project, deploy
 from tests.support.prefect_runs import flow_run_of, only_run, write_suite
-from tests.support.prefect_server import PrefectServer, clean_environment, prefect_server
+from tests.support.prefect_server import (
+    NewDatabase,
+    PrefectServer,
+    clean_environment,
+    prefect_server,
+)
 
 pytestmark = [
     pytest.mark.prefect,
@@ -313,10 +318,10 @@ def ended_again(identity: UUID, project: Project) -> FlowRun:
 
 @pytest.mark.extended
 def test_a_command_whose_server_is_gone_for_good_ends_with_its_report(
-    running_prefect: PrefectServer, tmp_path: Path
+    new_prefect_database: NewDatabase, tmp_path: Path
 ) -> None:
     home, suite = tmp_path / "prefect", write_slow_suite(tmp_path, cases=6)
-    running_prefect.copy_database(home)
+    new_prefect_database.copy(home)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(prefect_server(home))
         command = [EVALCORE, "run", "--prefect", suite, "--json", "--store", "store"]
@@ -381,10 +386,10 @@ def evalcore_run(
 
 
 def test_without_a_server_the_embedded_one_is_started(
-    running_prefect: PrefectServer, tmp_path: Path
+    new_prefect_database: NewDatabase, tmp_path: Path
 ) -> None:
     suite = write_suite(tmp_path, "hello", "goodbye")
-    running_prefect.copy_database(tmp_path / "home")
+    new_prefect_database.copy(tmp_path / "home")
     ended = evalcore_run(tmp_path, clean_environment(tmp_path / "home"), suite)
     assert ended.returncode == 1, ended.stderr
     report = orjson.loads(ended.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import sqlite3
@@ -17,7 +18,6 @@ from tests.support.servers import running, wait_until_ready
 
 _BATCH = "200"
 _DATABASE = "prefect.db"
-_NEW_DATABASE = "new.db"
 # Batch settings (docs/reference/prefect.md). A flush interval below 1 s makes the server's loops
 # spin: it then takes a whole core for itself.
 _SERVER_SETTINGS = {
@@ -43,15 +43,6 @@ class PrefectServer:
     def environment(self) -> dict[str, str]:
         """The whole environment of a child process that is to reach this server."""
         return clean_environment(self.home) | {"PREFECT_API_URL": self.url}
-
-    def copy_database(self, home: Path) -> None:
-        """Give another server the database of this one: making a new one takes 7 s."""
-        home.mkdir(parents=True, exist_ok=True)
-        _copy_database(self.home / _NEW_DATABASE, home / _DATABASE)
-
-    def keep_new_database(self) -> None:
-        """Keep the database as it is now, for `copy_database`."""
-        _copy_database(self.home / _DATABASE, self.home / _NEW_DATABASE)
 
 
 def _copy_database(source: Path, copy: Path) -> None:
@@ -95,11 +86,65 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@dataclass(frozen=True)
+class NewDatabase:
+    """The database of a new server, made once for all test processes: making it takes 7 s."""
+
+    folder: Path
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / "new.db"
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.folder / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def copy(self, home: Path) -> None:
+        """Give a server that is not yet started this database."""
+        with self._locked():
+            if not self._path.exists():
+                with prefect_server(self.folder / "home"):
+                    self._keep(self.folder / "home")
+        home.mkdir(parents=True, exist_ok=True)
+        _copy_database(self._path, home / _DATABASE)
+
+    @contextlib.contextmanager
+    def server(self, home: Path) -> Iterator[PrefectServer]:
+        """Run a server that has this database; if it is the first, it makes it."""
+        with contextlib.ExitStack() as stack:
+            with self._locked():
+                if not self._path.exists():
+                    server = stack.enter_context(prefect_server(home))
+                    self._keep(home)
+            if not (home / _DATABASE).exists():
+                self.copy(home)
+                server = stack.enter_context(prefect_server(home))
+            yield server
+
+    def _keep(self, home: Path) -> None:
+        _copy_database(home / _DATABASE, self.folder / "unfinished.db")
+        (self.folder / "unfinished.db").rename(self._path)
+
+
 @pytest.fixture(scope="session")
-def running_prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
+def new_prefect_database(tmp_path_factory: pytest.TempPathFactory) -> NewDatabase:
+    """The database of a server that nothing was done with."""
+    base = tmp_path_factory.getbasetemp()
+    # The folder that xdist's processes share; each has one of its own in it.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "prefect-database"
+    folder.mkdir(exist_ok=True)
+    return NewDatabase(folder)
+
+
+@pytest.fixture(scope="session")
+def running_prefect(
+    new_prefect_database: NewDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrefectServer]:
     """One Prefect server per test process."""
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as server:
-        server.keep_new_database()
+    with new_prefect_database.server(tmp_path_factory.mktemp("prefect")) as server:
         yield server
 
 

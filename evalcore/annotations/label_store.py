@@ -16,11 +16,10 @@ from evalcore.annotations.labels import (
     decode_label,
     encode_label,
     parse_label_key,
-    suite_prefix,
 )
 from evalcore.errors import ObjectNotFoundError, RunConflictError
 from evalcore.model.annotation import AnswerForm
-from evalcore.storage.layout import suite_key
+from evalcore.storage.layout import annotations_prefix, suite_key
 from evalcore.storage.object_store import ObjectStore
 
 _ATTEMPTS = 1_000
@@ -64,7 +63,7 @@ class LabelBook:
     def refresh(self, content: str | None = None) -> None:
         """Read the labels that are new, of one content or of the whole suite."""
         suite = self._suite
-        prefix = suite_prefix(suite) if content is None else content_prefix(suite, content)
+        prefix = annotations_prefix(suite) if content is None else content_prefix(suite, content)
         listed = [parse_label_key(info.key) for info in self._store.list(prefix)]
         with self._lock:
             unread = [
@@ -116,11 +115,6 @@ class LabelBook:
             self._damaged[address.key] = damage
         # What it said is unknown, so the annotator is asked again.
         return address, LabelRecord(address.annotator, None, "", number=address.number)
-
-
-def has_labels(store: ObjectStore, suite: str) -> bool:
-    """Whether the suite has a label, at the cost of one listing."""
-    return next(iter(store.list(suite_prefix(suite_key(suite)))), None) is not None
 
 
 def labels_of(store: ObjectStore, suite: str, content: str) -> tuple[LabelRecord, ...]:

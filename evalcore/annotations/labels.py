@@ -13,9 +13,8 @@ from typing_extensions import TypedDict
 from evalcore.errors import UsageError
 from evalcore.mistakes.foreign_text import quote
 from evalcore.model.annotation import Label
-from evalcore.storage.layout import NameKey, suite_key
+from evalcore.storage.layout import NameKey, annotations_prefix, suite_key
 
-ANNOTATIONS_PREFIX: Final = "annotations/"
 LONGEST_COMMENT: Final = 10_000
 _LONGEST_ANNOTATOR: Final = 200
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -58,16 +57,11 @@ class LabelAddress(NamedTuple):
         return f"{content_prefix(self.suite, self.content)}{self.annotator}-{self.number}.json"
 
 
-def suite_prefix(suite: NameKey) -> str:
-    """Return what the keys of all labels of a suite start with."""
-    return f"{ANNOTATIONS_PREFIX}{suite}/"
-
-
 def content_prefix(suite: NameKey, content: str) -> str:
     """Return what the keys of the labels of one content start with."""
     if _KEY.fullmatch(content) is None:
         raise UsageError(f"{quote(content)} is no key of a content: 64 hex digits")
-    return f"{suite_prefix(suite)}{content}/"
+    return f"{annotations_prefix(suite)}{content}/"
 
 
 def parse_label_key(key: str) -> LabelAddress | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalcore.cli.export_files import REPORT_FORMS, ROW_FORMS, kind_of
 from evalcore.cli.showing import present
 from evalcore.errors import UsageError
-from evalcore.pipeline import RunView
 from evalcore.report.registry import find_form
+
+if TYPE_CHECKING:
+    from evalcore.pipeline import RunView
 
 
 def export_view(view: RunView, exports: Sequence[Path], *, append: bool = False) -> None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from evalcore.cli.end_imports import import_end
 from evalcore.cli.options import settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
 from evalcore.errors import StalledError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
-from evalcore.pipeline import ExecuteOptions, PlanOptions, RunView
+from evalcore.pipeline import ExecuteOptions, PlanOptions
 from evalcore.pipeline.stopping import Stopper
 from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.pipeline import RunView
 
 _PREFECT_WORKERS = 2
 
@@ -62,6 +67,7 @@ class RunOptions:
             stopped=lambda: stopper.stopped,
             abandon=abandon,
             isolation=Isolation(self.isolation or configured.isolation),
+            meanwhile=import_end,
         )
 
     @property

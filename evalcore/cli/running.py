@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalcore.cli.export_files import check_exports
-from evalcore.cli.exporting import export_view
 from evalcore.cli.loading import load_suites
 from evalcore.cli.options import chosen_store, load_options, settings
 from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.run_options import RunOptions
-from evalcore.cli.scripts import (
-    check_imports,
-    is_script_run,
-    print_scores,
-    read_scores,
-    tell_beside,
-)
-from evalcore.cli.showing import one_line, print_terminal, report_forms, store_reports
+from evalcore.cli.scripts import check_imports
+from evalcore.cli.showing import report_forms
 from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.errors import ExitCode, UsageError
 from evalcore.execution.stored_shards import ShardReceipt
@@ -35,22 +27,15 @@ from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.run import State
 from evalcore.model.suite import Suite
-from evalcore.pipeline import (
-    DecideOptions,
-    RunView,
-    cancel_run,
-    execute_run,
-    finish_run,
-    plan_run,
-    reopen_run,
-    view_run,
-)
+from evalcore.pipeline import execute_run, plan_run
 from evalcore.pipeline.baseline_choice import settle_baseline
-from evalcore.pipeline.integrity import check_plan
 from evalcore.storage.object_store import ObjectStore
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.pipeline import RunView
 
 
 def run_command(
@@ -131,13 +116,15 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        with view_run(run) as view:
-            show(view, options)
-            export_view(view, options.exports)
-            return exit_code([view.report.decision])
+        from evalcore.cli.run_end import show_completed
+
+        return exit_code([show_completed(run, options)])
+    from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
+    from evalcore.pipeline.execute import reopen_run
+    from evalcore.pipeline.integrity import check_plan
+
     # No worker is started for what none could execute.
     check_plan(run, manifest)
-    from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 
     # A plan in a store may have been written by another user.
     accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
@@ -188,48 +175,11 @@ def _execute(
             with stopper:
                 receipts = execute_run(run, execute)
     if stopper.stopped or not complete:
+        from evalcore.pipeline.execute import cancel_run
+
         cancel_run(run, receipts, now=datetime.now(UTC), first_manifest=manifest)
         click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
         return None
-    now, decide = datetime.now(UTC), DecideOptions(policy, objects, execute.isolation)
-    with ExitStack() as stack:
-        with reserved_stdout():  # custom gates are called
-            view = stack.enter_context(
-                view_run(run)
-                if options.prefect
-                else finish_run(run, receipts, now=now, options=decide)
-            )
-        show(view, options, append=append)
-        export_view(view, options.exports, append=append)
-        if not options.prefect:  # else the flow has told
-            _tell(view)
-        if options.observe is not None:
-            options.observe(view)
-        return view.report.decision
+    from evalcore.cli.run_end import end_run
 
-
-def _tell(view: RunView) -> None:
-    """Send the decision to those whom the suite or the configuration names."""
-    if view.run.definition.policy.notify is None and settings().notify is None:
-        return
-    from evalcore.pipeline.notify import notify_decision
-
-    for warning in notify_decision(view, settings()):
-        click.echo(one_line(f"Warning: {warning}"), err=True)
-
-
-def show(view: RunView, options: RunOptions, *, append: bool = False) -> None:
-    """Print a run's report, and store the other forms that were asked for.
-
-    `append` says that a report stands before it.
-    """
-    store_reports(view, options.forms)
-    scores = read_scores(view, detail=options.detail) if is_script_run(view) else None
-    if options.as_json:
-        click.echo(view.json(newline=""), nl=False)
-    elif scores is not None:
-        print_scores(scores, append=append)
-    else:
-        print_terminal(view, verbose=options.verbose)
-    if scores is not None:
-        tell_beside(view, scores, verbose=options.verbose)
+    return end_run(run, receipts, options, execute, append=append)

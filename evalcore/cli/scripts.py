@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,16 +14,12 @@ from evalcore.formats.script_suite.includes import find_script, read_script_docu
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.wording import path_text
 from evalcore.model.gate import GateOutcome
-from evalcore.model.script_scores import ScriptScores
 from evalcore.model.suite import Format, Suite
-from evalcore.pipeline import RunView
-from evalcore.report.script_scores import (
-    as_yaml,
-    note_lines,
-    scores_document,
-    token_lines,
-)
-from evalcore.trust.imports import ImportPolicy
+
+if TYPE_CHECKING:
+    from evalcore.model.script_scores import ScriptScores
+    from evalcore.pipeline import RunView
+    from evalcore.trust.imports import ImportPolicy
 
 _MOST_NOTES = 200
 
@@ -42,6 +39,8 @@ def read_scores(view: RunView, *, detail: bool) -> ScriptScores:
 
 def print_scores(scores: ScriptScores, *, append: bool) -> None:
     """Print the scores to standard output; `append` says that a document stands before it."""
+    from evalcore.report.script_scores import as_yaml, scores_document
+
     if append:
         click.echo("---")
     click.echo(as_yaml(scores_document(scores)), nl=False)
@@ -49,6 +48,8 @@ def print_scores(scores: ScriptScores, *, append: bool) -> None:
 
 def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
     """Print errors, warnings, gates, tokens and the run's id to standard error."""
+    from evalcore.report.script_scores import note_lines, token_lines
+
     notes = view.script_notes()
     repeated = view.plan.iterations > 1
     lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))

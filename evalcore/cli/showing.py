@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from evalcore.errors import UsageError
-from evalcore.pipeline import RunView
-from evalcore.pipeline.presenting import Presented
 from evalcore.report.registry import FORMS, find_form, parse_forms
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
+    from evalcore.pipeline import RunView
     from evalcore.report.view import ReportView
 
 SHOWN_FAILURES = 10
@@ -37,6 +36,8 @@ def report_forms(text: str | None) -> tuple[str, ...]:
 
 def present(view: RunView) -> ReportView:
     """Return the view as forms read it; files are named from the repository's folder in a build."""
+    from evalcore.pipeline.presenting import Presented
+
     return Presented(view, Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()))
 
 

@@ -22,8 +22,8 @@ from evalcore.cli.options import (
     workspace_option,
 )
 from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.run_end import show
 from evalcore.cli.run_options import RunOptions
-from evalcore.cli.running import show
 from evalcore.cli.stopping import SignalStopper, abandon_process
 from evalcore.cli.worker_process import send_fault
 from evalcore.errors import EvalError, ExitCode, StalledError

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evalcore.annotations.labels import LabelRecord
 from evalcore.checks.subject import no_labels
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.evidence import NOTHING
@@ -14,6 +13,7 @@ from evalcore.model.mode import Mode
 from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
+    from evalcore.annotations.labels import LabelRecord
     from evalcore.execution.limits.prevented_items import PreventedItem
     from evalcore.execution.reused_items import ReusedItems
     from evalcore.planning.expand import WorkItem

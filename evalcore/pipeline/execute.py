@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.annotations.label_store import LabelBook
 from evalcore.execution.inline import run_inline
 from evalcore.execution.inline_shards import Rest, run_instant
 from evalcore.execution.item import ItemRunner
@@ -27,7 +27,11 @@ from evalcore.planning.shards import PILOT_ITEMS, pending_shards, settle, shard_
 from evalcore.storage.calibrations import Calibrations
 from evalcore.storage.runs import StoredRun
 
+# The first calls are on their way by then.
+_MEANWHILE_S = 0.05
+
 if TYPE_CHECKING:
+    from evalcore.annotations.label_store import LabelBook
     from evalcore.execution.lanes.claims import Claims
     from evalcore.workflow.run_store import RunStore
 
@@ -241,10 +245,21 @@ class _ShardExecution:
             pool = Pool(self.open_shards, calls.context, options.share or WHOLE)
             if options.on_start is not None:
                 options.on_start(pool)
+            if options.meanwhile is not None:
+                asyncio.get_running_loop().call_soon(_call_soon_after, options.meanwhile)
             with calls.stopping(pool), calls.watchdog.watching(pool):
                 await pool.run(rest.shards, rest.opened, following)
 
         asyncio.run(execute())
+
+
+def _call_soon_after(meanwhile: Callable[[], None]) -> None:
+    """Call it in a thread, a moment after the first items have begun to wait."""
+    import asyncio
+    import threading
+
+    thread = threading.Thread(target=meanwhile, name="meanwhile", daemon=True)
+    asyncio.get_running_loop().call_later(_MEANWHILE_S, thread.start)
 
 
 def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRunner:
@@ -255,6 +270,13 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
         from evalcore.workflow.run_store import ObjectRunStore
 
         return ObjectRunStore(run.store, run.keys.item_events(item))
+
+    @cache
+    def labels() -> LabelBook:
+        # Only checks of people ask for labels.
+        from evalcore.annotations.label_store import LabelBook
+
+        return LabelBook(run.store, definition.name)
 
     rule = calls.stop_rule
     inputs = RunInputs(
@@ -271,7 +293,7 @@ def _runner(run: StoredRun, options: ExecuteOptions, calls: RunCalls) -> ItemRun
         workers=calls.workers,
         begins=calls.started_items.note,
         prevented=calls.prevented,
-        labels_of=LabelBook(run.store, definition.name).labels_of,
+        labels_of=lambda content: labels().labels_of(content),
     )
     return ItemRunner(definition, inputs)
 

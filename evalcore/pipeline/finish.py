@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.annotations.label_store import has_labels
 from evalcore.errors import (
     ObjectNotFoundError,
     RunConflictError,
@@ -251,7 +250,7 @@ def _undecided(sources: ReportSources, tables: Aggregates) -> Report:
     quarantine = quarantine_of(sources.manifest.settings)
     tables.mark(quarantine.case_ids)
     summary = sources.summary(tables)
-    if has_labels(sources.run.store, definition.name):
+    if sources.run.has_labels():
         summary = replace(summary, agreement=tables.agreement())
     return Report(
         run=_run_facts(sources.manifest),

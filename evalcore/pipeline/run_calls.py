@@ -62,9 +62,9 @@ class ExecuteOptions:
     Python refers to by name. `rates` are an orchestrator's rate limits. Several threads that
     execute shards of one run share `calls`, each with its `share` of the concurrency. `warn` is
     told what people should know; `keep_workspaces` leaves what tests worked in. `abandon` ends the
-    process of a run that has stalled and does not end by itself.
-    told what people should know; `keep_workspaces` leaves what tests worked in. `isolation` says
-    where functions run if neither their suite nor the run's plan says it.
+    process of a run that has stalled and does not end by itself. `isolation` says
+    where functions run if neither their suite nor the run's plan says it. `meanwhile` is called in
+    a thread of its own while the first items wait: what is needed later can be prepared there.
     """
 
     imports: ImportPolicy = field(default_factory=ImportPolicy)
@@ -81,6 +81,7 @@ class ExecuteOptions:
     keep_workspaces: bool = False
     abandon: Callable[[StalledError], None] | None = None
     isolation: Isolation = Isolation.INLINE
+    meanwhile: Callable[[], None] | None = None
 
 
 def _stop_rule(run: StoredRun, manifest: Manifest) -> StopRule | RoundRule | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from evalcore.errors import UsageError
 from evalcore.mistakes.wording import did_you_mean
-from evalcore.report.view import ReportView
 
-Render = Callable[[ReportView], Iterator[str]]
+if TYPE_CHECKING:
+    from evalcore.report.view import ReportView
+
+Render = Callable[["ReportView"], Iterator[str]]
 """Yields the form's text in pieces; its reader puts them together or writes one after another."""
 
 JSON = "json"

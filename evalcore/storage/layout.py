@@ -17,6 +17,7 @@ NameKey = NewType("NameKey", str)
 BASELINES_PREFIX = "baselines/"
 RECORDINGS_PREFIX = "recordings/"
 RUNS_PREFIX = "runs/"
+ANNOTATIONS_PREFIX = "annotations/"
 REOPENED_PREFIX = "history/reopened/"
 """What the marks of runs start with that were executed again after they had been completed."""
 
@@ -200,6 +201,11 @@ class RunKeys:
 def runs_prefix(suite: NameKey) -> str:
     """Return what the keys of all runs of a suite start with."""
     return f"{RUNS_PREFIX}{suite}/"
+
+
+def annotations_prefix(suite: NameKey) -> str:
+    """Return what the keys of all labels of a suite start with."""
+    return f"{ANNOTATIONS_PREFIX}{suite}/"
 
 
 def parse_shard_key(key: str) -> int | None:

@@ -30,6 +30,7 @@ from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,
     RunKeys,
+    annotations_prefix,
     parse_shard_key,
     run_created_at,
     runs_prefix,
@@ -230,6 +231,10 @@ class StoredRun:
     def are_results_dropped(self) -> bool:
         """Whether compaction has deleted the results: the history has their rows."""
         return self.store.exists(self.keys.results_dropped)
+
+    def has_labels(self) -> bool:
+        """Whether the run's suite has a label of people, at the cost of one listing."""
+        return any(True for _ in self.store.list(annotations_prefix(self.keys.suite)))
 
     @contextmanager
     def result_files(self, plan: Plan, only: Collection[int] | None = None) -> Iterator[list[Path]]:

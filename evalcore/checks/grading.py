@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from evalcore.checks.graded_turns import of_turn
 from evalcore.checks.negation import apply_negation
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.checks.subject import CheckContext, Subject
@@ -14,6 +15,7 @@ from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
+from evalcore.model.turns import turn_number
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check
@@ -119,7 +121,10 @@ class _Subjects:
         metrics = (
             evidence.metrics if block is None else evidence.block_metrics.get(block, UNMEASURED)
         )
-        subject = Subject(text, metrics, evidence, self.case, self.context)
+        case = self.case
+        if case.turns is not None and (number := turn_number(block)) is not None:
+            case, evidence = of_turn(case, case.turns, evidence, number)
+        subject = Subject(text, metrics, evidence, case, self.context)
         self._by_text[block, transform] = subject
         if block is None and transform is None:
             self._output = subject

@@ -13,7 +13,7 @@ from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.run import State
-from evalcore.model.scoring import score_item
+from evalcore.model.scoring import after_failed_turn, score_item
 from evalcore.model.suite import ScoreRule
 from evalcore.redaction.redactor import PROCESS
 
@@ -46,14 +46,17 @@ def with_results(
     Where labels are awaited, the reason says so, and the results what the item would come to if
     people answered as expected: the gates cannot be decided between the two.
     """
-    threshold = finished.item.case.threshold
+    threshold, turns = finished.item.case.threshold, finished.item.case.turns
     least = 1.0 if threshold is None else threshold
-    score, outcome = score_item(results, rule, least)
+    aggregation = None if turns is None else turns.aggregation
+    if turns is not None and turns.stops:
+        results = after_failed_turn(results, least)
+    score, outcome = score_item(results, rule, least, aggregation)
     reason = None
     for result in results:
         if result.outcome is Outcome.BLOCKED and is_awaiting(result):
             reason = AWAITING
-            best = score_item(list(map(as_if_answered, results)), rule, least)
+            best = score_item(list(map(as_if_answered, results)), rule, least, aggregation)
             results = tuple(with_best_score(each, *best) for each in results)
             break
     return finished._replace(results=results, score=score, outcome=outcome, reason=reason)

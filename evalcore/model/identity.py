@@ -77,6 +77,8 @@ def case_identity(case: Case) -> bytes:
     """Return the bytes of everything in a case that an execution can see."""
     visible = [case.input, _stored_form(case.fixture), case.metadata or None, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
+    if case.turns is not None:
+        visible.append([case.turns.count, case.turns.window])
     if case.workspace is not None or case.conversation:
         return _canonical([*visible, blocks, case.workspace, case.conversation])
     return _canonical(visible if blocks is None else [*visible, blocks])
@@ -123,7 +125,10 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
 
     That is of fixed length, so that no other pair has the same bytes.
     """
-    return assertions + _canonical([case.threshold, case.criteria])
+    graded = [case.threshold, case.criteria]
+    if case.turns is not None:
+        graded.append(tuple(case.turns))
+    return assertions + _canonical(graded)
 
 
 def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NOTHING) -> bytes:

@@ -8,19 +8,24 @@ from math import fsum
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.suite import ScoreRule
 from evalcore.model.tolerance import reaches
+from evalcore.model.turns import Aggregation, turn_block, turn_number
 
 _MEASURED = frozenset({Outcome.PASSED, Outcome.FAILED})
 
 
 def score_item(
-    results: Sequence[AssertionResult], rule: ScoreRule, threshold: float
+    results: Sequence[AssertionResult],
+    rule: ScoreRule,
+    threshold: float,
+    aggregation: Aggregation | None = None,
 ) -> tuple[float, Outcome]:
     """Return an item's score and outcome.
 
     An assertion that is blocked or in error scores 0 with its weight. The outcome is the rule's
     verdict over the measured assertions: not met is failed; met, but one is not measured, is
     blocked. Without any assertion the score is 1 and the item passes. What is advisory counts only
-    for the score of an item that has nothing else, and never decides.
+    for the score of an item that has nothing else, and never decides. With an `aggregation` the
+    score is that of the blocks' weighted means instead of all assertions'.
     """
     if not results:
         return 1.0, Outcome.PASSED
@@ -30,14 +35,14 @@ def score_item(
     if len(deciding) < len(results):
         if not deciding:
             return weighted_mean(results), Outcome.PASSED
-        return score_item(deciding, rule, threshold)
+        return score_item(deciding, rule, threshold, aggregation)
     measured = [result for result in results if result.outcome in _MEASURED]
     if rule is ScoreRule.BLOCKS:
         score = _block_score(results)
         met = all(result.outcome is Outcome.PASSED for result in measured)
     else:
-        score = weighted_mean(results)
-        met = _weighted_rule(measured, threshold)
+        score = _aggregated(results, aggregation)
+        met = _weighted_rule(measured, threshold, aggregation)
     if not met:
         return score, Outcome.FAILED
     return score, Outcome.PASSED if len(measured) == len(results) else Outcome.BLOCKED
@@ -61,13 +66,32 @@ def weighted_mean(results: Sequence[AssertionResult]) -> float:
 
 def _block_score(results: Sequence[AssertionResult]) -> float:
     """Return the plain mean of the blocks' weighted means."""
+    means = _block_means(results)
+    return fsum(means) / len(means)
+
+
+def _block_means(results: Sequence[AssertionResult]) -> list[float]:
     blocks: dict[str | None, list[AssertionResult]] = {}
     for result in results:
         blocks.setdefault(result.block, []).append(result)
-    return fsum([weighted_mean(block) for block in blocks.values()]) / len(blocks)
+    return [weighted_mean(block) for block in blocks.values()]
 
 
-def _weighted_rule(measured: Sequence[AssertionResult], threshold: float) -> bool:
+def _aggregated(results: Sequence[AssertionResult], aggregation: Aggregation | None) -> float:
+    match aggregation:
+        case None:
+            return weighted_mean(results)
+        case "mean":
+            return _block_score(results)
+        case "min":
+            return min(_block_means(results))
+        case "max":
+            return max(_block_means(results))
+
+
+def _weighted_rule(
+    measured: Sequence[AssertionResult], threshold: float, aggregation: Aggregation | None
+) -> bool:
     """Whether the measured assertions reach the threshold, and each required one its own."""
     if not measured:
         return True
@@ -76,4 +100,25 @@ def _weighted_rule(measured: Sequence[AssertionResult], threshold: float) -> boo
             return False
         if result.details is not None and result.fails_item:
             return False
-    return reaches(weighted_mean(measured), threshold)
+    return reaches(_aggregated(measured, aggregation), threshold)
+
+
+def after_failed_turn(
+    results: Sequence[AssertionResult], threshold: float
+) -> tuple[AssertionResult, ...]:
+    """Return the results with those of turns after the first one below the threshold as failed."""
+    turns: dict[int, list[AssertionResult]] = {}
+    for result in results:
+        if (number := turn_number(result.block)) is not None:
+            turns.setdefault(number, []).append(result)
+    below = (n for n in sorted(turns) if not reaches(weighted_mean(turns[n]), threshold))
+    failed = next(below, None)
+    if failed is None:
+        return tuple(results)
+    why = f"{turn_block(failed)} did not pass (on_turn_failure: stop)"
+    return tuple(
+        result._replace(outcome=Outcome.FAILED, score=0.0, message=why)
+        if (turn_number(result.block) or 0) > failed
+        else result
+        for result in results
+    )

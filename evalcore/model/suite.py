@@ -14,6 +14,7 @@ from evalcore.model.gate import GateSpec
 from evalcore.model.notification import NotifyPolicy
 from evalcore.model.quarantine import QuarantineEntry
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.turns import Turns
 
 FILE_RULES: Final = 2
 """The number of the present rules for reading suite files.
@@ -78,6 +79,7 @@ class Case(NamedTuple):
     they are.
     `conversation` says that the target answers each user message in turn.
     `workspace` is what its target works in (`model.workspace.spec_of` reads it).
+    `turns` says that the turns of the conversation are graded, each by itself.
     `targets` names those that answer it: only their variants are executed; empty means all.
     """
 
@@ -96,6 +98,7 @@ class Case(NamedTuple):
     block_fixtures: Evidence | None = None
     workspace: Mapping[str, Any] | None = None
     conversation: bool = False
+    turns: Turns | None = None
     targets: tuple[str, ...] = ()
 
 

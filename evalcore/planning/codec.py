@@ -17,6 +17,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.code_names import CODE_CHECKS, attached_names, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case
+from evalcore.model.turns import Turns
 
 _LEFT_OUT_AS_NONE = (
     "group",
@@ -58,6 +59,8 @@ class CaseEncoder:
             raw["given"] = encode_evidence(case.block_fixtures)
         if case.workspace is not None:
             raw["workspace"] = self._workspace_index(case.workspace)
+        if case.turns is not None:
+            raw["turns"] = tuple(case.turns)
         for name in _LEFT_OUT_AS_NONE:
             if (value := getattr(case, name)) is not None:
                 raw[name] = value
@@ -130,7 +133,7 @@ def _decode_case(
     workspaces: Sequence[Mapping[str, Any]],
 ) -> Case:
     fixture, block_fixtures = raw.get("fixture"), raw.get("given")
-    workspace = raw.get("workspace")
+    workspace, turns = raw.get("workspace"), raw.get("turns")
     return Case(
         id=raw["id"],
         input=raw["input"],
@@ -147,6 +150,7 @@ def _decode_case(
         block_fixtures=None if block_fixtures is None else decode_evidence(block_fixtures),
         workspace=None if workspace is None else workspaces[workspace],
         conversation=raw.get("conversation", False),
+        turns=None if turns is None else Turns(*turns[:-1], expected=tuple(turns[-1])),
         targets=tuple(raw.get("targets", ())),
     )
 

@@ -8,9 +8,11 @@ from math import fsum
 from typing import Any
 
 from evalcore.errors import TargetError
+from evalcore.judging.texts import conversation_text
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
+from evalcore.model.turns import TRANSCRIPT, Turns, turn_block, windowed
 from evalcore.targets.case_messages import Message, prompt_of
 from evalcore.targets.work import Runnable, Work
 
@@ -38,21 +40,26 @@ class Conversation:
         until_now: list[Message] = []
         answers: list[Evidence] = []
         messages: list[Message] = []
+        spans: list[list[int]] = []
+        turns = work.case.turns
         for position, message in enumerate(work.messages):
             until_now.append(message)
             if message["role"] == "assistant":
                 messages.append(message)
-            if message["role"] != "user" or _is_answered(work.messages, position):
+            if not _is_asked(work.messages, position, turns):
                 continue
-            answer = await self._turn(work, tuple(until_now), len(answers) + 1)
+            seen = windowed(until_now, None if turns is None else turns.window)
+            answer = await self._turn(work, seen, len(answers) + 1)
             answers.append(answer)
             own = [dict(message) for message in answer.details.get("messages") or ()]
             own = own or [{"role": "assistant", "content": answer.output or ""}]
+            spans.append([len(messages), len(messages) + len(own)])
             messages.extend(own)
             until_now.append({"role": "assistant", "content": answer.output or ""})
         if not answers:
             raise TargetError("input", "no user message of the conversation waits for an answer")
-        return _joined(answers, messages)
+        joined = _joined(answers, messages)
+        return joined if turns is None else _with_turns(joined, answers, spans, until_now)
 
     async def _turn(self, work: Work, messages: tuple[Message, ...], number: int) -> Evidence:
         case = work.case._replace(input=[dict(message) for message in messages])
@@ -65,6 +72,26 @@ class Conversation:
             error.message = f"turn {number}: {error.message}"
             error.args = (error.kind, error.message)
             raise
+
+
+def _is_asked(messages: tuple[Message, ...], position: int, turns: Turns | None) -> bool:
+    """Whether the target answers the message at this position."""
+    if turns is not None:
+        return position >= len(messages) - turns.count
+    return messages[position]["role"] == "user" and not _is_answered(messages, position)
+
+
+def _with_turns(
+    joined: Evidence, answers: list[Evidence], spans: list[list[int]], whole: list[Message]
+) -> Evidence:
+    """Return the evidence with the output and the measures of each turn, and the transcript."""
+    outputs = {turn_block(n): answer.output or "" for n, answer in enumerate(answers, 1)}
+    outputs[TRANSCRIPT] = conversation_text(whole)
+    return joined._replace(
+        outputs=outputs,
+        block_metrics={turn_block(n): answer.metrics for n, answer in enumerate(answers, 1)},
+        details={**joined.details, "turns": spans},
+    )
 
 
 def _is_answered(messages: tuple[Message, ...], position: int) -> bool:

@@ -10,6 +10,7 @@ from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Target, Variant
+from evalcore.model.turns import Turns
 from evalcore.planning.expand import Expander, WorkItem, cases_of_shard, expand_shard
 from evalcore.planning.shards import count_shards
 from evalcore.planning.spool import CaseSpool, decode_part, part_case, part_inputs, spool_cases
@@ -48,6 +49,13 @@ assertions = st.builds(
     transform=st.none() | text,
     metric=st.none() | text,
 )
+turns = st.builds(
+    Turns,
+    count=st.integers(1, 9),
+    aggregation=st.sampled_from(["mean", "min", "max"]),
+    window=st.none() | st.integers(1, 9),
+    expected=st.lists(json_values, max_size=2).map(tuple),
+)
 cases = st.builds(
     Case,
     id=text,
@@ -65,6 +73,8 @@ cases = st.builds(
     block_fixtures=st.none() | evidence,
     workspace=st.none() | st.dictionaries(text, json_values, max_size=2),
     conversation=st.booleans(),
+    turns=st.none() | turns,
+    targets=st.lists(text, max_size=2).map(tuple),
 )
 
 

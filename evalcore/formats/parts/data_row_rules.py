@@ -43,9 +43,10 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
     """Yield what a row holds that only a suite file may, each with its path and a message."""
     if not isinstance(test, dict):
         return
-    for key in _LISTS:
-        if key in test:
-            yield from _of_list(test[key], (key,), rules)
+    yield from _of_lists(test, (), rules)
+    turns = test.get("turns")
+    for number, turn in enumerate(turns if isinstance(turns, list) else ()):
+        yield from _of_lists(turn, ("turns", number), rules)
     execution = test.get("execution")
     if execution is not None:
         yield from _of_execution(execution, rules)
@@ -59,12 +60,15 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
                 yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
 
 
+def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
+    for key in _LISTS if isinstance(part, dict) else ():
+        yield from _of_list(part.get(key), (*loc, key), rules)
+
+
 def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
     if not isinstance(execution, dict):
         return
-    for key in _LISTS:
-        if key in execution:
-            yield from _of_list(execution[key], ("execution", key), rules)
+    yield from _of_lists(execution, ("execution",), rules)
     if isinstance(execution.get("target"), dict):
         message = f"a target cannot be defined here, only named: {_INSTEAD}"
         yield ("execution", "target"), message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,13 @@ from evalcore.formats.test_file.input_messages import (
     with_files,
 )
 from evalcore.formats.test_file.shapes import GRADERS, TestAlias, TestExecution, TestShape
+from evalcore.formats.test_file.turn_reader import (
+    DEFAULT_GRADER,
+    GradedTurns,
+    on_transcript,
+    read_turns,
+    with_answers,
+)
 from evalcore.mistakes.locations import Loc
 from evalcore.mistakes.problems import Problems
 from evalcore.mistakes.shape_lookup import adapter
@@ -55,8 +62,12 @@ NO_VARIANTS = (
 NOTHING_TO_CHECK = (
     "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
 )
+NO_ORDER = (
+    "tests run in any order and on several machines; write steps that need each other as `turns` "
+    "of one test"
+)
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
-DEFAULT_GRADER = {"type": "llm-grader"}
+_DEPENDENCIES: Final = ("depends_on", "on_dependency_failure")
 _ALIASES: Final = (
     ("assert", "assertions"),
     ("evaluators", "assertions"),
@@ -115,12 +126,16 @@ class TestReader:
         if test is None:
             return None
         self.ids.note(test["id"], loc, problems)
-        assertions = self._assertions(test, loc, problems)
+        label, folder = _label(test["id"]), self.defaults.folder
+        graded = read_turns(test, loc, problems, label, folder, self._reader)
+        assertions = self._assertions(test, loc, problems, graded)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
         if problems.count > before:
             return None
         case = self._case(test, assertions, fixture, loc, problems, values)
+        if graded is not None:
+            case = _with_turns(case, graded, (*loc, "fixtures"), problems, label)
         return case if problems.count == before else None
 
     def _values(self, raw: Any) -> CaseVariables | None:
@@ -131,6 +146,7 @@ class TestReader:
     def _checked(self, raw: Any, loc: Loc, problems: Problems) -> TestShape | None:
         """Return the validated test with the aliases resolved."""
         checked: Any
+        raw = _without_dependencies(raw, loc, problems)
         try:
             if type(raw) is not dict or "assert" in raw or "evaluators" in raw:
                 checked = adapter(TestAlias).validate_python(raw)
@@ -157,10 +173,29 @@ class TestReader:
             if isinstance(raw.get(key), list):
                 self._reader.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
 
-    def _assertions(self, test: TestShape, loc: Loc, problems: Problems) -> tuple[Assertion, ...]:
-        """Return the test's assertions, then the suite's; the default grader if there is none."""
+    def _assertions(
+        self, test: TestShape, loc: Loc, problems: Problems, graded: GradedTurns | None
+    ) -> tuple[Assertion, ...]:
+        """Return the assertions of turns, the test's, then the suite's; else the default grader."""
+        before = problems.count
+        own = self._own_assertions(test, loc, problems)
+        if graded is not None:
+            own = [*graded.assertions, *on_transcript(own)]
+        label, criteria = _label(test["id"]), test.get("criteria")
+        if own:
+            self._note_unused_criteria(test, own, loc, problems)
+            return tuple(own)
+        nothing = "assertions" in test or not (criteria or "expected_output" in test)
+        if nothing and problems.count == before:
+            is_graded = criteria and "assertions" in test
+            problems.add(loc, EMPTY if is_graded else NOTHING_TO_CHECK, label=label)
+        own = self._reader.read_all([DEFAULT_GRADER], loc, problems, label)
+        return tuple(own if graded is None else on_transcript(own))
+
+    def _own_assertions(self, test: TestShape, loc: Loc, problems: Problems) -> list[Assertion]:
+        """Return the test's assertions, then the suite's."""
         execution: TestExecution = test.get("execution") or {}
-        before, label = problems.count, _label(test["id"])
+        label = _label(test["id"])
         own = self._reader.read_all(test.get("assertions"), (*loc, "assertions"), problems, label)
         if execution:
             for key in ("assertions", "evaluators"):
@@ -171,15 +206,12 @@ class TestReader:
             own.extend(self._reader.read_all([rubric], (*loc, "rubrics"), problems, label))
         if not self.defaults.skip and not execution.get("skip_defaults"):
             own.extend(self.defaults.assertions)
-        criteria = test.get("criteria")
-        if not own:
-            has_reference = "expected_output" in test
-            nothing = "assertions" in test or not (criteria or has_reference)
-            if nothing and problems.count == before:
-                graded = criteria and "assertions" in test
-                problems.add(loc, EMPTY if graded else NOTHING_TO_CHECK, label=label)
-            return tuple(self._reader.read_all([DEFAULT_GRADER], loc, problems, label))
-        if criteria and not any(assertion.check in GRADERS for assertion in own):
+        return own
+
+    def _note_unused_criteria(
+        self, test: TestShape, own: Sequence[Assertion], loc: Loc, problems: Problems
+    ) -> None:
+        if test.get("criteria") and not any(assertion.check in GRADERS for assertion in own):
             text = UNUSED_CRITERIA.format(id=test["id"])
             self.warnings.add(
                 text,
@@ -188,7 +220,6 @@ class TestReader:
                 name=f"'{test['id']}'",
                 several=_UNUSED_CRITERIA_OF_SEVERAL,
             )
-        return tuple(own)
 
     def _fixture(self, test: TestShape) -> Evidence | None:
         fixture = test.get("fixtures")
@@ -312,6 +343,28 @@ class TestReader:
             several = f"{{count}} variables ({{names}}) have no effect: {reason}"
             text = f"{label}: {path} has no effect: {reason}"
             self.warnings.add(text, (*loc, name), problems, name=path, several=several)
+
+
+def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, label: str) -> Case:
+    """Return a case whose turns follow its input, answered by its fixture if it has any."""
+    messages = [*as_messages(case.input), *graded.messages]
+    case = case._replace(input=messages, conversation=True, turns=graded.turns)
+    if case.fixture is None:
+        return case
+    fixture = with_answers(case.fixture, messages, graded.turns)
+    if fixture is None:
+        count = graded.turns.count
+        problems.add(loc, f"'messages' has to hold {count} answers, one of each turn", label=label)
+    return case._replace(fixture=fixture)
+
+
+def _without_dependencies(raw: Any, loc: Loc, problems: Problems) -> Any:
+    """Return a test without the keys that order it after others; note them."""
+    if type(raw) is not dict or raw.keys().isdisjoint(_DEPENDENCIES):
+        return raw
+    key = next(key for key in _DEPENDENCIES if key in raw)
+    problems.add((*loc, key), NO_ORDER, label=_label(raw.get("id")))
+    return {key: value for key, value in raw.items() if key not in _DEPENDENCIES}
 
 
 def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,8 @@ def test_file_schema() -> dict[str, Any]:
     }
     items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
     listed = {"type": "array", "items": items}
-    for shape in (schema, definitions["TestAlias"], definitions["TestExecution"]):
+    parts = [definitions[name] for name in ("TestAlias", "TestExecution", "TurnAlias")]
+    for shape in (schema, *parts):
         for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():
             shape["properties"][key] = listed
     return schema

@@ -58,6 +58,14 @@ Input = Annotated[
 ]
 
 
+TurnInput = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[dict[str, Any], Tag("<mapping>")]
+    | Annotated[list[Segment], Field(min_length=1), Tag("<messages>")],
+    Discriminator(_kind_of_input),
+]
+
+
 @with_config(STRICT)
 class Trials(TypedDict, total=False):
     """Repetitions and how they become one score; `cost_limit_usd` bounds those of each test."""
@@ -108,6 +116,25 @@ class TestFixture(TypedDict, total=False):
     tool_calls: list[dict[str, Any]]
 
 
+_SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
+
+
+@with_config(STRICT)
+class TurnShape(TypedDict, total=False):
+    """A turn of a conversation: what is asked, and what its answer is graded by."""
+
+    input: Required[TurnInput]
+    expected_output: Any
+    assertions: list[Any]
+    # `assert` stands in `TurnAlias`.
+    evaluators: list[Any]
+
+
+@with_config(STRICT)
+class TurnAlias(TurnShape, _SuiteAlias, total=False):
+    """A turn, `assert` allowed for `assertions`."""
+
+
 # What AgentV once took for the grader of tests without assertions; it is the default.
 DefaultGrader = Literal["llm-grader", "llm_grader", "llm-judge", "llm_judge"]
 
@@ -132,12 +159,14 @@ class TestShape(TypedDict, total=False):
     # `assert` stands in `TestAlias`: it is a keyword of Python.
     conversation: bool
     conversation_id: str
+    mode: Literal["conversation"]
+    turns: Annotated[list[TurnAlias], Field(min_length=1)]
+    aggregation: Literal["mean", "min", "max"]
+    on_turn_failure: Literal["continue", "stop"]
+    window_size: Count
     tags: list[str]
     fixtures: TestFixture
     evaluator: DefaultGrader
-
-
-_SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
 
 
 @with_config(STRICT)

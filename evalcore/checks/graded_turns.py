@@ -15,10 +15,10 @@ def of_turn(case: Case, turns: Turns, evidence: Evidence, number: int) -> tuple[
     outputs = evidence.outputs
     answers = [outputs.get(turn_block(n), "") for n in range(1, number)]
     expected = turns.expected[number - 1] if number <= len(turns.expected) else None
-    asked = windowed(asked_until(case.input, answers, turns, number), turns.window)
+    messages_until = windowed(asked_until(case.input, answers, turns, number), turns.window)
     spans = evidence.details.get("turns") or ()
     if number <= len(spans):
         start, stop = spans[number - 1]
         messages = evidence.details.get("messages", ())[start:stop]
         evidence = evidence._replace(details={**evidence.details, "messages": messages})
-    return case._replace(input=asked, expected_output=expected), evidence
+    return case._replace(input=messages_until, expected_output=expected), evidence

@@ -78,7 +78,7 @@ def case_identity(case: Case) -> bytes:
     visible = [case.input, _stored_form(case.fixture), case.metadata or None, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
     if case.turns is not None:
-        visible.append([case.turns.count, case.turns.window])
+        visible.append([case.turns.total, case.turns.window])
     if case.workspace is not None or case.conversation:
         return _canonical([*visible, blocks, case.workspace, case.conversation])
     return _canonical(visible if blocks is None else [*visible, blocks])
@@ -125,7 +125,7 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
 
     That is of fixed length, so that no other pair has the same bytes.
     """
-    graded = [case.threshold, case.criteria]
+    graded: list[Any] = [case.threshold, case.criteria]
     if case.turns is not None:
         graded.append(tuple(case.turns))
     return assertions + _canonical(graded)

@@ -12,14 +12,14 @@ _TURN: Final = "turn-"
 
 
 class Turns(NamedTuple):
-    """The turns of a case: its last `count` messages, each asked by itself.
+    """The turns of a case: its last `total` messages, each asked by itself.
 
     `window` bounds what the target and the checks of a turn see of the messages before, in pairs
     (beside the system's). With `stops` the turns after one below the threshold count as not passed.
     `expected` has the expected output of each turn, None where there is none.
     """
 
-    count: int
+    total: int
     aggregation: Aggregation = "mean"
     window: int | None = None
     stops: bool = False
@@ -53,7 +53,7 @@ def asked_until(
     messages: Sequence[Mapping[str, Any]], answers: Sequence[str], turns: Turns, number: int
 ) -> list[Mapping[str, Any]]:
     """Return the conversation up to the question of a turn; `messages` are those of the case."""
-    first = len(messages) - turns.count
+    first = len(messages) - turns.total
     until = list(messages[:first])
     for question, answer in zip(messages[first : first + number - 1], answers, strict=False):
         until += [question, {"role": "assistant", "content": answer}]

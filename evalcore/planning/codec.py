@@ -150,7 +150,7 @@ def _decode_case(
         block_fixtures=None if block_fixtures is None else decode_evidence(block_fixtures),
         workspace=None if workspace is None else workspaces[workspace],
         conversation=raw.get("conversation", False),
-        turns=None if turns is None else Turns(*turns[:-1], expected=tuple(turns[-1])),
+        turns=None if turns is None else Turns._make((*turns[:-1], tuple(turns[-1]))),
         targets=tuple(raw.get("targets", ())),
     )
 

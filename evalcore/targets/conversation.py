@@ -48,8 +48,8 @@ class Conversation:
                 messages.append(message)
             if not _is_asked(work.messages, position, turns):
                 continue
-            seen = windowed(until_now, None if turns is None else turns.window)
-            answer = await self._turn(work, seen, len(answers) + 1)
+            window = windowed(until_now, None if turns is None else turns.window)
+            answer = await self._turn(work, window, len(answers) + 1)
             answers.append(answer)
             own = [dict(message) for message in answer.details.get("messages") or ()]
             own = own or [{"role": "assistant", "content": answer.output or ""}]
@@ -77,7 +77,7 @@ class Conversation:
 def _is_asked(messages: tuple[Message, ...], position: int, turns: Turns | None) -> bool:
     """Whether the target answers the message at this position."""
     if turns is not None:
-        return position >= len(messages) - turns.count
+        return position >= len(messages) - turns.total
     return messages[position]["role"] == "user" and not _is_answered(messages, position)
 
 

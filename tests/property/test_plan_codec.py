@@ -51,10 +51,10 @@ assertions = st.builds(
 )
 turns = st.builds(
     Turns,
-    count=st.integers(1, 9),
+    total=st.integers(1, 9),
     aggregation=st.sampled_from(["mean", "min", "max"]),
     window=st.none() | st.integers(1, 9),
-    expected=st.lists(json_values, max_size=2).map(tuple),
+    expected=st.lists(text, max_size=2).map(tuple),
 )
 cases = st.builds(
     Case,
@@ -74,7 +74,7 @@ cases = st.builds(
     workspace=st.none() | st.dictionaries(text, json_values, max_size=2),
     conversation=st.booleans(),
     turns=st.none() | turns,
-    targets=st.lists(text, max_size=2).map(tuple),
+    targets=st.sampled_from([(), ("t",), ("t", "u")]),
 )
 
 

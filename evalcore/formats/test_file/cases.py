@@ -353,8 +353,8 @@ def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, l
         return case
     fixture = with_answers(case.fixture, messages, graded.turns)
     if fixture is None:
-        count = graded.turns.count
-        problems.add(loc, f"'messages' has to hold {count} answers, one of each turn", label=label)
+        total = graded.turns.total
+        problems.add(loc, f"'messages' has to hold {total} answers, one of each turn", label=label)
     return case._replace(fixture=fixture)
 
 

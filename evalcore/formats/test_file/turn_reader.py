@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -59,7 +59,7 @@ def read_turns(
         own = _assertions(turn, at, problems, label, reader)
         assertions += [assertion._replace(block=turn_block(index + 1)) for assertion in own]
     turns = Turns(
-        count=len(listed),
+        total=len(listed),
         aggregation=test.get("aggregation", "mean"),
         window=test.get("window_size"),
         stops=test.get("on_turn_failure") == "stop",
@@ -81,7 +81,7 @@ def _question(turn: TurnShape, origin: InputOrigin) -> Any:
 
 
 def _assertions(
-    turn: TurnShape, loc: Loc, problems: Problems, label: str, reader: AssertionReader
+    turn: Mapping[str, Any], loc: Loc, problems: Problems, label: str, reader: AssertionReader
 ) -> list[Assertion]:
     """Return what checks a turn's answer; what is expected alone is for the default grader."""
     own: list[Assertion] = []
@@ -89,7 +89,7 @@ def _assertions(
     for key in _LISTS:
         if key in turn:
             is_graded = False
-            own += reader.read_all(turn[key], (*loc, key), problems, label)  # type: ignore[literal-required]
+            own += reader.read_all(turn[key], (*loc, key), problems, label)
     return own or (reader.read_all([DEFAULT_GRADER], loc, problems, label) if is_graded else [])
 
 
@@ -108,10 +108,10 @@ def with_answers(fixture: Evidence, messages: Sequence[Any], turns: Turns) -> Ev
         for message in fixture.details.get("messages", ())
         if message.get("role") == "assistant"
     ]
-    if len(answers) != turns.count:
+    if len(answers) != turns.total:
         return None
-    whole = list(messages[: len(messages) - turns.count])
-    for question, answer in zip(messages[-turns.count :], answers, strict=True):
+    whole = list(messages[: len(messages) - turns.total])
+    for question, answer in zip(messages[-turns.total :], answers, strict=True):
         whole += [question, {"role": "assistant", "content": answer}]
     outputs = {turn_block(number): answer for number, answer in enumerate(answers, 1)}
     return fixture._replace(outputs={**outputs, TRANSCRIPT: conversation_text(whole)})

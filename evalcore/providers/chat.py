@@ -45,6 +45,16 @@ def _written_address(url: str) -> str:
 
 
 WebAddress = Annotated[str, AfterValidator(_written_address)]
+Headers = Annotated[
+    dict[str, str],
+    Field(description="Headers; values that hold `${{ NAME }}` are secret and never stored."),
+]
+AttemptSeconds = Annotated[
+    float, Field(gt=0, allow_inf_nan=False, description="Seconds for one attempt of a call.")
+]
+RequestsPerMinute = Annotated[
+    float | None, Field(gt=0, description="Most calls a minute, all workers together.")
+]
 
 
 class ChatOptions(BaseModel):
@@ -65,10 +75,7 @@ class ChatOptions(BaseModel):
         description="The key, as `${{ NAME }}`; it is never stored. Default: OPENAI_API_KEY or "
         "ANTHROPIC_API_KEY of the environment, unless `base_url` names another machine.",
     )
-    headers: dict[str, str] = Field(
-        default_factory=dict,
-        description="More headers; values that hold `${{ NAME }}` are secret and never stored.",
-    )
+    headers: Headers = Field(default_factory=dict)
     system_prompt: str | None = Field(
         default=None, description="A system message before those of the case."
     )
@@ -107,15 +114,8 @@ class ChatOptions(BaseModel):
         default_factory=dict,
         description="Any further parameters, sent to the provider as they are.",
     )
-    timeout: float = Field(
-        default=DEFAULT_TIMEOUT_S,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds for one attempt of a call.",
-    )
-    requests_per_minute: float | None = Field(
-        default=None, gt=0, description="Most calls a minute, all workers together."
-    )
+    timeout: AttemptSeconds = DEFAULT_TIMEOUT_S
+    requests_per_minute: RequestsPerMinute = None
     tokens_per_minute: float | None = Field(
         default=None, gt=0, description="Most tokens a minute, all workers together."
     )

@@ -9,6 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from evalcore.mistakes.wording import did_you_mean
 from evalcore.providers.chat import WebAddress
+from evalcore.targets.program_options import ProgramSeconds, ProgramVariables
 
 # `${HOME}` is the shell's, not ours.
 PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([A-Z_]+)\}")
@@ -64,12 +65,7 @@ class CliOptions(BaseModel):
         "`{output: [{role, content, tool_calls}], text, token_usage: {input, output}, cost_usd, "
         "duration_ms}`.",
     )
-    timeout_seconds: float = Field(
-        default=300,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds after which the program and its children are killed.",
-    )
+    timeout_seconds: ProgramSeconds = 300
     cwd: str | None = Field(
         default=None,
         description="Working directory, relative to the suite's folder; a test with a workspace "
@@ -85,10 +81,7 @@ class CliOptions(BaseModel):
         description="`{url}` or `{command, cwd}`, with `timeout_seconds`: asked once before the "
         "first answer; if it fails no test is answered.",
     )
-    env: dict[str, str] = Field(
-        default_factory=dict,
-        description="Environment variables beside PATH, HOME, LANG, LC_*, TMPDIR and SYSTEMROOT.",
-    )
+    env: ProgramVariables = Field(default_factory=dict)
     batch_requests: bool = Field(
         default=False,
         validation_alias=AliasChoices("batch_requests", "provider_batching"),

@@ -24,6 +24,7 @@ from evalcore.targets.program_ending import (
     program_error,
     too_long,
 )
+from evalcore.targets.program_options import ProgramSeconds, ProgramVariables
 from evalcore.targets.shell_templates import shell_command, variable_reference
 from evalcore.targets.work import Work, with_attachments
 from evalcore.trust.commands import CommandResult, run_command
@@ -56,22 +57,13 @@ class CommandOptions(BaseModel):
         "standard input. The answer is the content of `{output_file}` if that is named, else the "
         "standard output, each without one newline at its end; UTF-8."
     )
-    timeout: float = Field(
-        default=300,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds after which the program and its children are killed.",
-    )
+    timeout: ProgramSeconds = 300
     cwd: str | None = Field(
         default=None,
         description="Working directory, relative to the test's workspace if it has one, else to "
         "the suite's folder; by default that folder itself.",
     )
-    env: dict[str, str] = Field(
-        default_factory=dict,
-        description="Environment variables beside PATH, HOME, LANG, LC_*, TMPDIR and SYSTEMROOT. "
-        "Their values are left out of error messages.",
-    )
+    env: ProgramVariables = Field(default_factory=dict)
     memory_mb: int | None = Field(
         default=None,
         gt=0,

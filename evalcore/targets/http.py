@@ -15,6 +15,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Endpoint, Request
 from evalcore.model.json_path import compile_json_path
 from evalcore.model.suite import Case
+from evalcore.providers.chat import AttemptSeconds, Headers, RequestsPerMinute
 from evalcore.targets.build_context import BuildContext, check_address
 from evalcore.targets.case_messages import json_text
 from evalcore.targets.exchange_evidence import evidence_of
@@ -53,10 +54,7 @@ class HttpOptions(BaseModel):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = Field(
         default=None, description="Default: POST with a body, else GET."
     )
-    headers: dict[str, str] = Field(
-        default_factory=dict,
-        description="Headers; values that hold `${{ NAME }}` are secret and never stored.",
-    )
+    headers: Headers = Field(default_factory=dict)
     body: Any = Field(
         default=None,
         description="Text, or JSON values, with the placeholders of `url`. A text among JSON "
@@ -67,12 +65,8 @@ class HttpOptions(BaseModel):
         description="JSONPath into the JSON answer, such as `$.reply.text`; the first match is the "
         "answer. Default: the whole body.",
     )
-    timeout: float = Field(
-        default=60, gt=0, allow_inf_nan=False, description="Seconds for one attempt of a call."
-    )
-    requests_per_minute: float | None = Field(
-        default=None, gt=0, description="Most calls a minute, all workers together."
-    )
+    timeout: AttemptSeconds = 60
+    requests_per_minute: RequestsPerMinute = None
     tokens_per_minute: float | None = Field(
         default=None, gt=0, description="Accepted as for models; without effect here."
     )

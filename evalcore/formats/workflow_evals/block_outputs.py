@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.conditions.check import BLOCK_ERROR, HANDLE_OUTPUTS
 from evalcore.checks.conditions.eval_assertion import Handle
-from evalcore.formats.workflow_evals.shapes import STRICT
+from evalcore.formats.parts.shared_shapes import STRICT
 from evalcore.mistakes.problems import Problems
 from evalcore.model.evidence import Evidence
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.conditions.eval_assertion import AssertionTarget, EvalAssertion, Handle
 from evalcore.formats.parts.human_questions import QuestionKeys
-from evalcore.formats.parts.shared_shapes import EvalcoreSection
+from evalcore.formats.parts.shared_shapes import STRICT, EvalcoreSection
 
-STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _FROZEN = ConfigDict(frozen=True, **STRICT, defer_build=True)
 Name = Annotated[str, Field(min_length=1)]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-import orjson
-
+from evalcore.analytics.filled_tables import fill_table
 from evalcore.analytics.named_queries import query_text
+from evalcore.analytics.search_index import Questions, SearchIndex
 from evalcore.model.run import Plan
 from evalcore.sql.bounded import BoundedConnection
-from evalcore.sql.connection import literal_path
 
 # By what a page is sorted, ascending: expressions over `case_rows` that are never NULL.
 CASE_ORDERS: Final[Mapping[str, str]] = {
@@ -24,7 +21,7 @@ CASE_ORDERS: Final[Mapping[str, str]] = {
     "latency": "-coalesce(latency_ms, -1)",
     "cost": "-coalesce(cost_usd, -1)",
 }
-_QUESTION_COLUMNS: Final = "{case_number: 'BIGINT', question: 'VARCHAR'}"
+_CHANGE_COLUMNS: Final = {"case_id": "VARCHAR", "variant": "VARCHAR", "change": "VARCHAR"}
 
 
 class CaseKey(NamedTuple):
@@ -89,21 +86,11 @@ class CaseFacets:
     assertions: Mapping[str, int]
 
 
-class Questions(Protocol):
-    """The beginnings of the inputs of a plan's cases."""
-
-    def of_cases(self, numbers: Collection[int]) -> Mapping[int, str | None]:
-        """Return those of some cases by their number in the plan; None for one without input."""
-
-    def all(self) -> Iterable[str | None]:
-        """Yield those of all cases in the order of the plan."""
-
-
 class CaseTable:
     """The table over a connection that has the tables `items` and `cases` of a run.
 
-    `changes` are the directions of changed cases by (case id, variant). All questions are read by
-    the first search only: of 100 000 cases that takes a second.
+    `changes` are the directions of changed cases by (case id, variant). Searches read `texts`,
+    which the first of them writes unless it is written before.
     """
 
     def __init__(
@@ -118,16 +105,18 @@ class CaseTable:
         connection.execute(
             query_text("case_rows"), {"variants": plan.variants, "iterations": plan.iterations}
         )
-        self._fill(
+        fill_table(
+            connection,
             "changed_cases",
-            "{case_id: 'VARCHAR', variant: 'VARCHAR', change: 'VARCHAR'}",
+            _CHANGE_COLUMNS,
             (
                 {"case_id": case_id, "variant": variant, "change": change}
                 for (case_id, variant), change in changes.items()
             ),
         )
         self._questions = questions
-        self._has_questions = False
+        row = connection.execute("SELECT getvariable('files')").fetchone()
+        self.texts = SearchIndex(row[0] if row else [], plan, questions)
         self._searched: str | None = None
         self._facets: CaseFacets | None = None
 
@@ -244,10 +233,7 @@ class CaseTable:
             return
         self._searched = None
         if text:
-            if not self._has_questions:
-                self._fill("questions", _QUESTION_COLUMNS, _numbered(self._questions.all()))
-                self._has_questions = True
-            parameters = {"text": text, "iterations": self._plan.iterations}
+            parameters = {"text": text, "index": self.texts.path()}
             self._connection.execute(query_text("matching_cases"), parameters)
         else:
             self._connection.execute(
@@ -262,36 +248,3 @@ class CaseTable:
             [most],
         ).fetchall()
         return dict(rows)
-
-    def _fill(self, table: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Make a table of rows; a file of JSON lines is read much faster than rows are inserted."""
-        with TemporaryDirectory(prefix="evalcore-table-") as folder:
-            path = Path(folder) / "rows.jsonl"
-            with path.open("wb") as file:
-                file.writelines(orjson.dumps(row) + b"\n" for row in rows)
-            source = (
-                f"read_json($1, format = 'newline_delimited', columns = {columns})"
-                if path.stat().st_size
-                else _no_rows(columns)
-            )
-            parameters = [literal_path(path)] if path.stat().st_size else None
-            self._connection.execute(
-                f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT * FROM {source}",  # noqa: S608 - constants
-                parameters,
-            )
-
-
-def _numbered(questions: Iterable[str | None]) -> Iterable[Mapping[str, Any]]:
-    for number, question in enumerate(questions):
-        if question is not None:
-            # A lone surrogate has no place in UTF-8.
-            text = question.encode("utf-8", "replace").decode()
-            yield {"case_number": number, "question": text}
-
-
-def _no_rows(columns: str) -> str:
-    names = [column.split(":") for column in columns.strip("{}").split(",")]
-    listed = ", ".join(
-        f"NULL::{type_.strip().strip(chr(39))} AS {name.strip()}" for name, type_ in names
-    )
-    return f"(SELECT {listed}) WHERE false"

@@ -1,9 +1,6 @@
--- The rows that hold a text ($text, lower case) in their id, question or an output.
+-- The rows that hold a text ($text, lower case) in their id, question or an output: $index is the
+-- file of `search_index.py`.
 CREATE OR REPLACE TEMP TABLE matching_cases AS
-SELECT number
-FROM case_rows LEFT JOIN questions USING (case_number)
-WHERE contains(lower(case_id), $text) OR contains(lower(question), $text)
-UNION
-SELECT item // $iterations
-FROM read_parquet(getvariable('files'), hive_partitioning = false)
-WHERE contains(lower(output), $text)
+SELECT DISTINCT number
+FROM read_parquet($index, hive_partitioning = false)
+WHERE contains(text, $text)

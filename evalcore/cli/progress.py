@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -17,20 +18,31 @@ from evalcore.trust.text import sanitize_terminal
 _ITEMS_PER_LOOK = 64
 _FIRST_LINE_S = 3.0
 _LINE_EVERY_S = 10.0
-_BAR_EVERY_S = 0.1
 
 
 class ProgressDisplay:
-    """Counts finished items; a context that shows them. Safe to call from several threads."""
+    """Counts finished items; a context that shows them. Safe to call from several threads.
 
-    def __init__(self, title: str, total: int, *, quiet: bool = False) -> None:
+    A log that has any line of it ends with the last state. `clock` returns seconds.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._title, self._total = sanitize_terminal(title).replace("\n", " "), total
         self._quiet = quiet
+        self._clock = clock
         self._lock = threading.Lock()
-        self._started = time.monotonic()
+        self._started = clock()
         self._next = self._started + _FIRST_LINE_S
+        # Items that ended before the time that is measured, and those of the last line.
+        self._unmeasured = self._printed = 0
         self._bar: Any = None
-        self._task: Any = None
         self.done = self.passed = self.failed = self.errors = 0
 
     def __enter__(self) -> ProgressDisplay:
@@ -40,15 +52,17 @@ class ProgressDisplay:
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._show()
             self._bar.stop()
+        elif self._printed not in (0, self.done):
+            self._show()
 
     def __call__(self, finished: FinishedItem) -> None:
         """Count a finished item."""
         with self._lock:
             if not self.done:
                 # What came before is no measure for the time left: an orchestrator's start-up.
-                self._started = time.monotonic()
+                self._started, self._unmeasured = self._clock(), 1
+                self._next = max(self._next, self._started + _FIRST_LINE_S)
             self.done += 1
             if finished.status is State.ERROR:
                 self.errors += 1
@@ -68,25 +82,27 @@ class ProgressDisplay:
                 self._look()
 
     def _look(self) -> None:
-        now = time.monotonic()
-        if now >= self._next and not self._quiet:
-            self._next = now + (_LINE_EVERY_S if self._bar is None else _BAR_EVERY_S)
+        now = self._clock()
+        if now >= self._next and not self._quiet and self._bar is None:
+            self._next = now + _LINE_EVERY_S
             self._show()
 
-    def _show(self) -> None:
-        counted = f"{self.passed} passed, {self.failed} failed, {self.errors} errors"
+    def _counted(self) -> str:
         if self.passed + self.failed + self.errors < self.done:
-            counted = "committed"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, counted=counted)
-            return
-        elapsed = time.monotonic() - self._started
-        left = elapsed / self.done * (self._total - self.done)
-        line = f"{self._title}: {self.done}/{self._total}, {counted}, about {left:.0f} s left"
+            return "committed"
+        return f"{self.passed} passed, {self.failed} failed, {self.errors} errors"
+
+    def _show(self) -> None:
+        self._printed = self.done
+        line = f"{self._title}: {self.done}/{self._total}, {self._counted()}"
+        measured = self.done - self._unmeasured
+        if measured and self.done < self._total:
+            left_s = (self._clock() - self._started) / measured * (self._total - self.done)
+            line += f", about {left_s:.0f} s left"
         click.echo(line, err=True)
 
     def _open_bar(self) -> None:
-        from rich.console import Console
+        from rich.console import Console, RenderableType
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -95,8 +111,17 @@ class ProgressDisplay:
             TimeRemainingColumn,
         )
 
-        self._next = self._started
-        self._bar = Progress(
+        display = self
+
+        class Bar(Progress):
+            """Is brought up to date whenever it is drawn: the last items of a burst, too."""
+
+            def get_renderables(self) -> Iterable[RenderableType]:
+                for task in self.task_ids:
+                    self.update(task, completed=display.done, counted=display._counted())
+                yield from super().get_renderables()
+
+        self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
@@ -105,5 +130,5 @@ class ProgressDisplay:
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task(self._title, total=self._total, counted="")
+        self._bar.add_task(self._title, total=self._total, counted="")
         self._bar.start()

@@ -1,0 +1,69 @@
+"""What standard error says of a run that goes on."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from evalcore.cli.progress import ProgressDisplay
+from evalcore.execution.row import FinishedItem
+from evalcore.model.assertion import Outcome
+from evalcore.model.run import State
+from evalcore.model.suite import Case
+from evalcore.model.target import DEFAULT_VARIANT
+from evalcore.planning.expand import WorkItem
+
+ITEM = WorkItem(0, Case("c"), DEFAULT_VARIANT, None, 0, "", "")
+PASSED = FinishedItem(ITEM, State.COMPLETED, 0, 20_000, outcome=Outcome.PASSED)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_burst_after_a_slow_start_does_not_end_at_its_first_item(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ProgressDisplay("s", 4, clock=clock) as display:
+        clock.now_s = 8.0
+        for _ in range(4):
+            display(PASSED)
+
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_say_how_long_the_rest_takes_and_the_last_one_that_it_is_done(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ProgressDisplay("s", 5, clock=clock) as display:
+        for clock.now_s in (8.0, 10.0, 12.0, 12.5, 13.0):
+            display(PASSED)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "s: 3/5, 3 passed, 0 failed, 0 errors, about 4 s left",
+        "s: 5/5, 5 passed, 0 failed, 0 errors",
+    ]
+
+
+def test_a_bar_shows_the_items_that_ended_since_it_was_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    console = Console(record=True, force_terminal=True, width=100)
+    with ProgressDisplay("s", 60) as display:
+        for _ in range(60):
+            display(PASSED)
+        console.print(*display._bar.get_renderables())
+
+    assert "60/60 60 passed, 0 failed, 0 errors" in console.export_text()

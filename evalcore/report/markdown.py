@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from evalcore.mistakes.foreign_text import shorten
 from evalcore.model.failure import FailedAssertion, Failure
 from evalcore.model.gate import GateOutcome
+from evalcore.model.run import NOT_FOR_TARGET
 from evalcore.report.awaiting import awaiting_lines
 from evalcore.report.changes import (
     MISSING,
@@ -76,7 +77,7 @@ def _lines(
             yield f"- {escape(text.removeprefix('quarantine: '))}"
     yield from _variants(report)
     yield from _changes(report)
-    yield from _failures(report, failures)
+    yield from _failures(report, failures, dict(reasons).get(NOT_FOR_TARGET, 0))
     if reasons:
         yield ""
         yield "## What was skipped"
@@ -170,7 +171,7 @@ def _change_rows(listed: Sequence[CaseChange]) -> Iterator[str]:
         yield f"{len(listed) - _LISTED_CHANGES} more changes; `report.json` lists them."
 
 
-def _failures(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
+def _failures(report: Report, failures: Sequence[Failure], unplanned: int) -> Iterator[str]:
     if failures:
         yield ""
         yield "## What did not pass"
@@ -179,7 +180,8 @@ def _failures(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
         yield "|---|---|---|---|"
         for failure in failures:
             yield _failure_row(failure, quarantine_mark(report.quarantine, failure.case))
-    unlisted = report.summary.counts.planned - report.summary.counts.passed - len(failures)
+    counts = report.summary.counts
+    unlisted = counts.planned - counts.passed - unplanned - len(failures)
     if unlisted > 0:
         yield ""
         yield f"{unlisted} more did not pass; `report.json` lists them."

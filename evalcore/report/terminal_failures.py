@@ -29,9 +29,17 @@ def equal_failures(failures: Sequence[Failure], quarantine: Quarantine) -> list[
         if failure.status == "skipped":
             continue
         mark = quarantine_mark(quarantine, failure.case)
-        reason = failure._replace(case="", variant="", iteration=0, output=None)
+        printed = tuple(map(_as_shown, failure.assertions))
+        reason = failure._replace(case="", variant="", iteration=0, output=None, assertions=printed)
         groups.setdefault((reason, mark), []).append(failure)
     return [EqualFailures(equal, mark) for (_, mark), equal in groups.items()]
+
+
+def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
+    """Return an assertion without the texts that are shown of failed ones only."""
+    if assertion.outcome == "failed":
+        return assertion
+    return assertion._replace(expected=None, actual=None)
 
 
 def render_failures(group: EqualFailures, style: Style) -> Iterator[Line]:

@@ -1,4 +1,5 @@
--- The first work items that did not pass: errors, failed, blocked, then those never executed.
+-- The first work items that did not pass: errors, failed, blocked, then those never executed. What
+-- is not for its target is no failure.
 WITH chosen AS (
     SELECT
         item,
@@ -9,7 +10,7 @@ WITH chosen AS (
             ELSE 1
         END AS rank
     FROM items
-    WHERE NOT passed
+    WHERE NOT passed AND (stopped OR NOT left_out)
     ORDER BY rank, item
     LIMIT $most
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from evalcore.errors import LoadError, Problem
@@ -17,6 +18,11 @@ _WARNING: Final = (
     "`evalcore: {{judge: NAME}}`), or assert what needs no judge, such as `equals` or `contains` "
     "(for a table `columns: {{equals: COLUMN}}`)"
 )
+_SCORER_WARNING: Final = (
+    "{scorers} a judge and the suite has none, so nothing is measured: name {their} `judge`, or "
+    "the suite's (`evalcore: {{judge: NAME}}`, or a target called 'judge')"
+)
+_JUDGED_SCORER: Final = "llm_judge"
 
 
 class UnjudgedCases:
@@ -36,19 +42,36 @@ class UnjudgedCases:
             names.append(case.id)
 
     def warnings(self, definition: SuiteDefinition, *, strict: bool) -> list[str]:
-        """Return the warning, or none where each case has a judge; in strict mode raise it."""
+        """Return the warnings, none where each case has a judge; in strict mode raise them."""
+        texts = [*self._of_cases(definition), *_of_scorers(definition)]
+        if strict and texts:
+            file = definition.source.path
+            raise LoadError(tuple(Problem(file, None, "", text) for text in texts))
+        return texts
+
+    def _of_cases(self, definition: SuiteDefinition) -> Iterator[str]:
         unjudged = [name for name in self._counts if _has_no_judge(name, definition)]
         count = sum(self._counts[name] for name in unjudged)
         if not count:
-            return []
+            return
         ids = [case for name in unjudged for case in self._names[name]][:_MAX_NAMES]
         names = ", ".join(f"'{case}'" for case in ids) + (", …" if count > len(ids) else "")
-        text = _WARNING.format(
+        yield _WARNING.format(
             cases=f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
         )
-        if strict:
-            raise LoadError((Problem(definition.source.path, None, "", text),))
-        return [text]
+
+
+def _of_scorers(definition: SuiteDefinition) -> Iterator[str]:
+    """Yield a warning about scorers that leave the judge to a suite without one."""
+    names = [
+        f"'{scorer.name}'"
+        for scorer in definition.scorers
+        if scorer.kind == _JUDGED_SCORER and scorer.params.get("judge") is None
+    ]
+    if names and _has_no_judge(None, definition):
+        several = len(names) > 1
+        scorers = f"scorers {', '.join(names)} need" if several else f"scorer {names[0]} needs"
+        yield _SCORER_WARNING.format(scorers=scorers, their="their" if several else "its")
 
 
 def _asks_default_judge(assertion: Assertion) -> bool:

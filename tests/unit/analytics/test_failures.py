@@ -23,6 +23,7 @@ ENDS: list[dict[str, Any]] = [
     {"status": "error", "error": {"kind": "timeout", "message": "late"}},
     {"status": "skipped", "reason": "budget"},
     {"status": "skipped"},
+    {"status": "skipped", "reason": "not for this target"},
 ]
 
 
@@ -50,7 +51,12 @@ def test_errors_come_first_and_what_was_never_executed_last(tables: Aggregates) 
 
 
 def test_skipped_items_are_counted_by_their_reason(tables: Aggregates) -> None:
-    assert tables.reasons() == [("budget", 2), ("filter", 1), ("no reason given", 1)]
+    assert tables.reasons() == [
+        ("budget", 2),
+        ("filter", 1),
+        ("no reason given", 1),
+        ("not for this target", 1),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -58,3 +58,24 @@ def test_several_cases_are_one_line_and_in_strict_mode_one_mistake(tmp_path: Pat
     text = f"{HEAD % ('', '')}\ntests: [{tests}]"
     (problem,) = problems_of(tmp_path, text, strict=True)
     assert problem.message == warning
+
+
+@pytest.mark.parametrize(
+    ("section", "count"),
+    [("", 1), ("evalcore: {judge: strict}", 0)],
+    ids=["none", "the suite's"],
+)
+def test_a_scorer_without_a_judge_is_warned_about(tmp_path: Path, section: str, count: int) -> None:
+    text = f"""
+        name: s
+        flow: {{provider: echo}}
+        variants: [{{id: v}}]
+        targets: [{{name: strict, provider: echo}}]
+        {section}
+        scorers: [{{scorer: llm_judge, name: nice}}, {{scorer: llm_judge, judge: strict}}]
+        cases: [{{id: a, input: b, assertions: [{{type: output.contains, value: b}}]}}]
+    """
+    texts = load_text(tmp_path, text, "s.suite.yaml").warnings
+
+    assert [text for text in texts if text.startswith("scorer 'nice' needs a judge")] == [*texts]
+    assert len(texts) == count

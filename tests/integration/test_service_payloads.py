@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.service import payloads
+from evalcore.service import exports, payloads
 from tests.support.service import Service, eval_body, local_service
 
 EVALS, RUNS, RESULTS = (f"/v1/workflows/evals{part}" for part in ("", "/runs", "/results"))
@@ -66,6 +66,24 @@ def test_a_page_ends_before_its_values_are_too_large(
     monkeypatch.setattr(payloads, "PAGE_BYTES", LARGE)
     assert pages(served, RESULTS, run_id=run["id"]) == [[result] for result in results]
     assert pages(served, EVALS, workflow_id=workflow) == [[row] for row in saved]
+
+
+@pytest.mark.parametrize("evals", [0, 2, 3])
+def test_an_export_that_is_read_in_pages_is_whole(
+    served: Service, monkeypatch: pytest.MonkeyPatch, evals: int
+) -> None:
+    workflow = served.register(ECHOING)
+    saved = [served.save(workflow, EXISTS, amount=f"ü{number}" * LARGE) for number in range(evals)]
+    whole = served.get(f"/v1/workflows/{workflow}/export")
+    assert [each["id"] for each in whole["evals"]] == saved
+    assert all(
+        each["source"]["handle_inputs"]["input-json-0"]["data"] == f"ü{number}" * LARGE
+        for number, each in enumerate(whole["evals"])
+    )
+    monkeypatch.setattr(exports, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(exports, "PAGE_BYTES", LARGE)
+    monkeypatch.setattr(payloads, "PAGE_BYTES", 2 * LARGE)
+    assert served.get(f"/v1/workflows/{workflow}/export") == whole
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])

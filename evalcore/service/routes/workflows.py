@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
 
 from evalcore.service import exports, workflows
 from evalcore.service.routes.errors import REFUSALS
@@ -49,10 +50,11 @@ async def get(
     return await workflows.get_workflow(parts, caller, workflow_id, version_id)
 
 
-@router.get("/{workflow_id}/export")
-async def export(workflow_id: str, parts: CurrentParts, caller: CurrentCaller) -> ExportedWorkflow:
+@router.get("/{workflow_id}/export", response_model=ExportedWorkflow)
+async def export(workflow_id: str, parts: CurrentParts, caller: CurrentCaller) -> StreamingResponse:
     """Return the draft and all saved evals with their frozen inputs, oldest first."""
-    return await exports.export_workflow(parts, caller, workflow_id)
+    file = await exports.export_workflow(parts, caller, workflow_id)
+    return StreamingResponse(exports.chunks(file), media_type="application/json")
 
 
 @router.put("/{workflow_id}/draft")
